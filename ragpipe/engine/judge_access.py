@@ -15,6 +15,7 @@ from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
 from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.engine.open_budget import open_budget
+from ragpipe.judging.context_split import ContextMeasure
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
@@ -301,6 +302,7 @@ def _language_model_session(
         embedder=embedder,
         served=served_model(judge),
         shuffle_seed=judge.shuffle_seed,
+        measure=ContextMeasure.of(judge),
     )
 
 
@@ -381,6 +383,7 @@ def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSe
         embedder=_embedder_session(config, replies, StoredTransport(fix)),
         served=served_model(judge),
         shuffle_seed=judge.shuffle_seed if isinstance(judge, JudgeSettings) else None,
+        measure=ContextMeasure.of(judge),
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
     if isinstance(judge, HeuristicSettings):

@@ -37,7 +37,10 @@ class Question:
         return " / ".join(self.asker.rsplit(" / ", 2)[-2:])
 
 
-_IN_THE_MESSAGES = ("shuffle_seed",)  # a question with nothing to shuffle stays the same question
+_IN_THE_MESSAGES = (
+    "shuffle_seed",
+    "overflow",
+)  # a question with nothing to shuffle or to split stays the same question
 
 
 def judge_parts(judge: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.http_responses import replace_surrogates
+from ragpipe.judging.context_split import SPLIT, halved, joined_parts
 from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
@@ -67,7 +68,22 @@ class CaseJudge:
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
         """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once. Items are shown in the order that
-        the session's seed draws, and the answer has their original numbers."""
+        the session's seed draws, and the answer has their original numbers. Where the session splits, a question about claims
+        that does not fit into the model's window is asked in parts."""
+        return await self._answer(prompt, answer, values, ())
+
+    async def _answer(self, prompt: Prompt, answer: type[A], values: dict[str, Any], flags: tuple[str, ...]) -> A:
+        if self.session.measure is None:
+            return await self._ask(prompt, answer, values, flags)
+        try:
+            return await self._ask(prompt, answer, values, flags)
+        except JudgeError as error:
+            parts = halved(prompt, answer, values) if error.kind == "too_long" else None
+            if parts is None:
+                raise
+        return joined_parts([await self._answer(prompt, answer, part, (SPLIT,)) for part in parts])
+
+    async def _ask(self, prompt: Prompt, answer: type[A], values: dict[str, Any], flags: tuple[str, ...]) -> A:
         seed, order = self.session.shuffle_seed, None
         if seed is not None:
             order = shown_order(prompt, values, answer, seed, self.case.sample_id)
@@ -76,15 +92,19 @@ class CaseJudge:
             messages = prompt.render(**values)
         except PromptTooLong as error:
             raise JudgeError("too_long", f"{self.case}: {self.metric}/{error}") from error
+        if self.session.measure is not None and not self.session.measure.fits(messages):
+            raise JudgeError(
+                "too_long", f"{self.case}: {self.metric}/{prompt.step}: not sent: it does not fit into the window"
+            )
         payload = Payload(messages, answer_schema(answer))
         question = self._question(payload, answer, prompt)
         computed = await self.session.compute(question, prompt, values)
         call = computed or await self.session.reply(question)
         material = () if computed else _echoable_material(prompt, payload, values)
         try:
-            parsed = self._read(prompt, "ask", payload, call, answer, material)
+            parsed = self._read(prompt, "ask", payload, call, answer, material, flags)
         except Unparsable as error:
-            parsed = await self._repair(prompt, payload, call, answer, error, material)
+            parsed = await self._repair(prompt, payload, call, answer, error, material, flags)
         return parsed if order is None else order.restored(parsed)
 
     async def embed(self, texts: Sequence[str], /) -> list[Floats]:
@@ -148,6 +168,7 @@ class CaseJudge:
         answer: type[A],
         error: Unparsable,
         material: Sequence[str],
+        question_flags: tuple[str, ...],
     ) -> A:
         """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply."""
         messages: list[Message] = [*payload.messages]
@@ -158,7 +179,7 @@ class CaseJudge:
         for again in (False, True) if self.session.retry_errors else (False,):
             call = await self.session.reply(question, again=again)
             try:
-                return self._read(prompt, "repair", repair, call, answer, material)
+                return self._read(prompt, "repair", repair, call, answer, material, question_flags)
             except Unparsable as second_error:
                 error = second_error
         raise JudgeError("unparsable", f"{prompt.step}: {error} (also after one repair)", text=call.text) from error
@@ -177,6 +198,7 @@ class CaseJudge:
         call: Call,
         answer: type[A],
         material: Sequence[str] = (),
+        question_flags: tuple[str, ...] = (),
     ) -> A:
         """Parse a reply and record its use, whatever comes of it.
 
@@ -187,6 +209,7 @@ class CaseJudge:
             call: The reply.
             answer: The type to parse into.
             material: The texts under test that the question showed.
+            question_flags: What is to be known of the question.
         """
         self.session.usage.uses += 1
         flags: tuple[str, ...] = ()
@@ -199,7 +222,7 @@ class CaseJudge:
         finally:
             step = prompt.step if prompt else STEP if answer is Vector else MATCH
             served = self.session.served if prompt else None  # vectors and pairs come from another session's model
-            flags += served.flags(call) if served else ()
+            flags += question_flags + (served.flags(call) if served else ())
             self.uses.append(JudgeCallUse(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))
 
 

@@ -24,6 +24,7 @@ from ragpipe.judging.session_protocols import (
     ComputesTexts,
     GathersQuestions,
     InProcessJudge,
+    MeasuresQuestions,
     ReadsByModel,
     SendsRequests,
     SharesProviderState,
@@ -80,6 +81,7 @@ class JudgeSession:
         reader: The session that computes what an embedded judge reads by a model; None where it has none.
         prefix: Text that is put before every text that this session embeds.
         served: Which models may answer. Replies of other models are flagged.
+        measure: Tells whether a question fits into the model's window, where one that does not is asked in parts; None: never.
         shuffle_seed: By which the items of a question are put into another order; None: they stand in that of the data.
     """
 
@@ -98,11 +100,13 @@ class JudgeSession:
         prefix: str = "",
         served: ServedModel | None = None,
         shuffle_seed: int | None = None,
+        measure: MeasuresQuestions | None = None,
     ):
         if (embedded is None) == (transport is None):
             raise ValueError("a session needs either a transport or an embedded judge")
         self.label, self.repeat = label, repeat
         self.embedder, self.prefix, self.served, self.shuffle_seed = embedder, prefix, served, shuffle_seed
+        self.measure = measure
         self.encoder_factory: Callable[[Any, Corpus | None], JudgeSession] | None = None
         """Opens the session of an encoder that compares texts token by token, from its settings and a corpus."""
         self.corpus: Corpus | None = None

@@ -13,9 +13,9 @@ from ragpipe.judging.capabilities import LOCAL, Capabilities, capabilities
 from ragpipe.judging.capability_settings import CapabilitySettings
 from ragpipe.judging.limit_settings import LimitSettings
 from ragpipe.judging.model_names import is_pinned, with_provider
+from ragpipe.judging.price_settings import Price
 from ragpipe.judging.redaction import HIDDEN, has_key_form, hide_secrets, is_variable_name
-from ragpipe.schema.price_rates import Tier, dollars
-from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.settings import NotInIdentity
 
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season", "served_as"}
@@ -30,33 +30,6 @@ def _finite(value: Any) -> Any:
 
 def _any_key(value: Any) -> bool:
     return any(map(has_key_form, value)) if isinstance(value, list) else has_key_form(value)
-
-
-class Price(Settings):
-    """US dollars per million tokens, for a model whose price the table does not know (or knows wrongly).
-
-    `cached_input` null: cached tokens cost as much as others; `reasoning` null: as much as the rest of the output.
-    """
-
-    input: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million input tokens.")
-    output: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million output tokens.")
-    cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        default=None, description="US dollars per million cached input tokens. null: as `input`."
-    )
-    reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        default=None, description="US dollars per million reasoning tokens. null: as `output`."
-    )
-
-    @property
-    def tier(self) -> Tier:
-        """These prices, for prompts of any length."""
-        cached = self.input if self.cached_input is None else self.cached_input
-        reasoning = self.output if self.reasoning is None else self.reasoning
-        return Tier(0, self.input, self.output, cached, reasoning)
-
-    def usd(self, tokens_in: float, tokens_out: float, cached: float = 0.0, reasoning: float = 0.0) -> float:
-        """Dollars for these tokens; `cached` of the `tokens_in` were cached, `reasoning` of the `tokens_out` were reasoning."""
-        return float(dollars(tokens_in, tokens_out, cached, reasoning, self.tier))
 
 
 class JudgeSettings(LimitSettings):
@@ -162,6 +135,14 @@ class JudgeSettings(LimitSettings):
         description=(
             "Seed by which contexts, claims and other items of a question are shown in an order of their own, 0 to "
             "4,294,967,295. null: the order of the data."
+        ),
+    )
+    overflow: Literal["too_long", "split"] = Field(
+        default="too_long",
+        description=(
+            "What becomes of a question that does not fit into the model's window. too_long: an error of that case. split: a "
+            "question about claims is asked in parts of the contexts, and a claim is supported where any part supports it; others "
+            "are too_long. Needs `capabilities.context_tokens`."
         ),
     )
     output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = Field(
@@ -350,6 +331,14 @@ class JudgeSettings(LimitSettings):
         return self
 
     @model_validator(mode="after")
+    def _measurable(self) -> Self:
+        if self.overflow == "split" and self.supported.context_tokens is None:
+            raise ValueError(
+                f"{self.section}.overflow=split needs the window of the model: set {self.section}.capabilities.context_tokens"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.client == "direct" and self.api_base is None and self.provider != "openai":
             raise ValueError(
@@ -431,15 +420,17 @@ class JudgeSettings(LimitSettings):
         return self.reasoning_effort not in (None, "none")
 
     def identity_of_judge(self) -> dict[str, Any]:
-        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed`, which shows in the
-        messages of the questions that it changes."""
+        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed` and `overflow`, which
+        show in the messages of the questions that they change."""
         identity: dict[str, Any] = {
             "model": self.model,
             "endpoint": self.place,
             "sampling": self.sampling(),
             "season": self.season,
         }
-        optional = {"revision": self.revision, "shuffle_seed": self.shuffle_seed}
+        window = [self.supported.context_tokens, self.max_tokens]  # it decides where contexts are cut
+        split = ["split", *window] if self.overflow == "split" else None
+        optional = {"revision": self.revision, "shuffle_seed": self.shuffle_seed, "overflow": split}
         return identity | {name: value for name, value in optional.items() if value is not None}
 
     def identity(self) -> dict[str, Any]:

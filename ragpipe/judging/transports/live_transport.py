@@ -115,7 +115,10 @@ class LiveTransport:
         """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the
         run."""
         self._raise_if_unusable()
-        if excess := self.provider.window.excess(question.payload.messages):
+        splits = (
+            self.settings.overflow == "split"
+        )  # what does not fit was split before, by a count that a replay repeats
+        if not splits and (excess := self.provider.window.excess(question.payload.messages)):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
         if self.provider.asked >= self.settings.max_calls:
             raise Incomplete(
