@@ -23,6 +23,9 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.store.objects.addresses import address_fault, is_remote, publishing_fault
+from ragpipe.store.objects.copies import copied_folder
+from ragpipe.store.objects.settings import Storage, StorageSettings
 from ragpipe.systems.settings import SystemSettings
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
@@ -98,7 +101,17 @@ class TopSettings(Settings):
     )
     prompt_dirs: Annotated[list[str], NotInIdentity] = Field(
         default_factory=list,
-        description="Your own folders of prompt templates, searched before the shipped one. Default: none.",
+        description=(
+            "Your own folders of prompt templates, or addresses such as s3://bucket/prompts, searched before the shipped one. "
+            "Default: none."
+        ),
+    )
+    publish: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Address to which the sealed run folder is copied at the end, as `<publish>/<name>/<run id>`: s3://bucket/prefix. "
+            "null: nowhere."
+        ),
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], NotInIdentity] = Field(
         default="warning", description="Least severe messages of the log that are printed."
@@ -140,6 +153,22 @@ class TopSettings(Settings):
             )
         return value
 
+    @field_validator("output_dir")
+    @classmethod
+    def _on_a_local_disk(cls, folder: str) -> str:
+        if is_remote(folder):
+            raise ValueError(
+                "a folder of this machine: a run works on a local disk, and publish=ADDRESS copies it at the end"
+            )
+        return folder
+
+    @field_validator("publish")
+    @classmethod
+    def _to_an_address(cls, address: str | None) -> str | None:
+        if address is not None and (expected := publishing_fault(address)):
+            raise ValueError(expected)
+        return address
+
     @field_validator("plugins")
     @classmethod
     def _importable(cls, plugins: list[str]) -> list[str]:
@@ -154,7 +183,10 @@ class TopSettings(Settings):
     @classmethod
     def _folders(cls, folders: list[str]) -> list[str]:
         for folder in folders:
-            if not Path(folder).is_dir():
+            if is_remote(folder):
+                if expected := address_fault(folder):
+                    raise ValueError(expected)
+            elif not Path(folder).is_dir():
                 raise ValueError(f"folders; {folder!r} is none (relative to {Path.cwd()})")
         return folders
 
@@ -181,14 +213,23 @@ class RunConfig(TopSettings):
         description="What is printed and written at the end. No number depends on it."
     )
     store: Annotated[StoreSettings, NotInIdentity] = Field(description="Where the judge replies of all runs are kept.")
+    storage: Annotated[StorageSettings, NotInIdentity] = Field(
+        default_factory=StorageSettings,
+        description="How files of object stores are reached, and where their copies are kept. It holds no key.",
+    )
     drift: Annotated[DriftSettings, NotInIdentity] = Field(
         description="When the judge is checked for drift, and with which questions."
     )
 
     @property
+    def storage_access(self) -> Storage:
+        """How object stores are reached, with the folder of their copies."""
+        return Storage.of(self.storage, self.output_dir)
+
+    @property
     def prompts(self) -> PromptLibrary:
         """The user's prompt folders, then the shipped one."""
-        return prompt_library(self.prompt_dirs)
+        return prompt_library(self.prompt_dirs, self.storage_access)
 
     def identity(self) -> dict[str, Any]:
         """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
@@ -203,9 +244,14 @@ RUN_KEYS = (*RunConfig.model_fields, JurySettings.section)
 """The keys of a composed configuration. The section `jury` becomes the judge when it is checked."""
 
 
-def prompt_library(prompt_dirs: list[str]) -> PromptLibrary:
-    """Templates of the given folders first, then of the shipped one."""
-    return PromptLibrary([*(Path(folder).absolute() for folder in prompt_dirs), prompts_dir()])
+def prompt_library(prompt_dirs: list[str], storage: Storage) -> PromptLibrary:
+    """Templates of the given folders first, then of the shipped one. Folders of object stores are copied now."""
+    return PromptLibrary([*prompt_folders(prompt_dirs, storage), prompts_dir()])
+
+
+def prompt_folders(prompt_dirs: list[str], storage: Storage) -> list[Path]:
+    """The given folders on this machine. Raises DataError for one of an object store that cannot be read."""
+    return [copied_folder(name, storage) if is_remote(name) else Path(name).absolute() for name in prompt_dirs]
 
 
 def _is_importable(package: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 EXTRAS = {
     "bertscore": ("torch>=2.2", "transformers>=4.44"),
     "detector": ("safetensors>=0.4", "torch>=2.5", "transformers>=4.48.3"),
+    "fsspec": ("fsspec>=2024.6",),
     "local": ("sentence-transformers>=3.0",),
 }
 """By extra that a setting can need the packages that it brings, as pyproject.toml has them."""

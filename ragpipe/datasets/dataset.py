@@ -22,6 +22,7 @@ from ragpipe.datasets.row_groups import rows_by_key
 from ragpipe.datasets.sample_draw import drawn_ids
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Output, Sample
+from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,13 @@ class First:
     fields: tuple[FieldShown, ...]
 
 
-def open_dataset(settings: DatasetSettings, base: Path) -> Dataset:
-    """Find and check the data set's files; relative paths start at `base`. Raises DataError; no record is read yet.
+def open_dataset(settings: DatasetSettings, base: Path, storage: Storage = DEFAULT_STORAGE) -> Dataset:
+    """Find and check the data set's files; relative paths start at `base`, and files of object stores are copied by `storage`.
+    Raises DataError; no record is read yet.
 
     Where the settings name the hash of the content, the files are hashed, and any other content is refused.
     """
-    dataset = Dataset(settings, locate(settings, base))
+    dataset = Dataset(settings, locate(settings, base, storage))
     if settings.sha256 is not None and settings.sha256 not in dataset.hashes:
         problem = Problem(
             settings.path,

@@ -13,6 +13,9 @@ from ragpipe.datasets.file_formats import SUFFIXES, data_file
 from ragpipe.datasets.recognition import foreign_shape
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile
+from ragpipe.store.objects.addresses import parent_of
+from ragpipe.store.objects.copies import Place, RemotePlace, open_place
+from ragpipe.store.objects.settings import Storage
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,18 @@ class Files:
         return states
 
 
-def locate(settings: DatasetSettings, base: Path) -> Files:
-    """All files of the data set. Raises DataError naming every one that is missing or is never loaded."""
+def locate(settings: DatasetSettings, base: Path, storage: Storage) -> Files:
+    """All files of the data set; those of an object store are copied, and read from their copies.
+
+    Raises DataError naming every one that is missing or is never loaded.
+    """
     root = data_path(settings.path, base)
+    place = open_place(settings.path, root, storage)
     faults = Faults(
         f"data set {settings.name!r}: {settings.path} cannot be used",
-        lambda: "" if settings.fields else foreign_shape(root, settings.path),
+        lambda: "" if settings.fields else foreign_shape(place.file or root, settings.path),
     )
-    finder = _Finder(settings, root, faults)
+    finder = _Finder(settings, place, faults)
     main = finder.main()
     joined = {}
     for name, join in settings.join.items():
@@ -56,17 +63,16 @@ def locate(settings: DatasetSettings, base: Path) -> Files:
 
 
 class _Finder:
-    def __init__(self, settings: DatasetSettings, root: Path, faults: Faults):
-        self._settings, self._root, self._faults = settings, root, faults
-        self._folder = root if root.is_dir() else root.parent
+    def __init__(self, settings: DatasetSettings, place: Place, faults: Faults):
+        self._settings, self._place, self._faults = settings, place, faults
 
     def main(self) -> tuple[DataFile, ...]:
-        settings, root = self._settings, self._root
-        if not root.is_dir():
+        settings, root = self._settings, self._place.file
+        if root is not None:
             file = data_file(root, settings.path, root.name, settings.format, settings.delimiter, self._faults)
             return (self._with_nulls(file),) if file else ()
         if "main" not in settings.files:
-            names = sorted(path.name for path in root.iterdir() if path.suffix.lower() in SUFFIXES)[:12]
+            names = [name for name in self._place.names("*") if Path(name).suffix.lower() in SUFFIXES][:12]
             fix = f"give the path of a file, or dataset.files.main; in the folder: {', '.join(names) or 'no file that could be read'}"
             self._faults.add(settings.path, "path", "a folder", "a file, or a folder with files.main", fix)
             return ()
@@ -87,7 +93,7 @@ class _Finder:
         for name in [names_given] if isinstance(names_given, str) else names_given:
             names = [name]
             if "*" in name:
-                names = sorted(str(path.relative_to(self._folder)) for path in self._folder.glob(name))
+                names = self._place.names(name)
                 if not names:
                     self._faults.add(
                         self._settings.path, f"files.{role}", f"no file fits {name!r}", "at least one file"
@@ -96,10 +102,11 @@ class _Finder:
         return tuple(file for file in data_files if file)
 
     def _file(self, name: str, form: str) -> DataFile | None:
-        label = self._settings.path if self._root.is_dir() else str(Path(self._settings.path).parent)
-        file = data_file(
-            self._folder / name, f"{label.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults
-        )
+        label = self._settings.path
+        if self._place.file is not None:
+            label = parent_of(label) if isinstance(self._place, RemotePlace) else str(Path(label).parent)
+        path = self._place.below(name)
+        file = data_file(path, f"{label.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults)
         return self._with_nulls(file) if file else None
 
     def _with_nulls(self, file: DataFile) -> DataFile:

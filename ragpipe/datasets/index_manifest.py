@@ -28,6 +28,8 @@ from ragpipe.datasets import file_formats
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.schema.index_coverage import ChunkTokens, Coverage, IndexCoverage, MissingGold
 from ragpipe.schema.sample import Sample
+from ragpipe.store.objects.copies import open_place
+from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
 
 LISTED = 100  # documents named, each with as many samples
 _VERSIONS = ("chunker", "embedding", "index_version")
@@ -75,13 +77,14 @@ class _Read(NamedTuple):
 
 
 class IndexManifest:
-    """The manifest at `path`, as the user named it; a relative path starts at `base`, one of ragpipe's own after `package:`. Raises
-    DataError when it cannot be read."""
+    """The manifest at `path`, as the user named it; a relative path starts at `base`, one of ragpipe's own after `package:`, and that
+    of an object store is copied. Raises DataError when it cannot be read."""
 
-    def __init__(self, path: str, base: Path):
+    def __init__(self, path: str, base: Path, storage: Storage = DEFAULT_STORAGE):
         self._title = f"the index manifest {path} cannot be used"
         faults = Faults(self._title)
-        file = file_formats.data_file(data_path(path, base), path, Path(path).name, "auto", ",", faults)
+        local = open_place(path, data_path(path, base), storage).file or data_path(path, base)
+        file = file_formats.data_file(local, path, Path(path).name, "auto", ",", faults)
         faults.raise_all()
         assert file is not None
         self._file = file

@@ -32,6 +32,7 @@ from ragpipe.datasets.path_expressions import Expression
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.store.objects.addresses import address_fault, is_remote
 
 SHORTCUTS = frozenset({"reference", "contexts"})
 SAMPLE_FIELDS = frozenset(Sample.model_fields) | {"reference"}
@@ -94,7 +95,7 @@ class DatasetSettings(Settings):
         min_length=1,
         description=(
             "File or folder of the data, relative to where the command is started; in a YAML file `here:` starts at the "
-            "file's folder; `package:` names a file of ragpipe."
+            "file's folder; `package:` names a file of ragpipe; or an address such as s3://bucket/file.jsonl."
         ),
     )
     files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(
@@ -181,6 +182,13 @@ class DatasetSettings(Settings):
             "Other content is refused. null: any."
         ),
     )
+
+    @field_validator("path")
+    @classmethod
+    def _good_address(cls, path: str) -> str:
+        if is_remote(path) and (expected := address_fault(path)):
+            raise ValueError(expected)
+        return path
 
     @field_validator("fields")
     @classmethod

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ragpipe.core.errors import Incomplete
+from ragpipe.core.errors import Incomplete, OutputError
 from ragpipe.core.version import __version__
 from ragpipe.engine.alert_file import write_alerts
 from ragpipe.engine.carried_spend import CarriedSpend
@@ -22,6 +22,7 @@ from ragpipe.engine.judge_access import judge_description, scoring_warnings, sto
 from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
 from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plan_summary import changed_line, missing_embedder_line
+from ragpipe.engine.published_runs import check_target, publish_run
 from ragpipe.engine.run_drift import check_before_judging, note_reply_times
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
@@ -80,6 +81,8 @@ class Evaluation:
         """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
         judgements failed beyond the coverage floor. Raises what stopped the run."""
         self._check_formats()
+        if (address := self._config.publish) is not None:
+            check_target(address, self._config.storage_access)
         for warning in self._warnings():
             self._console.warn(warning)
         if self._is_finished():
@@ -87,6 +90,7 @@ class Evaluation:
             manifest = read_manifest(self._folder)
             self._say_complete(manifest)
             self._before_result()
+            self._publish()
             return self._exit_code(manifest["iterations"])
         self._folder.create()
         self._console.folder = self._folder.root
@@ -95,7 +99,9 @@ class Evaluation:
                 self._console.warn(notice)
             sweep_below(self._folder.root)
             try:
-                return self._run_stages()
+                code = self._run_stages()
+                self._publish()
+                return code
             except Exception as error:
                 if cause := inputs_error(self._folder, error):
                     raise cause from error
@@ -323,6 +329,18 @@ class Evaluation:
             written=written,
             linked=self._linked_seals(inputs.manifest),
         )
+
+    def _publish(self) -> None:
+        """Copy the sealed run to where `publish` says. Raises OutputError: the run itself is whole then."""
+        if (address := self._config.publish) is None:
+            return
+        try:
+            self._console.say(publish_run(self._folder, address, self._config.storage_access).line())
+        except OutputError as error:
+            again = shlex.join(["task=publish", f"run={self._folder.root}", f"publish={address}"])
+            raise OutputError(
+                f"{error}\nthe run is whole: {self._folder.root}; {again} sends what is missing"
+            ) from error
 
     def _linked_seals(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """The seals of the tables of all runs that tables were linked from."""

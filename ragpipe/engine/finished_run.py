@@ -15,18 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
-from ragpipe.config.settings import RunConfig, prompt_library
+from ragpipe.config.settings import RunConfig, prompt_folders, prompt_library
+from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
 from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.published_runs import fetch_run
 from ragpipe.engine.run_identity import run_identity
 from ragpipe.engine.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
 from ragpipe.engine.system_identity import sources_of, with_sources
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
+from ragpipe.store.objects.addresses import is_remote
+from ragpipe.store.objects.settings import Storage
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_regular_file, run_file_error
 
@@ -44,9 +48,13 @@ START_SECTIONS = frozenset(
         "drift",
         "run",
         "prompt_dirs",
+        "publish",
+        "storage",
     }
 )
 """Sections that belong to this start and this machine, never to the run: they come from the composed configuration."""
+READ_WHERE_PUBLISHED = frozenset({"verify", "explain"})
+"""Tasks that change nothing in the run: they read a copy of a published one."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,8 @@ def open_run(
     Raises ConfigError and DataError.
     """
     origins = origins or NoOrigins()
-    folder = _run_folder(plain, origins, task)
+    storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
+    folder = _run_folder(plain, origins, task, storage)
     manifest = checked_manifest(folder)
     recorded = read_config(folder)
     overrides = tuple(getattr(origins, "chosen", ()))
@@ -130,7 +139,7 @@ def open_run(
         composed["iterations"] = max(_judged_iterations(manifest))
     overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
     dirs = list(plain.get("prompt_dirs") or [])
-    prompts = prompt_library(dirs) if current_prompts else _prompts(folder, dirs)
+    prompts = prompt_library(dirs, storage) if current_prompts else _prompts(folder, prompt_folders(dirs, storage))
     config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
     own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
     config, scoring_files = resolved_for_finished(config, folder, own_ids)
@@ -200,13 +209,15 @@ def _judged_iterations(manifest: Mapping[str, Any]) -> list[int]:
     return sorted(map(int, manifest["iterations"])) or [1]
 
 
-def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> RunFolder:
+def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str, storage: Storage) -> RunFolder:
     path = plain.get("run")
     if not isinstance(path, str) or not path:
         fix = f"python -m ragpipe task={task} run=outputs/<name>/latest"
         raise ConfigError(
             INVALID_CONFIGURATION, [Problem(origins.location("run"), "run", repr(path), "a run folder", fix)]
         )
+    if is_remote(path) and task in READ_WHERE_PUBLISHED:
+        return fetch_run(path, storage, check=task != "verify")
     return RunFolder.find(Path(path))
 
 
@@ -226,11 +237,11 @@ def read_config(folder: RunFolder) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _prompts(folder: RunFolder, dirs: Sequence[str]) -> PromptLibrary:
+def _prompts(folder: RunFolder, dirs: Sequence[Path]) -> PromptLibrary:
     for path in (folder.prompts, *sorted(folder.prompts.rglob("*"))):
         if path.is_symlink():  # what a template holds is sent to a judge: it must not be a file of this machine
             raise run_file_error(path, "a symbolic link", "the template itself")
-    return PromptLibrary([folder.prompts.absolute(), *(Path(d).absolute() for d in dirs), prompts_dir()])
+    return PromptLibrary([folder.prompts.absolute(), *dirs, prompts_dir()])
 
 
 def _overlaid(recorded: Mapping[str, Any], plain: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:

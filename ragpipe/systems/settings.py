@@ -16,6 +16,7 @@ from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.price_settings import Price
 from ragpipe.judging.redaction import is_variable_name
 from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.store.objects.addresses import address_fault, is_remote
 
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ADDRESS = re.compile(r"https?://[^\s@]+")
@@ -54,6 +55,13 @@ class _System(Settings):
             "cost is unknown."
         ),
     )
+
+    @field_validator("index_manifest")
+    @classmethod
+    def _good_address(cls, path: str | None) -> str | None:
+        if path is not None and is_remote(path) and (expected := address_fault(path)):
+            raise ValueError(expected)
+        return path
 
     def says_it_retrieves(self, method: str) -> bool:
         """Whether the settings leave it to a method's outputs that they retrieve; False when they say that none does."""

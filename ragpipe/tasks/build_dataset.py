@@ -11,6 +11,7 @@ from ragpipe.building.build_settings import BuildSettings
 from ragpipe.building.frozen_set import CASES, refuse_existing
 from ragpipe.building.score_values import RecordedValues, RunValues, ScoreReader
 from ragpipe.building.set_builder import build_test_set
+from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.datasets.dataset import open_dataset
@@ -18,6 +19,7 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.labelling.population import read_population
 from ragpipe.reports.console import Console
 from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.store.objects.settings import Storage
 from ragpipe.store.run.run_folder import RunFolder
 
 SECTION = "build"
@@ -26,10 +28,11 @@ _TITLE = "no test set can be built"
 
 @dataclass(frozen=True)
 class BuildTask:
-    """The data set to draw from, and how."""
+    """The data set to draw from, and how; `storage` reaches files of object stores."""
 
     dataset: DatasetSettings
     build: BuildSettings
+    storage: Storage
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> BuildTask:
@@ -51,7 +54,8 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     if problems or dataset is None or build is None:
         raise ConfigError(_TITLE, problems)
     seed = plain.get("seed")
-    return BuildTask(dataset, build.seeded(seed if isinstance(seed, int) else 0))
+    storage = read_storage(plain, origins, title=_TITLE)
+    return BuildTask(dataset, build.seeded(seed if isinstance(seed, int) else 0), storage)
 
 
 def run(task: BuildTask, console: Console) -> int:
@@ -59,7 +63,8 @@ def run(task: BuildTask, console: Console) -> int:
     folder = Path(task.build.dir)
     refuse_existing(folder, "build.dir")
     scores = _scores(task.build)
-    built = build_test_set(open_dataset(task.dataset, Path()), task.build, scores, chunk_text=task.dataset.chunk_text)
+    dataset = open_dataset(task.dataset, Path(), task.storage)
+    built = build_test_set(dataset, task.build, scores, chunk_text=task.dataset.chunk_text)
     cells = [[_cell(row[name]) for name in ("step", "kept", "dropped", "note")] for row in built.card["steps"]]
     console.table(["step", "kept", "dropped", ""], cells, title="from the log to the test set", left=(0, 3))
     if built.card["strata"]:

@@ -21,10 +21,12 @@ from ragpipe.tasks.calibrate import CalibrateSettings
 from ragpipe.tasks.compare import CompareTaskSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.export import ExportSettings
+from ragpipe.tasks.fetch import FetchSettings
 from ragpipe.tasks.history import HistorySettings
 from ragpipe.tasks.init import InitSettings
 from ragpipe.tasks.judge_audit import JudgeAuditSettings
 from ragpipe.tasks.plan import PlanSettings
+from ragpipe.tasks.publish import PublishTaskSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
 from ragpipe.tasks.runs import RunsSettings
 from ragpipe.tasks.selftest import SelftestSettings
@@ -104,11 +106,13 @@ TASKS: dict[str, type[Settings] | None] = {
     "evaluate": None,
     "explain": _ExplainKeys,
     "export": ExportSettings,
+    "fetch": FetchSettings,
     "history": HistorySettings,
     "init": InitSettings,
     "judge_audit": _JudgeAuditKeys,
     "label": _LabelKeys,
     "plan": _PlanKeys,
+    "publish": PublishTaskSettings,
     "rejudge": _RejudgeKeys,
     "rescore": _FinishedRunKeys,
     "runs": RunsSettings,

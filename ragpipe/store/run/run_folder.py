@@ -313,6 +313,8 @@ def _pointed(latest: Path) -> str:
 
 def _no_run(path: Path, content: str) -> DataError:
     fix = "name a run folder (outputs/<name>/<run_id>) or outputs/<name>/latest"
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", str(path)):  # an address, as a path writes it
+        content, fix = "an address, not a folder of this machine", "task=fetch run=ADDRESS brings a published run here"
     return DataError("there is no run", [Problem(str(path), "run", content, "a run folder", fix)])
 
 

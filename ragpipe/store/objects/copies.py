@@ -1,0 +1,192 @@
+"""Copies of files of object stores on a local disk, where every reader reads them.
+
+A copy is used again while the store says of its file what it said when it was copied: one question, no byte. A file whose store tells
+no version is copied at every start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.store.files.atomic import atomic_write, sweep_temporaries
+from ragpipe.store.objects.addresses import is_remote, joined, name_of, parent_of
+from ragpipe.store.objects.object_store import ObjectInfo, object_store
+from ragpipe.store.objects.settings import Storage
+from ragpipe.store.objects.transfer import Transfers
+
+_NOTE = "copied.json"
+MAX_FILES = 10_000
+"""Files that are listed below a folder, at most."""
+MAX_TEMPLATES_BYTES = 64 << 20
+"""Bytes of a folder that is copied as a whole, at most."""
+
+
+def transfers_to(address: str, storage: Storage) -> Transfers:
+    """Requests to the store of an address."""
+    return Transfers(object_store(address, storage.settings), storage.settings.tries)
+
+
+def copied_file(address: str, storage: Storage) -> Path | None:
+    """The copy of a file, made now unless there is one of the same version; None for a folder. Raises DataError, OutputError."""
+    transfers = transfers_to(address, storage)
+    found = transfers.info(address)
+    return None if found is None else _copy(address, found, transfers, storage)
+
+
+def _copy(address: str, found: ObjectInfo, transfers: Transfers, storage: Storage) -> Path:
+    folder = copy_folder_of(address, storage)
+    path, note = folder / name_of(address), folder / _NOTE
+    known = {"address": address, "size": found.size, "version": found.version}
+    if found.version and path.is_file() and _noted(note) == known | {"copy": _state(path)}:
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep_temporaries(folder)
+    transfers.fetch(address, path, found)
+    atomic_write(note, json.dumps(known | {"copy": _state(path)}))
+    return path
+
+
+def copy_folder_of(address: str, storage: Storage) -> Path:
+    """The folder of the copies of an address."""
+    return storage.cache.absolute() / hashlib.sha256(address.encode()).hexdigest()[:16]
+
+
+def _state(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _noted(note: Path) -> object:
+    try:
+        return json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def copied_folder(address: str, storage: Storage) -> Path:
+    """A copy of all files below a folder, for folders of small files such as prompts. Raises DataError, OutputError.
+
+    What is below the folder names the copy, so that one that is in use never changes.
+    """
+    transfers = transfers_to(address, storage)
+    if transfers.info(address) is not None:
+        raise DataError(_TITLE, [Problem(address, "folder", "a file", "a folder", "name the folder that it is in")])
+    listed = _listed(address, transfers)
+    if (size := sum(found.size or 0 for found in listed)) > MAX_TEMPLATES_BYTES:
+        limit = f"at most {MAX_TEMPLATES_BYTES >> 20} MiB"
+        raise DataError(
+            _TITLE, [Problem(address, "folder", f"{size >> 20} MiB", limit, "name a folder of prompts alone")]
+        )
+    infos = {found.name: info for found in listed if (info := transfers.info(joined(address, found.name)))}
+    versions = {name: [info.size, info.version] for name, info in infos.items()}
+    folder = copy_folder_of(address, storage)
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / sha256(versions)[:16]
+    is_known = all(info.version for info in infos.values())
+    if is_known and copy.is_dir():
+        return copy
+    with TemporaryDirectory(prefix=".part-", dir=folder) as scratch:
+        part = Path(scratch) / "files"
+        part.mkdir()
+        for name, info in infos.items():
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            transfers.fetch(joined(address, name), part / name, info)
+        if not is_known:
+            copy = folder / sha256({name: sha256_file(part / name) for name in infos})[:16]
+        try:
+            part.rename(copy)
+        except OSError:  # another start has made the same copy
+            if not copy.is_dir():
+                raise
+    return copy
+
+
+_TITLE = "a folder of an object store cannot be read"
+
+
+def _listed(address: str, transfers: Transfers) -> list[ObjectInfo]:
+    """The files below a folder. Raises DataError for too many, and for a name that would leave the folder."""
+    listed = [found for found in transfers.listed(address) if found.name and not found.name.endswith("/")]
+    if len(listed) > MAX_FILES:
+        limit = f"at most {MAX_FILES:,}"
+        raise DataError(
+            _TITLE, [Problem(address, "folder", f"{len(listed):,} files", limit, "name a folder further down")]
+        )
+    for found in listed:
+        parts = PurePosixPath(found.name).parts
+        if found.name.startswith("/") or ".." in parts or "\\" in found.name or "\0" in found.name:
+            problem = Problem(address, "file", repr(found.name), "names that stay below the folder", "rename it")
+            raise DataError(_TITLE, [problem])
+    return listed
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """A file or folder of this machine. `file` is None for a folder."""
+
+    root: Path
+
+    @property
+    def file(self) -> Path | None:
+        return None if self.root.is_dir() else self.root
+
+    @property
+    def _folder(self) -> Path:
+        return self.root if self.root.is_dir() else self.root.parent
+
+    def names(self, pattern: str) -> list[str]:
+        """The files that a pattern such as `*.json` finds in the folder, or in the one of the file, sorted."""
+        folder = self._folder
+        return sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
+
+    def below(self, name: str) -> Path:
+        """A file of the folder by its name."""
+        return self._folder / name
+
+
+@dataclass(frozen=True)
+class RemotePlace:
+    """A file or folder of an object store, with the meaning of `LocalPlace`. Every file that is asked for is copied."""
+
+    address: str
+    storage: Storage
+    file: Path | None
+
+    @property
+    def _folder(self) -> str:
+        return self.address if self.file is None else parent_of(self.address)
+
+    def names(self, pattern: str) -> list[str]:
+        listed = _listed(self._folder, transfers_to(self._folder, self.storage))
+        fits = _translated(pattern)
+        return sorted(found.name for found in listed if fits.fullmatch(found.name))
+
+    def below(self, name: str) -> Path:
+        address = joined(self._folder, name)
+        path = copied_file(address, self.storage)
+        if path is None:
+            raise DataError(_TITLE, [Problem(address, "file", "a folder", "a file", "name a file of it, or a pattern")])
+        return path
+
+
+Place = LocalPlace | RemotePlace
+
+
+def open_place(path: str, local: Path, storage: Storage) -> Place:
+    """The place that a configured path names: an address, or `local`. A file of an object store is copied now."""
+    return RemotePlace(path, storage, copied_file(path, storage)) if is_remote(path) else LocalPlace(local)
+
+
+def _translated(pattern: str) -> re.Pattern[str]:
+    """A pattern of files as a regular expression: `*` and `?` stay in a folder, `**` is any folders."""
+    text = ""
+    for part in re.split(r"(\*\*/|\*|\?)", pattern):
+        text += {"**/": "(?:.+/)?", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
+    return re.compile(text)
