@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 
 @dataclass(frozen=True)
 class Seen:
-    """One request: its method, its path without the query, the bytes that it asks for, its headers, and what was answered."""
+    """One request: its method, its path without the query, the bytes that it asks for, its headers by name in lower case, and the status that was planted."""
 
     method: str
     path: str
@@ -43,6 +43,8 @@ class S3Server:
     """Statuses that the coming requests are answered with, whatever they ask."""
     after_get: Callable[[str], None] = lambda key: None
     """Called after each GET of an object: to change it while it is being read."""
+    after_put: Callable[[], None] = lambda: None
+    """Called after each PUT: to let the next ones fail."""
     has_ranges: bool = True
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
 
@@ -90,7 +92,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.key, self.query = unquote(parts.path).lstrip("/"), parse_qs(parts.query, keep_blank_values=True)
         self.body = self._body()
         status = self.state.statuses.pop(0) if self.state.statuses else 0
-        seen = Seen(self.command, self.key, self.headers.get("Range", ""), dict(self.headers), status)
+        seen = Seen(
+            self.command,
+            self.key,
+            self.headers.get("Range", ""),
+            {name.lower(): value for name, value in self.headers.items()},
+            status,
+        )
         self.state.requests.append(seen)
         if status:
             code = {403: "AccessDenied", 503: "SlowDown"}.get(status, "InternalError")
@@ -213,6 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif "/" in self.key.rstrip("/"):
             self.state.objects[self.key] = self.body
         self._answer(200, ETag=etag(self.body))
+        self.state.after_put()
 
     def do_POST(self) -> None:
         if not self._begin():

@@ -1,0 +1,65 @@
+"""What an address may be: it is written into messages and files, so it holds no key."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragpipe.store.objects.addresses import address_fault, is_remote, joined, name_of, parent_of, publishing_fault
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/a/b.jsonl",
+        "gs://bucket",
+        "abfss://container@account.dfs.core.windows.net/a.jsonl",
+        "hdfs:///data/a.jsonl",
+        "https://host:8080/a.jsonl?download=1",
+        "memory://a/b",
+        "hf://datasets/org/name/a.jsonl",
+    ],
+)
+def test_good_addresses(address: str) -> None:
+    assert is_remote(address)
+    assert address_fault(address) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("s3://AKIA:secret@bucket/a", "without a user or a key"),
+        ("https://user@host/a", "without a user or a key"),
+        ("abfss://container:key@account/a", "without a user or a key"),
+        ("s3://bucket/a?endpoint_override=x", "section `storage`"),
+        ("https://host/a?X-Amz-Signature=00&X-Amz-Date=1", "without a key or a signature"),
+        ("https://host/a?sv=1&sig=00", "without a key or a signature"),
+        ("https://host/a?X-Goog-Credential=00", "without a key or a signature"),
+        ("https://host/a?access_token=00", "without a key or a signature"),
+        ("s3:///a", "with a bucket"),
+        ("s3://bucket/a/../b", "without `..`"),
+        ("file:///tmp/a", "the path itself"),
+    ],
+)
+def test_bad_addresses(address: str, expected: str) -> None:
+    fault = address_fault(address)
+    assert fault is not None
+    assert expected in fault
+
+
+def test_a_run_is_published_to_an_object_store_alone() -> None:
+    assert publishing_fault("s3://bucket/runs") is None
+    assert "only read" in str(publishing_fault("https://host/runs"))
+    assert "such as s3://" in str(publishing_fault("runs"))
+
+
+@pytest.mark.parametrize(
+    "path", ["data.jsonl", "/a/b.jsonl", "package:demo.jsonl", "here:a.jsonl", r"C:\a.jsonl", "a:b"]
+)
+def test_paths_are_no_addresses(path: str) -> None:
+    assert not is_remote(path)
+
+
+def test_parts_of_an_address() -> None:
+    assert joined("s3://b/a/", "x.json") == "s3://b/a/x.json"
+    assert parent_of("s3://b/a/x.json") == "s3://b/a"
+    assert (name_of("s3://b/a/x#1.json"), name_of("https://h/a/x.json?y=1")) == ("x#1.json", "x.json")

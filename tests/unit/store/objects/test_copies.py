@@ -1,0 +1,202 @@
+"""Copies of remote files: whole or absent, resumed where a connection was cut, made again only when the file changed."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from ragpipe.core.errors import ConfigError, DataError, OutputError
+from ragpipe.store.objects.copies import RemotePlace, copied_file, copied_folder, transfers_to
+from ragpipe.store.objects.object_store import PIECE
+from ragpipe.store.objects.settings import Storage, StorageSettings
+from tests.support.buckets import KEY_ID, SECRET, storage_at
+from tests.support.s3_server import S3Server
+
+CONTENT = random.Random(5).randbytes(2 * PIECE + 12_345)
+
+
+def _address(server: S3Server, kind: str, key: str) -> str:
+    return f"s3://{key}" if kind == "s3" else f"{server.endpoint}/{key}"
+
+
+def _ranges(server: S3Server) -> list[str]:
+    return [seen.range for seen in server.seen("GET", "b/x.bin")]
+
+
+def test_a_cut_connection_of_a_bucket_goes_on_at_the_piece_that_was_cut(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.cut_after += [PIECE, 1000, 0]  # the first piece arrives; the second one is cut twice
+    copy = copied_file("s3://b/x.bin", storage_at(server, tmp_path))
+    assert copy is not None
+    assert copy.read_bytes() == CONTENT
+    second = f"bytes={PIECE}-{2 * PIECE - 1}"
+    assert _ranges(server) == [f"bytes=0-{PIECE - 1}", second, second, second, f"bytes={2 * PIECE}-{len(CONTENT) - 1}"]
+
+
+def test_a_cut_http_connection_goes_on_at_the_byte_where_it_was_cut(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.cut_after += [1_000_000, 7]
+    copy = copied_file(f"{server.endpoint}/b/x.bin", storage_at(server, tmp_path))
+    assert copy is not None
+    assert copy.read_bytes() == CONTENT
+    assert _ranges(server) == ["", "bytes=1000000-", "bytes=1000007-"]
+
+
+def test_a_server_without_ranges_begins_anew_and_gives_the_same_bytes(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.has_ranges = False
+    server.cut_after += [1_000_000]
+    copy = copied_file(f"{server.endpoint}/b/x.bin", storage_at(server, tmp_path))
+    assert copy is not None
+    assert copy.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_file_is_given_up_after_so_many_failures_in_a_row(server: S3Server, tmp_path: Path, kind: str) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.cut_after += [PIECE, 0, 0, 0, 0]
+    address = _address(server, kind, "b/x.bin")
+    with pytest.raises(DataError) as caught:
+        copied_file(address, storage_at(server, tmp_path))
+    problem = caught.value.problems[0]
+    assert problem.where == address
+    assert f"cut off at byte {PIECE:,} of {len(CONTENT):,}" in problem.found
+    assert "storage.tries" in problem.fix
+    assert len(_ranges(server)) == 1 + 3 if kind == "s3" else 3
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_file_that_changes_while_it_is_read_is_noticed(server: S3Server, tmp_path: Path, kind: str) -> None:
+    server.objects["b/x.bin"] = CONTENT
+
+    def change(key: str) -> None:
+        server.objects[key] = CONTENT[::-1]
+
+    server.after_get = change
+    with pytest.raises(DataError, match="changed while it was being read") as caught:
+        copied_file(_address(server, kind, "b/x.bin"), storage_at(server, tmp_path))
+    assert "start again" in caught.value.problems[0].fix
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_copy_is_used_until_the_file_changes(server: S3Server, tmp_path: Path, kind: str) -> None:
+    server.objects["b/d/x.jsonl"] = b"one"
+    address, storage = _address(server, kind, "b/d/x.jsonl"), storage_at(server, tmp_path)
+    first = copied_file(address, storage)
+    assert copied_file(address, storage) == first
+    assert len(server.seen("GET", "b/d/x.jsonl")) == 1
+    server.objects["b/d/x.jsonl"] = b"two"  # of the same size
+    copy = copied_file(address, storage)
+    assert copy is not None
+    assert copy.read_bytes() == b"two"
+    assert copy.name == "x.jsonl"
+
+
+def test_a_copy_that_was_changed_here_is_made_again(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.jsonl"] = b"one"
+    storage = storage_at(server, tmp_path)
+    copy = copied_file("s3://b/x.jsonl", storage)
+    assert copy is not None
+    copy.write_bytes(b"damaged")
+    assert copied_file("s3://b/x.jsonl", storage) == copy
+    assert copy.read_bytes() == b"one"
+
+
+def test_a_file_of_memory_is_read_as_any_other(tmp_path: Path) -> None:
+    import fsspec
+
+    fsspec.filesystem("memory").pipe("/anyfiles/a.jsonl", b"abc")
+    storage = Storage(StorageSettings(), tmp_path)
+    place = RemotePlace("memory://anyfiles", storage, None)
+    assert copied_file("memory://anyfiles", storage) is None
+    assert place.names("*.jsonl") == ["a.jsonl"]
+    assert place.below("a.jsonl").read_bytes() == b"abc"
+
+
+def test_patterns_mean_what_they_mean_in_a_folder(server: S3Server, tmp_path: Path) -> None:
+    names = ["a.json", "b.json", "c.jsonl", "d/a.json", "d/e/f.json", "x[1].json"]
+    here = tmp_path / "here"
+    for name in names:
+        server.objects[f"b/p/{name}"] = b"{}"
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("{}")
+    place = RemotePlace("s3://b/p", storage_at(server, tmp_path / "cache"), None)
+    for pattern in ("*.json", "*/*.json", "**/*.json", "d/**/*.json", "?.json", "none*"):
+        assert place.names(pattern) == sorted(str(path.relative_to(here)) for path in here.glob(pattern)), pattern
+
+
+def test_a_copy_of_a_folder_never_changes(server: S3Server, tmp_path: Path) -> None:
+    server.objects |= {"b/p/m/one.v1.jinja": b"1", "b/p/m/two.v1.jinja": b"2", "b/other": b"3"}
+    storage = storage_at(server, tmp_path)
+    first = copied_folder("s3://b/p", storage)
+    assert {path.relative_to(first).as_posix() for path in first.rglob("*.jinja")} == {
+        "m/one.v1.jinja",
+        "m/two.v1.jinja",
+    }
+    requests = len(server.seen("GET", "b/p/m/one.v1.jinja"))
+    assert copied_folder("s3://b/p", storage) == first
+    assert len(server.seen("GET", "b/p/m/one.v1.jinja")) == requests
+    del server.objects["b/p/m/two.v1.jinja"]
+    server.objects["b/p/m/one.v1.jinja"] = b"9"
+    second = copied_folder("s3://b/p", storage)
+    assert [path.read_bytes() for path in second.rglob("*.jinja")] == [b"9"]
+    assert sorted(path.read_bytes() for path in first.rglob("*.jinja")) == [b"1", b"2"]
+
+
+def test_a_name_that_would_leave_the_folder_is_refused(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/p/../evil.jinja"] = b"1"
+    with pytest.raises(DataError, match="names that stay below"):
+        copied_folder("s3://b/p", storage_at(server, tmp_path))
+
+
+def test_an_upload_is_tried_again_and_is_whole(server: S3Server, tmp_path: Path) -> None:
+    source = tmp_path / "x.bin"
+    source.write_bytes(CONTENT)
+    server.statuses += [503]
+    transfers_to("s3://b", storage_at(server, tmp_path)).upload(source, "s3://b/up/x.bin")
+    assert server.objects == {"b/up/x.bin": CONTENT}
+
+
+@pytest.mark.parametrize(("status", "words"), [(403, "credentials come from the environment"), (503, "storage.tries")])
+def test_a_refusal_says_what_to_do_and_no_key(server: S3Server, tmp_path: Path, status: int, words: str) -> None:
+    server.objects["b/x.bin"] = b"1"
+    server.statuses += [status] * 9
+    with pytest.raises(DataError) as caught:
+        copied_file("s3://b/x.bin", storage_at(server, tmp_path))
+    assert words in str(caught.value)
+    assert KEY_ID not in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert len(server.requests) == (1 if status == 403 else 3)  # a refusal is not tried again
+
+
+def test_what_cannot_be_written_is_an_output_error(server: S3Server, tmp_path: Path) -> None:
+    server.statuses += [403]
+    with pytest.raises(OutputError, match=r"cannot write s3://b/x: .*ACCESS_DENIED"):
+        transfers_to("s3://b", storage_at(server, tmp_path)).write_bytes(b"1", "s3://b/x")
+
+
+@pytest.mark.parametrize("address", ["s3://b/none.jsonl", "memory://none/none.jsonl"])
+def test_a_missing_file_is_named(server: S3Server, tmp_path: Path, address: str) -> None:
+    with pytest.raises(DataError, match="nothing at this address") as caught:
+        copied_file(address, storage_at(server, tmp_path))
+    assert caught.value.problems[0].where == address
+
+
+def test_an_unknown_scheme_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="scheme that fsspec knows"):
+        copied_file("nosuch://b/x", Storage(StorageSettings(), tmp_path))
+
+
+def test_credentials_go_in_the_signature_alone(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = b"1"
+    copied_file("s3://b/x.bin", storage_at(server, tmp_path))
+    header = server.requests[0].headers["authorization"]
+    assert KEY_ID in header
+    assert SECRET not in header
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY_ID.encode() in path.read_bytes()]
+    assert os.environ["AWS_ACCESS_KEY_ID"] == KEY_ID
