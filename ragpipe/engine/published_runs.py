@@ -17,10 +17,10 @@ from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.store.files.atomic import atomic_write
-from ragpipe.store.objects.addresses import address_fault, joined, name_of, parent_of
+from ragpipe.store.objects.addresses import address_below, address_fault, name_of, parent_of
 from ragpipe.store.objects.copies import copy_folder_of, transfers_to
+from ragpipe.store.objects.object_requests import Transfers
 from ragpipe.store.objects.settings import Storage
-from ragpipe.store.objects.transfer import Transfers
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.seals import open_seal
 
@@ -62,13 +62,13 @@ def publish_run(folder: RunFolder, address: str, storage: Storage) -> Published:
     """
     manifest = checked_manifest(folder)
     digests = _digests(folder.root, _sealed(folder))
-    named = joined(address, str(manifest["name"]))
-    target = joined(named, str(manifest["run_id"]))
+    named = address_below(address, str(manifest["name"]))
+    target = address_below(named, str(manifest["run_id"]))
     transfers = transfers_to(target, storage)
     try:
         published = _send(folder.root, digests, target, transfers)
         if folder.latest.is_symlink() or folder.latest.is_file():
-            _point(folder, joined(named, LATEST), str(manifest["run_id"]), transfers)
+            _point(folder, address_below(named, LATEST), str(manifest["run_id"]), transfers)
     except DataError as error:  # what is there could not be read
         raise OutputError(f"cannot publish to {target}: {error}") from error
     return published
@@ -113,18 +113,20 @@ def _digest(path: Path) -> str | None:
 
 
 def _send(root: Path, digests: Mapping[str, str], target: str, transfers: Transfers) -> Published:
-    noted = _noted(transfers.read_bytes(joined(target, _SENT)))
+    noted = _noted(transfers.read_bytes(address_below(target, _SENT)))
     kept = {name: entry for name, entry in noted.items() if _is_there(name, entry, digests, target, transfers)}
     missing = [name for name in digests if name not in kept]
     ends = {name: (root / name).read_bytes() for name in (_MANIFEST, _SEAL)}
-    if not missing and all(transfers.read_bytes(joined(target, name)) == content for name, content in ends.items()):
+    if not missing and all(
+        transfers.read_bytes(address_below(target, name)) == content for name, content in ends.items()
+    ):
         return Published(target, 0, len(digests) + len(ends))
-    transfers.delete(joined(target, _SEAL))  # from here on it is published in part
+    transfers.delete(address_below(target, _SEAL))  # from here on it is published in part
     unnoted = 0
     try:
         for name in missing:
-            transfers.upload(root / name, joined(target, name))
-            info = transfers.info(joined(target, name))
+            transfers.upload(root / name, address_below(target, name))
+            info = transfers.info(address_below(target, name))
             kept[name] = [digests[name], info.size if info else None, info.version if info else ""]
             unnoted += (root / name).stat().st_size
             if unnoted >= _NOTED_BYTES:
@@ -134,7 +136,7 @@ def _send(root: Path, digests: Mapping[str, str], target: str, transfers: Transf
         if missing:
             _note(kept, target, transfers)
     for name, content in ends.items():
-        transfers.write_bytes(content, joined(target, name))
+        transfers.write_bytes(content, address_below(target, name))
     return Published(target, len(missing) + len(ends), len(digests) - len(missing))
 
 
@@ -149,7 +151,7 @@ def _noted(content: bytes | None) -> dict[str, list[Any]]:
 
 
 def _note(kept: Mapping[str, Any], target: str, transfers: Transfers) -> None:
-    transfers.write_bytes(json.dumps(dict(sorted(kept.items())), indent=1).encode(), joined(target, _SENT))
+    transfers.write_bytes(json.dumps(dict(sorted(kept.items())), indent=1).encode(), address_below(target, _SENT))
 
 
 def _is_there(name: str, entry: list[Any], digests: Mapping[str, str], target: str, transfers: Transfers) -> bool:
@@ -157,7 +159,7 @@ def _is_there(name: str, entry: list[Any], digests: Mapping[str, str], target: s
     digest, size, version = entry
     if digests.get(name) != digest or not version:
         return False
-    info = transfers.file_at(joined(target, name))
+    info = transfers.file_at(address_below(target, name))
     return info is not None and (info.size, info.version) == (size, version)
 
 
@@ -182,12 +184,12 @@ def fetch_run(address: str, storage: Storage, *, check: bool = True) -> RunFolde
 def fetch_run_to(address: str, output_dir: Path, storage: Storage) -> RunFolder:
     """A published run as a run of `output_dir`. Raises DataError where another state of it is there already."""
     source, seal = _published(_checked(address), storage)
-    content = transfers_to(source, storage).read_bytes(joined(source, _MANIFEST)) or b""
+    content = transfers_to(source, storage).read_bytes(address_below(source, _MANIFEST)) or b""
     try:
         manifest = json.loads(content)
         name, run_id = str(manifest["name"]), str(manifest["run_id"])
     except (ValueError, KeyError, TypeError) as error:
-        raise _no_run(joined(source, _MANIFEST), "no manifest of a run", "publish the run again") from error
+        raise _no_run(address_below(source, _MANIFEST), "no manifest of a run", "publish the run again") from error
     folder = RunFolder.at(output_dir, name, run_id)
     if folder.manifest.exists() and _digest(folder.seal) != sha256(seal):
         fix = "move it away, or choose another output_dir"
@@ -208,13 +210,13 @@ def _published(address: str, storage: Storage) -> tuple[str, bytes]:
     source = address.rstrip("/")
     if name_of(source) == LATEST:
         source = parent_of(source)
-    seal = None if name_of(address) == LATEST else transfers.read_bytes(joined(source, _SEAL))
-    if seal is None and (pointer := transfers.read_bytes(joined(source, LATEST))) is not None:
+    seal = None if name_of(address) == LATEST else transfers.read_bytes(address_below(source, _SEAL))
+    if seal is None and (pointer := transfers.read_bytes(address_below(source, LATEST))) is not None:
         run_id = pointer.decode("utf-8", "replace").strip()
         if not _RUN_ID.fullmatch(run_id):
-            raise _no_run(joined(source, LATEST), f"a pointer to {run_id[:40]!r}", "publish the run again")
-        source = joined(source, run_id)
-        seal = transfers.read_bytes(joined(source, _SEAL))
+            raise _no_run(address_below(source, LATEST), f"a pointer to {run_id[:40]!r}", "publish the run again")
+        source = address_below(source, run_id)
+        seal = transfers.read_bytes(address_below(source, _SEAL))
     if seal is None and transfers.exists(source):
         fix = "publish it again (task=publish): what was sent is not sent again"
         raise _no_run(source, "no seal.json: published in part, or no run", fix)
@@ -236,11 +238,11 @@ def _fetched(source: str, seal: bytes, target: Path, storage: Storage, *, check:
         if _digest(target / name) == digest:
             continue
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        _fetch(joined(source, name), target / name, transfers)
+        _fetch(address_below(source, name), target / name, transfers)
         if check and _digest(target / name) != digest:
             fix = "publish the run again; task=verify run=ADDRESS says what differs"
-            raise _no_run(joined(source, name), "content that its seal does not name", fix)
-    _fetch(joined(source, _MANIFEST), target / _MANIFEST, transfers)
+            raise _no_run(address_below(source, name), "content that its seal does not name", fix)
+    _fetch(address_below(source, _MANIFEST), target / _MANIFEST, transfers)
     atomic_write(target / _SEAL, seal)
     return RunFolder.find(target)
 
@@ -253,7 +255,7 @@ def _read_seal(source: str, seal: bytes, target: Path) -> dict[str, str]:
         opened = open_seal(fetched) or {"files": {}, "tables": {}}
         return sealed_digests(opened)
     except (ValueError, KeyError, TypeError) as error:
-        raise _no_run(joined(source, _SEAL), f"a damaged seal ({error})", "publish the run again") from error
+        raise _no_run(address_below(source, _SEAL), f"a damaged seal ({error})", "publish the run again") from error
     finally:
         fetched.unlink()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.store.objects import transfer
+from ragpipe.store.objects import object_requests
 from ragpipe.store.objects.settings import Storage, StorageSettings
 from tests.support.s3_server import S3Server, s3_server
 
@@ -17,7 +17,7 @@ KEY_ID, SECRET = "AKIASENTINELQQ012345", "sentinel/secret+0123456789abcdefghijkl
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """An empty server; no wait between tries."""
-    monkeypatch.setattr(transfer, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(object_requests, "FIRST_WAIT_S", 0.0)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -61,7 +61,7 @@ def address_fault(address: str, *, writes: bool = False) -> str | None:
     return None
 
 
-def joined(address: str, name: str) -> str:
+def address_below(address: str, name: str) -> str:
     """The address of a file by its name below a folder."""
     return f"{address.rstrip('/')}/{name}"
 

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.store.files.atomic import atomic_write, sweep_temporaries
-from ragpipe.store.objects.addresses import is_remote, joined, name_of, parent_of
+from ragpipe.store.objects.addresses import address_below, is_remote, name_of, parent_of
+from ragpipe.store.objects.object_requests import Transfers
 from ragpipe.store.objects.object_store import ObjectInfo, object_store
 from ragpipe.store.objects.settings import Storage
-from ragpipe.store.objects.transfer import Transfers
 
 _NOTE = "copied.json"
 MAX_FILES = 10_000
@@ -36,19 +36,19 @@ def transfers_to(address: str, storage: Storage) -> Transfers:
 def copied_file(address: str, storage: Storage) -> Path | None:
     """The copy of a file, made now unless there is one of the same version; None for a folder. Raises DataError, OutputError."""
     transfers = transfers_to(address, storage)
-    found = transfers.info(address)
-    return None if found is None else _copy(address, found, transfers, storage)
+    info = transfers.info(address)
+    return None if info is None else _copy(address, info, transfers, storage)
 
 
-def _copy(address: str, found: ObjectInfo, transfers: Transfers, storage: Storage) -> Path:
+def _copy(address: str, info: ObjectInfo, transfers: Transfers, storage: Storage) -> Path:
     folder = copy_folder_of(address, storage)
     path, note = folder / name_of(address), folder / _NOTE
-    known = {"address": address, "size": found.size, "version": found.version}
-    if found.version and path.is_file() and _noted(note) == known | {"copy": _state(path)}:
+    known = {"address": address, "size": info.size, "version": info.version}
+    if info.version and path.is_file() and _noted(note) == known | {"copy": _state(path)}:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(folder)
-    transfers.fetch(address, path, found)
+    transfers.fetch(address, path, info)
     atomic_write(note, json.dumps(known | {"copy": _state(path)}))
     return path
 
@@ -79,12 +79,13 @@ def copied_folder(address: str, storage: Storage) -> Path:
     if transfers.info(address) is not None:
         raise DataError(_TITLE, [Problem(address, "folder", "a file", "a folder", "name the folder that it is in")])
     listed = _listed(address, transfers)
-    if (size := sum(found.size or 0 for found in listed)) > MAX_TEMPLATES_BYTES:
+    if (size := sum(info.size or 0 for info in listed)) > MAX_TEMPLATES_BYTES:
         limit = f"at most {MAX_TEMPLATES_BYTES >> 20} MiB"
         raise DataError(
             _TITLE, [Problem(address, "folder", f"{size >> 20} MiB", limit, "name a folder of prompts alone")]
         )
-    infos = {found.name: info for found in listed if (info := transfers.info(joined(address, found.name)))}
+    names = [listing.name for listing in listed]
+    infos = {name: info for name in names if (info := transfers.info(address_below(address, name)))}
     versions = {name: [info.size, info.version] for name, info in infos.items()}
     folder = copy_folder_of(address, storage)
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ def copied_folder(address: str, storage: Storage) -> Path:
         part.mkdir()
         for name, info in infos.items():
             (part / name).parent.mkdir(parents=True, exist_ok=True)
-            transfers.fetch(joined(address, name), part / name, info)
+            transfers.fetch(address_below(address, name), part / name, info)
         if not is_known:
             copy = folder / sha256({name: sha256_file(part / name) for name in infos})[:16]
         try:
@@ -113,16 +114,16 @@ _TITLE = "a folder of an object store cannot be read"
 
 def _listed(address: str, transfers: Transfers) -> list[ObjectInfo]:
     """The files below a folder. Raises DataError for too many, and for a name that would leave the folder."""
-    listed = [found for found in transfers.listed(address) if found.name and not found.name.endswith("/")]
+    listed = [info for info in transfers.listed(address) if info.name and not info.name.endswith("/")]
     if len(listed) > MAX_FILES:
         limit = f"at most {MAX_FILES:,}"
         raise DataError(
             _TITLE, [Problem(address, "folder", f"{len(listed):,} files", limit, "name a folder further down")]
         )
-    for found in listed:
-        parts = PurePosixPath(found.name).parts
-        if found.name.startswith("/") or ".." in parts or "\\" in found.name or "\0" in found.name:
-            problem = Problem(address, "file", repr(found.name), "names that stay below the folder", "rename it")
+    for info in listed:
+        parts = PurePosixPath(info.name).parts
+        if info.name.startswith("/") or ".." in parts or "\\" in info.name or "\0" in info.name:
+            problem = Problem(address, "file", repr(info.name), "names that stay below the folder", "rename it")
             raise DataError(_TITLE, [problem])
     return listed
 
@@ -166,10 +167,10 @@ class RemotePlace:
     def names(self, pattern: str) -> list[str]:
         listed = _listed(self._folder, transfers_to(self._folder, self.storage))
         fits = _translated(pattern)
-        return sorted(found.name for found in listed if fits.fullmatch(found.name))
+        return sorted(info.name for info in listed if fits.fullmatch(info.name))
 
     def below(self, name: str) -> Path:
-        address = joined(self._folder, name)
+        address = address_below(self._folder, name)
         path = copied_file(address, self.storage)
         if path is None:
             raise DataError(_TITLE, [Problem(address, "file", "a folder", "a file", "name a file of it, or a pattern")])

@@ -1,6 +1,6 @@
 """The drivers of object stores, behind one protocol: pyarrow where it has one, HTTP, and fsspec for every other scheme.
 
-A driver does one request and raises what its library raises. `transfer.py` repeats, and says what went wrong.
+A driver does one request and raises what its library raises. `object_requests.py` repeats, and says what went wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.extras import install_command
-from ragpipe.store.objects.addresses import ARROW, HTTP, joined, name_of, scheme_of
+from ragpipe.store.objects.addresses import ARROW, HTTP, name_of, scheme_of
 from ragpipe.store.objects.settings import StorageSettings
 
 if TYPE_CHECKING:
@@ -110,12 +110,12 @@ class ArrowStore:
         from pyarrow.fs import FileType
 
         path = self._path(address)
-        found = self._files.get_file_info(path)
-        if found.type == FileType.NotFound:
+        info = self._files.get_file_info(path)
+        if info.type == FileType.NotFound:
             raise FileNotFoundError(address)
-        if found.type == FileType.Directory:
+        if info.type == FileType.Directory:
             return None
-        return ObjectInfo(name_of(address), found.size, self._etag(path) or str(found.mtime_ns or ""))
+        return ObjectInfo(name_of(address), info.size, self._etag(path) or str(info.mtime_ns or ""))
 
     def _etag(self, path: str) -> str:
         with self._files.open_input_stream(path, compression=None) as stream:
@@ -126,10 +126,10 @@ class ArrowStore:
         from pyarrow.fs import FileSelector
 
         root = self._path(address)
-        for found in self._files.get_file_info(FileSelector(root, recursive=True)):
-            if found.is_file:
-                name = found.path.lstrip("/").removeprefix(root.lstrip("/")).lstrip("/")
-                yield ObjectInfo(name, found.size, str(found.mtime_ns or ""))
+        for info in self._files.get_file_info(FileSelector(root, recursive=True)):
+            if info.is_file:
+                name = info.path.lstrip("/").removeprefix(root.lstrip("/")).lstrip("/")
+                yield ObjectInfo(name, info.size, str(info.mtime_ns or ""))
 
     def read(self, address: str, start: int) -> Iterator[bytes]:
         with self._files.open_input_file(self._path(address)) as file:
@@ -228,14 +228,14 @@ class FsspecStore:
 
     def info(self, address: str) -> ObjectInfo | None:
         self._files.invalidate_cache()
-        found = self._files.info(self._path(address))
-        return None if found["type"] == "directory" else _fsspec_info(found, name_of(address))
+        info = self._files.info(self._path(address))
+        return None if info["type"] == "directory" else _fsspec_info(info, name_of(address))
 
     def listed(self, address: str) -> Iterator[ObjectInfo]:
         self._files.invalidate_cache()
         root = self._path(address)
-        for path, found in self._files.find(root, detail=True).items():
-            yield _fsspec_info(found, str(path).removeprefix(root).lstrip("/"))
+        for path, info in self._files.find(root, detail=True).items():
+            yield _fsspec_info(info, str(path).removeprefix(root).lstrip("/"))
 
     def read(self, address: str, start: int) -> Iterator[bytes]:
         with self._files.open(self._path(address), "rb") as file:
@@ -255,16 +255,11 @@ class FsspecStore:
             self._files.rm_file(self._path(address))
 
 
-def _fsspec_info(found: dict[str, Any], name: str) -> ObjectInfo:
+def _fsspec_info(info: dict[str, Any], name: str) -> ObjectInfo:
     keys = ("ETag", "etag", "sha256", "blob_id", "LastModified", "last_modified", "mtime", "modified", "created")
-    version = next((str(found[key]) for key in keys if found.get(key) is not None), "")
-    return ObjectInfo(name, found.get("size"), version)
+    version = next((str(info[key]) for key in keys if info.get(key) is not None), "")
+    return ObjectInfo(name, info.get("size"), version)
 
 
 def _text(value: bytes | str) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def below(address: str, found: ObjectInfo) -> str:
-    """The address of a listed file."""
-    return joined(address, found.name)

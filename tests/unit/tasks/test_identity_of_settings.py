@@ -22,6 +22,7 @@ from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.store.objects.settings import StorageSettings
 from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric
 
@@ -86,6 +87,8 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (ScoringSettings, "diagnosis"): {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "message": "Low."}},
     (ScoringSettings, "low_scores"): {"min_cases": 4},
     (TopSettings, "name"): "other",
+    (TopSettings, "publish"): "s3://bucket/runs",
+    (StorageSettings, "endpoint"): "http://127.0.0.1:9000",
 }  # fmt: skip
 MAPPED = {"fields": {"id": "n", "question": "q"}}
 BESIDE: dict[tuple[type, str], dict[str, object]] = {
@@ -113,13 +116,13 @@ SAME_HERE = {
 NEVER = {
     "judge": ["concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "breaker", "max_calls", "prices", "client",
               "output_mode", "api_key_env", "allow_unpinned"],
-    "": ["output_dir", "iterations", "log_level", "on_metric_error", "retry_errors", "lock_wait_s", "task"],
+    "": ["output_dir", "iterations", "log_level", "on_metric_error", "retry_errors", "lock_wait_s", "task", "publish"],
     "system": ["concurrency", "rpm", "timeout_s", "deadline_s", "retries", "retry_after_cap_s", "outage_s", "index_manifest"],
     "dataset": ["name", "path", "files"],
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [
     ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("store", StoreSettings),
-    ("scoring", ScoringSettings), ("report", ReportSettings), ("drift", DriftSettings),
+    ("scoring", ScoringSettings), ("report", ReportSettings), ("drift", DriftSettings), ("storage", StorageSettings),
     *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
 ]  # fmt: skip
@@ -130,7 +133,7 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     plain: dict[str, Any] = {
         "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
-        "drift": DriftSettings,
+        "drift": DriftSettings, "storage": StorageSettings,
     }  # fmt: skip
     if section:
         plain[section] = kind
@@ -197,7 +200,7 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
     same = named(config(section, kind, **beside)) == named(
         config(section, kind, **{**beside, field.alias or name: value})
     )
-    operational = NotInIdentity in field.metadata or section in ("report", "transport", "store", "drift")
+    operational = NotInIdentity in field.metadata or section in ("report", "transport", "store", "storage", "drift")
     assert same == operational
 
 

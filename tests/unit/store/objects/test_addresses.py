@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.store.objects.addresses import address_fault, is_remote, joined, name_of, parent_of, publishing_fault
+from ragpipe.store.objects.addresses import (
+    address_below,
+    address_fault,
+    is_remote,
+    name_of,
+    parent_of,
+    publishing_fault,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +67,6 @@ def test_paths_are_no_addresses(path: str) -> None:
 
 
 def test_parts_of_an_address() -> None:
-    assert joined("s3://b/a/", "x.json") == "s3://b/a/x.json"
+    assert address_below("s3://b/a/", "x.json") == "s3://b/a/x.json"
     assert parent_of("s3://b/a/x.json") == "s3://b/a"
     assert (name_of("s3://b/a/x#1.json"), name_of("https://h/a/x.json?y=1")) == ("x#1.json", "x.json")

@@ -6,6 +6,7 @@ the store says of the file before and after must agree: a file that changes whil
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +18,12 @@ from ragpipe.store.files.atomic import atomic_open
 from ragpipe.store.objects.object_store import ObjectInfo, ObjectStore
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
-_FINAL = ("ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY", "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "SignatureDoesNotMatch",
-          "NO_SUCH_BUCKET", "NoSuchBucket", "HTTP status 403", "status 401")  # fmt: skip
+_FINAL = re.compile(
+    "(?i)access_?denied|invalid_?access_?key|signature_?does_?not_?match|no_?such_?bucket|HTTP status 40[13]"
+)
+"""What drivers say of a request that no further try helps."""
+_DRIVERS = frozenset({"httpx", "httpcore", "aiohttp", "botocore", "fsspec", "requests"})
+"""Packages with errors of their own that are no OSError."""
 _READ = "a file of an object store cannot be read"
 _CREDENTIALS = (
     "credentials come from the environment or the provider's own files (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
@@ -55,8 +60,8 @@ class Transfers:
 
     def listed(self, address: str) -> list[ObjectInfo]:
         """All files below a folder, sorted by name."""
-        found = self._repeated(address, lambda: list(self._store.listed(address)))
-        return sorted(found, key=lambda info: info.name)
+        infos = self._repeated(address, lambda: list(self._store.listed(address)))
+        return sorted(infos, key=lambda info: info.name)
 
     def read_bytes(self, address: str) -> bytes | None:
         """A small file as a whole; None where there is none."""
@@ -66,35 +71,35 @@ class Transfers:
             return None
         return b"".join(pieces)
 
-    def fetch(self, address: str, target: Path, found: ObjectInfo) -> None:
-        """Copy a file to `target`. `found` is what `info` said of it. Raises DataError where it is another one afterwards."""
+    def fetch(self, address: str, target: Path, info: ObjectInfo) -> None:
+        """Copy a file to `target`. `info` is what the store said of it. Raises DataError where it is another one afterwards."""
         with atomic_open(target) as file:
             size = 0
-            for piece in self._pieces(address, found):
+            for piece in self._pieces(address, info):
                 file.write(piece)
                 size += len(piece)
         now = self.info(address)
-        if now != found or (found.size is not None and size != found.size):
+        if now != info or (info.size is not None and size != info.size):
             target.unlink()
-            expected = f"{_shown(found)}, as when it was first looked at"
+            expected = f"{_shown(info)}, as when it was first looked at"
             actual = f"{size:,} bytes read; now {_shown(now)}"
             raise DataError(
                 "a file changed while it was being read", [Problem(address, "file", actual, expected, "start again")]
             )
 
-    def _pieces(self, address: str, found: ObjectInfo) -> Iterator[bytes]:
+    def _pieces(self, address: str, info: ObjectInfo) -> Iterator[bytes]:
         """The bytes of a file. A read that ends early goes on where it ended, `tries` times in a row."""
         at = failures = 0
 
         def wrong(error: Exception) -> DataError:
-            return self._read_error(address, error, f"cut off at byte {at:,}{_of(found.size)}")
+            return self._read_error(address, error, f"cut off at byte {at:,}{_of(info.size)}")
 
-        while found.size is None or at < found.size or not at:
+        while info.size is None or at < info.size or not at:
             try:
                 for piece in self._store.read(address, at):
                     yield piece
                     at, failures = at + len(piece), 0
-                if found.size is None or at >= found.size:
+                if info.size is None or at >= info.size:
                     return
                 raise EOFError("the connection ended early")
             except Exception as error:
@@ -165,14 +170,15 @@ class Transfers:
 
 def _is_of_the_store(error: Exception) -> bool:
     """Whether a driver raised the error because of the store or of the way to it."""
-    return isinstance(error, OSError | EOFError | NotImplementedError) or type(error).__module__.partition(".")[0] in (
-        "httpx", "httpcore", "aiohttp", "botocore", "fsspec", "requests",
-    )  # fmt: skip
+    return (
+        isinstance(error, OSError | EOFError | NotImplementedError)
+        or type(error).__module__.partition(".")[0] in _DRIVERS
+    )
 
 
 def _is_final(error: Exception) -> bool:
     is_refused = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotImplementedError)
-    return is_refused or any(word in str(error) for word in _FINAL)
+    return is_refused or bool(_FINAL.search(str(error)))
 
 
 def _of(size: int | None) -> str:
@@ -190,8 +196,8 @@ def _write_error(address: str, error: Exception) -> OutputError:
     return OutputError(f"cannot write {address}: {_said(error)}. To fix: {fix}")
 
 
-def _shown(found: ObjectInfo | None) -> str:
-    if found is None:
+def _shown(info: ObjectInfo | None) -> str:
+    if info is None:
         return "a folder"
-    size = "a file of unknown size" if found.size is None else f"{found.size:,} bytes"
-    return f"{size}, version {found.version}" if found.version else size
+    size = "a file of unknown size" if info.size is None else f"{info.size:,} bytes"
+    return f"{size}, version {info.version}" if info.version else size
