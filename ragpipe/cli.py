@@ -61,7 +61,7 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
   python -m ragpipe task=synthesize synthesize.documents=docs  a test set from your documents, without a model
   python -m ragpipe task=history name=my                   the scores over all runs, each against the run before
-  python -m ragpipe task=view                              a local page over all runs; also: task=runs, export, store, schema
+  python -m ragpipe task=view                              a local page over all runs; also: task=runs, export, publish, fetch, store, schema
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
 words

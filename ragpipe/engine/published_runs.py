@@ -17,7 +17,7 @@ from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.store.files.atomic import atomic_write
-from ragpipe.store.objects.addresses import address_below, address_fault, name_of, parent_of
+from ragpipe.store.objects.addresses import address_below, address_fault, bucket_of, name_of, parent_of
 from ragpipe.store.objects.copies import copy_folder_of, transfers_to
 from ragpipe.store.objects.object_requests import Transfers
 from ragpipe.store.objects.settings import Storage
@@ -48,9 +48,12 @@ class Published:
 
 def check_target(address: str, storage: Storage) -> None:
     """Raises ConfigError where nothing can be published to an address, before anything is spent: no such bucket, no access, no answer."""
-    root = "/".join(address.split("/")[:3])
+    bucket = bucket_of(address)
     try:
-        transfers_to(root, storage).info(root)
+        if bucket is None:
+            transfers_to(address, storage).exists(address)  # a folder is made
+        else:
+            transfers_to(bucket, storage).info(bucket)
     except DataError as error:
         raise ConfigError("nothing can be published; nothing was started", error.problems) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,21 @@ from tests.support.s3_server import S3Server, s3_server
 KEY_ID, SECRET = "AKIASENTINELQQ012345", "sentinel/secret+0123456789abcdefghijklmn"
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """An empty server; no wait between tries."""
+@contextmanager
+def bucket_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """An empty server, its credentials in the environment, and no wait between tries."""
     monkeypatch.setattr(object_requests, "FIRST_WAIT_S", 0.0)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """An empty server for one test."""
+    with bucket_server(monkeypatch) as server:
         yield server
 
 

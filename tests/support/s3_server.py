@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -46,6 +47,8 @@ class S3Server:
     after_put: Callable[[], None] = lambda: None
     """Called after each PUT: to let the next ones fail."""
     has_ranges: bool = True
+    encoding: str = ""
+    """What the answers claim as their Content-Encoding."""
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
 
     @property
@@ -57,6 +60,7 @@ class S3Server:
         return [seen for seen in self.requests if seen.method == method and (not key or seen.path == key)]
 
 
+@lru_cache(maxsize=8)
 def etag(content: bytes) -> str:
     """The etag of an object: the md5 of its content, as S3 has it."""
     return f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
@@ -153,6 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _described(self, content: bytes) -> dict[str, str]:
         accepts = {"Accept_Ranges": "bytes"} if self.state.has_ranges else {}
+        accepts |= {"Content_Encoding": self.state.encoding} if self.state.encoding else {}
         return {
             "ETag": etag(content),
             "Last_Modified": formatdate(0, usegmt=True),

@@ -13,6 +13,7 @@ ARROW = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
 HTTP = frozenset({"http", "https"})
 """Schemes that are only read."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+_HADOOP = frozenset({"hdfs", "viewfs"})
 _AZURE = frozenset({"abfs", "abfss"})  # container@account.dfs.core.windows.net
 _SIGNED = re.compile(r"(?i)(^|[-_])(signature|sig|credential|security-token|awsaccesskeyid|googleaccessid)$")
 
@@ -52,13 +53,18 @@ def address_fault(address: str, *, writes: bool = False) -> str | None:
         return "an address without `?...`: endpoint, region and anonymous access are keys of the section `storage`"
     if any(is_secret_name(name) or _SIGNED.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         return "an address without a key or a signature in it: fetch a signed address yourself and give the path of the file"
-    if not parts.netloc and scheme in ARROW - {"hdfs", "viewfs"}:
+    if not parts.netloc and scheme in ARROW - _HADOOP:
         return f"an address with a bucket, {scheme}://bucket/path"
     if ".." in parts.path.split("/"):
         return "an address without `..`"
     if writes and scheme in HTTP:
         return "an object store, such as s3://bucket/prefix: an http address is only read"
     return None
+
+
+def bucket_of(address: str) -> str | None:
+    """The address of the bucket that an address is in; None in a store without buckets."""
+    return "/".join(address.split("/")[:3]) if scheme_of(address) in ARROW - _HADOOP else None
 
 
 def address_below(address: str, name: str) -> str:

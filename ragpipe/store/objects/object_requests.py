@@ -29,6 +29,7 @@ _CREDENTIALS = (
     "credentials come from the environment or the provider's own files (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
     "GOOGLE_APPLICATION_CREDENTIALS, AZURE_*); storage.anonymous=true for a public bucket"
 )
+_NAME_IT = "name each file by dataset.files, or fetch it yourself and give the path"
 T = TypeVar("T")
 
 
@@ -160,7 +161,9 @@ class Transfers:
             return DataError(_READ, [problem])
         said = "; ".join(part for part in (text, _said(error)) if part)
         if isinstance(error, NotImplementedError):
-            return DataError(_READ, [Problem(address, "file", said, "a file", "name each file by dataset.files")])
+            return DataError(
+                _READ, [Problem(address, "file", said, "a file that can be read by its address", _NAME_IT)]
+            )
         if _is_final(error):
             return DataError(_READ, [Problem(address, "access", said, "access to it", _CREDENTIALS)])
         tries = f"{self._tries} tries in a row" if self._tries > 1 else "the only try"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from tests.support.buckets import KEY_ID, SECRET, server, storage_words
+from tests.support.buckets import KEY_ID, SECRET, bucket_server, server, storage_words
 from tests.support.s3_server import S3Server
 
 __all__ = ["server"]
@@ -39,12 +39,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def first_published(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, bytes], list[str], Path]:
+    """The id of a run that is published below s3://b/runs, the objects, the keys in the order in which they were put, the folder."""
+    folder = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch, bucket_server(patch) as server:
+        patch.chdir(folder)
+        server.objects["b/d/data.jsonl"] = DATA
+        run = _run("dataset.path=s3://b/d/data.jsonl", "publish=s3://b/runs", *storage_words(server))
+        return run.name, server.objects, [seen.path for seen in server.seen("PUT")], folder
+
+
 @pytest.fixture
-def published(here: Path, server: S3Server) -> str:
-    """The id of a run that is published below s3://b/runs."""
-    server.objects["b/d/data.jsonl"] = DATA
-    run = _run("dataset.path=s3://b/d/data.jsonl", "publish=s3://b/runs", *storage_words(server))
-    return run.name
+def published(first_published: tuple[str, dict[str, bytes], list[str], Path], here: Path, server: S3Server) -> str:
+    """The id of that run: a copy of its folder is below `outputs`, and the objects are on the server."""
+    run_id, objects, _, folder = first_published
+    shutil.copytree(folder / "outputs", here / "outputs", symlinks=True)
+    server.objects |= objects
+    return run_id
 
 
 def _sealed_objects(server: S3Server) -> list[str]:
@@ -75,9 +87,12 @@ def test_templates_of_a_bucket_are_frozen_in_the_run(here: Path, server: S3Serve
 
 
 def test_a_run_is_published_seal_last_and_only_once(
-    published: str, server: S3Server, capsys: pytest.CaptureFixture[str]
+    published: str,
+    first_published: tuple[str, dict[str, bytes], list[str], Path],
+    server: S3Server,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    put = [seen.path for seen in server.seen("PUT")]
+    put = first_published[2]
     folder = f"b/runs/r/{published}"
     assert put[-3:] == [f"{folder}/manifest.json", f"{folder}/seal.json", "b/runs/r/latest"]
     local = Path("outputs/r/latest").resolve()
@@ -175,6 +190,24 @@ def test_a_run_that_was_changed_here_is_not_published(
     (run / "seal.json").unlink()
     assert _start(server, "task=publish", f"run={run}", "publish=s3://b/elsewhere") == 2
     assert "no seal.json" in capsys.readouterr().err
+
+
+def test_a_run_goes_to_any_store_that_fsspec_knows_and_back(
+    published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = Path("outputs/r/latest").resolve()
+    assert main(["task=publish", f"run={local}", "publish=memory://anyfiles-runs/all"]) == 0
+    assert main(["task=publish", f"run={local}", "publish=memory://anyfiles-runs/all"]) == 0
+    assert "(0 files sent, " in capsys.readouterr().out
+    (tmp_path / "far").mkdir()
+    monkeypatch.chdir(tmp_path / "far")
+    assert main(["task=fetch", "run=memory://anyfiles-runs/all/r/latest"]) == 0
+    for path in (path for path in local.rglob("*.parquet")):
+        assert (Path("outputs/r") / published / path.relative_to(local)).read_bytes() == path.read_bytes()
+    assert main(["task=verify", "run=memory://anyfiles-runs/all/r"]) == 0
+    capsys.readouterr()
+    assert main(["task=runs"]) == 0
+    assert capsys.readouterr().out.count(published) == 1  # the copy that was verified is no run of its own
 
 
 def test_what_cannot_be_published_is_said_before_anything_is_asked(

@@ -187,6 +187,13 @@ def test_a_missing_file_is_named(server: S3Server, tmp_path: Path, address: str)
     assert caught.value.problems[0].where == address
 
 
+def test_a_file_that_a_server_packs_is_refused(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.jsonl"] = b"1"
+    server.encoding = "gzip"  # its ranges would be those of the packed bytes
+    with pytest.raises(DataError, match="packed"):
+        copied_file(f"{server.endpoint}/b/x.jsonl", storage_at(server, tmp_path))
+
+
 def test_an_unknown_scheme_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="scheme that fsspec knows"):
         copied_file("nosuch://b/x", Storage(StorageSettings(), tmp_path))
