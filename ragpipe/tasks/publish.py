@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from ragpipe.config.storage_section import read_storage
+from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.published_runs import publish_run
 from ragpipe.engine.task_settings import task_settings
@@ -52,6 +53,9 @@ class PublishTask:
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PublishTask:
     """Check the keys of this task. Raises ConfigError and DataError."""
     origins = origins or NoOrigins()
+    if plain.get("publish") is None:
+        expected, fix = "the address that gets the run", "publish=s3://bucket/prefix"
+        raise ConfigError(_TITLE, [Problem(origins.location("publish"), "publish", "not set", expected, fix)])
     settings = task_settings(PublishTaskSettings, plain, origins, title=_TITLE)
     storage = read_storage(plain, origins, title=_TITLE)
     return PublishTask(RunFolder.find(Path(settings.run)), settings.publish, storage)

@@ -190,6 +190,8 @@ def test_a_run_that_was_changed_here_is_not_published(
     (run / "seal.json").unlink()
     assert _start(server, "task=publish", f"run={run}", "publish=s3://b/elsewhere") == 2
     assert "no seal.json" in capsys.readouterr().err
+    assert _start(server, "task=publish", f"run={run}") == 2
+    assert "publish=s3://bucket/prefix" in capsys.readouterr().err
 
 
 def test_a_run_goes_to_any_store_that_fsspec_knows_and_back(

@@ -90,6 +90,10 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
             words = words if option.startswith("compare/") else [option.replace("/", "=")]
             if option == "task/spot_check":
                 words.append("judge.threshold=0.5")  # a second judge
+        if option == "task/publish":
+            words.append("publish=s3://bucket/runs")
+        if option == "task/fetch":
+            missing, words = [], ["task=fetch", "run=s3://bucket/runs/x/latest"]
         config = compose([*words, *(GIVEN[key] for key in missing)])
     assert config is not None
 
