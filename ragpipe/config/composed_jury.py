@@ -11,10 +11,10 @@ from ragpipe.core.errors import Problem
 from ragpipe.core.validation import ConfigOrigins, did_you_mean
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.from_config import OF_A_JURY
 from ragpipe.schema.amount import PARTS
 
 SECTION = JurySettings.section
-_OF_METRICS = ("judge", "aggregation")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}\Z")
 
 
@@ -34,9 +34,9 @@ def with_jury(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     metrics, by_metric = {}, {}
     for name, section in (plain.get("metrics") or {}).items():
         if isinstance(section, Mapping):
-            if judging := {key: section[key] for key in _OF_METRICS if key in section}:
+            if judging := {key: section[key] for key in OF_A_JURY if key in section}:
                 by_metric[name] = judging
-            section = {key: value for key, value in section.items() if key not in _OF_METRICS}
+            section = {key: value for key, value in section.items() if key not in OF_A_JURY}
         metrics[name] = section
     judge = {**jury, "kind": "jury", "members": members or {"judge": plain.get("judge")}, "by_metric": by_metric}
     if not members:

@@ -71,7 +71,8 @@ def unnamed_judge(finished: FinishedRun, origins: ConfigOrigins, *, without_a_ca
     """The problem where a live judge is to be asked that only the run folder names: the folder may come from anybody, so a live
     call goes where the user says. `without_a_call` is what to write instead for no call at all."""
     config = finished.config
-    is_live = config.transport.asks and isinstance(config.judge, JudgeSettings | JurySettings)
+    asks_server = isinstance(config.judge, JurySettings) and bool(config.judge.asked_servers)
+    is_live = config.transport.asks and (isinstance(config.judge, JudgeSettings) or asks_server)
     if not is_live or "judge" in finished.overrides:
         return None
     return Problem(

@@ -25,6 +25,8 @@ from ragpipe.prompting.template_files import line_of, template_error
 from ragpipe.schema.label_question import LabelQuestion
 
 WHERE = "metrics"
+OF_A_JURY = ("judge", "aggregation")
+"""Keys of a metric's section that say which members of a jury judge it, and how: the jury takes them out."""
 SECTION_KEYS = ("class", "prompts", "label")
 """The keys of a metric's section that are no parameters of its class."""
 
@@ -228,6 +230,8 @@ def _parameter_problem(name: str, cls: type[Metric], fault: Any) -> Problem:
         known = [field for field in cls.model_fields if field != "name" and field not in cls.step_names()]
         near = next(iter(difflib.get_close_matches(key, known, n=1)), None)
         fix = with_description(f"did you mean {near}?", cls.model_fields[near].description or "") if near else ""
+        if key in OF_A_JURY:
+            fix = "a jury has several judges to choose from: +judge@jury.members.NAME=..."
         return _problem(name, key, repr(fault["input"]), f"one of the parameters {known}", fix)
     field = cls.model_fields.get(key)
     description = (field.description if field is not None else None) or ""

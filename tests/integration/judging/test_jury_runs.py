@@ -228,6 +228,22 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
     assert not court.server.log
 
 
+def test_a_metric_cannot_name_a_judge_without_a_jury(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
+    assert court.run(*court.words("+metrics.rubric.judge=a", members="")) == 2
+    assert "+judge@jury.members.NAME=..." in capsys.readouterr().err
+
+
+def test_a_folder_judged_by_a_jury_names_no_address_for_a_call(
+    court: Court, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert court.run(*court.words(members="ab")) == 0
+    asked = len(court.server.log)
+    for task in ("task=rejudge", "task=selftest", "task=spot_check"):
+        assert court.run(task, f"run={court.latest}") == 2
+        assert "a judge that you name" in capsys.readouterr().err
+    assert len(court.server.log) == asked
+
+
 def test_one_budget_holds_for_all_members(court: Court) -> None:
     assert court.run(*court.words("jury.budget.calls=20")) == 4
     assert len(court.server.log) == 20
