@@ -52,11 +52,13 @@ def store_path(config: RunConfig) -> Path:
 
 def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict[str, Any]:
     """What reports say of the judge: its label, whether all its scores are calibrated against human labels, and its note where it
-    has one; of a jury also the labels of its members by name."""
+    has one; of a jury also the labels of its members by name; and whether a judge's grades are weighted, where they are."""
     description: dict[str, Any] = {"label": config.judge.label, "calibrated": calibrated}
     if isinstance(config.judge, JurySettings):
         members = {name: member.label for name, member in config.judge.members.items()}
         description |= {"members": members, "repeats": config.judge.repeats}
+    if any(getattr(its.judge, "weighted_scores", False) for its in member_configs(config).values()):
+        description["weighted_scores"] = True
     note = getattr(config.judge, "note", None)
     return {**description, "note": note} if note else description
 
@@ -302,6 +304,7 @@ def _language_model_session(
         embedder=embedder,
         served=served_model(judge),
         shuffle_seed=judge.shuffle_seed,
+        weighted_scores=judge.weighted_scores,
         measure=ContextMeasure.of(judge),
     )
 
@@ -383,6 +386,7 @@ def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSe
         embedder=_embedder_session(config, replies, StoredTransport(fix)),
         served=served_model(judge),
         shuffle_seed=judge.shuffle_seed if isinstance(judge, JudgeSettings) else None,
+        weighted_scores=isinstance(judge, JudgeSettings) and judge.weighted_scores,
         measure=ContextMeasure.of(judge),
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))

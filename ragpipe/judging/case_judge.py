@@ -13,6 +13,7 @@ from ragpipe.judging.clients.http_responses import replace_surrogates
 from ragpipe.judging.context_split import SPLIT, halved, joined_parts
 from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
+from ragpipe.judging.replies.weighted_scores import weighted
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.shown_order import shown_order
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
@@ -175,7 +176,7 @@ class CaseJudge:
         messages.append({"role": "assistant", "content": unparsable.text or ""})
         messages.append({"role": "user", "content": _REPAIR.format(fault=error)})
         repair = Payload(tuple(messages), payload.schema)
-        question = self._question(repair, answer, prompt)
+        question = self._question(repair, answer, prompt, logprobs=False)  # it shows the judge its own verdict
         for again in (False, True) if self.session.retry_errors else (False,):
             call = await self.session.reply(question, again=again)
             try:
@@ -184,10 +185,12 @@ class CaseJudge:
                 error = second_error
         raise JudgeError("unparsable", f"{prompt.step}: {error} (also after one repair)", text=call.text) from error
 
-    def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
+    def _question(
+        self, payload: Payload, answer: type[Answer], prompt: Prompt, *, logprobs: bool | None = None
+    ) -> Question:
         asker = f"{self.case} / {self.metric} / {prompt.step}"
         return self.session.question(
-            payload, answer, self.case.iteration, asker, repeat=self.repeat, case_time=self.time
+            payload, answer, self.case.iteration, asker, repeat=self.repeat, case_time=self.time, logprobs=logprobs
         )
 
     def _read(
@@ -215,6 +218,9 @@ class CaseJudge:
         flags: tuple[str, ...] = ()
         try:
             parsed, flags = _parse(call, answer, material)
+            if self.session.weighted_scores:
+                parsed, how = weighted(parsed, payload.schema_json, call.text or "", call.digits, flags)
+                flags += how
             return parsed
         except Unparsable:
             flags = ("unparsable",)

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Interrupted, JudgeError, OutputError, RagpipeError, Skipped
-from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
+from ragpipe.judging.cache_key import LOGPROBS, Question, judge_parts, key_parts, question_key
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.limits.deadlines import CaseTime
+from ragpipe.judging.replies.weighted_scores import integer_scales
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session_protocols import (
     ComputesTexts,
@@ -83,6 +84,7 @@ class JudgeSession:
         served: Which models may answer. Replies of other models are flagged.
         measure: Tells whether a question fits into the model's window, where one that does not is asked in parts; None: never.
         shuffle_seed: By which the items of a question are put into another order; None: they stand in that of the data.
+        weighted_scores: Whether whole grades become means over the probabilities of their tokens.
     """
 
     def __init__(
@@ -100,13 +102,14 @@ class JudgeSession:
         prefix: str = "",
         served: ServedModel | None = None,
         shuffle_seed: int | None = None,
+        weighted_scores: bool = False,
         measure: MeasuresQuestions | None = None,
     ):
         if (embedded is None) == (transport is None):
             raise ValueError("a session needs either a transport or an embedded judge")
         self.label, self.repeat = label, repeat
         self.embedder, self.prefix, self.served, self.shuffle_seed = embedder, prefix, served, shuffle_seed
-        self.measure = measure
+        self.measure, self.weighted_scores = measure, weighted_scores
         self.encoder_factory: Callable[[Any, Corpus | None], JudgeSession] | None = None
         """Opens the session of an encoder that compares texts token by token, from its settings and a corpus."""
         self.corpus: Corpus | None = None
@@ -120,6 +123,7 @@ class JudgeSession:
         self.retry_errors = retry_errors
         self.usage = SessionUsage()
         self._judge = judge_parts(identity)
+        self._judge_with_logprobs = self._judge | LOGPROBS
         self._transport, self._store, self._embedded, self._reader = transport, store, embedded, reader
         self._waits_for_model = embedded if isinstance(embedded, ReadsByModel) else None
         self.embedded = embedded
@@ -222,6 +226,7 @@ class JudgeSession:
         asked_in: int | None = None,
         repeat: int | None = None,
         case_time: CaseTime | None = None,
+        logprobs: bool | None = None,
     ) -> Question:
         """The question with its key: the same content for the same judge has the same key.
 
@@ -233,10 +238,14 @@ class JudgeSession:
             asked_in: The iteration that asks, where it differs from the one in the key.
             repeat: Which repetition of the question this is; None for that of the session.
             case_time: The time that the questions of the case may take; None: any.
+            logprobs: Whether the probabilities of the reply's tokens are asked for; None: where grades are weighted by them.
         """
-        parts = key_parts(payload, self._judge, iteration, self.repeat if repeat is None else repeat)
+        if logprobs is None:
+            logprobs = self.weighted_scores and bool(integer_scales(payload.schema_json))
+        judge = self._judge_with_logprobs if logprobs else self._judge
+        parts = key_parts(payload, judge, iteration, self.repeat if repeat is None else repeat)
         return Question(
-            question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration, case_time
+            question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration, logprobs, case_time
         )
 
     async def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:

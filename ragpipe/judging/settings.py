@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from typing import Annotated, Any, ClassVar, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from ragpipe.judging.api_base import checked_api_base, place_of
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.capabilities import LOCAL, Capabilities, capabilities
 from ragpipe.judging.capability_settings import CapabilitySettings
@@ -145,6 +145,13 @@ class JudgeSettings(LimitSettings):
             "are too_long. Needs `capabilities.context_tokens`."
         ),
     )
+    weighted_scores: bool = Field(
+        default=False,
+        description=(
+            "Whether a whole grade becomes the mean over the probabilities of its token (4.24 for a 4 that might have been a 5), where "
+            "the provider gives `logprobs`. Scales with grades of one digit."
+        ),
+    )
     output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = Field(
         default="auto",
         description=(
@@ -223,22 +230,7 @@ class JudgeSettings(LimitSettings):
     @field_validator("api_base")
     @classmethod
     def _plain_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        if value == HIDDEN:
-            raise ValueError("a URL must not hold a user or password: put the key into an environment variable")
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("expected a base URL such as http://127.0.0.1:8000/v1")
-        if parts.query or parts.fragment:
-            raise ValueError("expected a base URL without a query or fragment: keys belong in an environment variable")
-        try:
-            _ = parts.port
-        except ValueError as error:
-            raise ValueError("the port must be a number from 0 to 65535") from error
-        if parts.path.rstrip("/").endswith("/chat/completions"):
-            raise ValueError("leave `/chat/completions` out: ragpipe adds it to the base URL")
-        return value.rstrip("/")
+        return None if value is None else checked_api_base(value)
 
     @field_validator("api_key_env")
     @classmethod
@@ -331,6 +323,20 @@ class JudgeSettings(LimitSettings):
         return self
 
     @model_validator(mode="after")
+    def _weighable(self) -> Self:
+        if self.weighted_scores and not self.supported.top_logprobs:
+            raise ValueError(
+                f"{self.model} gives no probabilities of tokens: set {self.section}.weighted_scores to false, or say how many "
+                f"alternatives it gives ({self.section}.capabilities.top_logprobs)"
+            )
+        if self.weighted_scores and self._is_thinking:
+            raise ValueError(
+                f"after its thoughts a model is sure of its grade, and providers give no probabilities: set {self.section}.weighted_scores "
+                f"to false, or {self.section}.reasoning_effort to null"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _measurable(self) -> Self:
         if self.overflow == "split" and self.supported.context_tokens is None:
             raise ValueError(
@@ -362,10 +368,7 @@ class JudgeSettings(LimitSettings):
         """`endpoint`, or host:port/path of `api_base`, or '' for a public provider."""
         if self.endpoint is not None:
             return self.endpoint
-        if self.api_base is None:
-            return ""
-        parts = urlsplit(self.api_base)
-        return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"
+        return "" if self.api_base is None else place_of(self.api_base)
 
     @property
     def label(self) -> str:
@@ -420,8 +423,8 @@ class JudgeSettings(LimitSettings):
         return self.reasoning_effort not in (None, "none")
 
     def identity_of_judge(self) -> dict[str, Any]:
-        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed` and `overflow`, which
-        show in the messages of the questions that they change."""
+        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed`, `overflow` and
+        `weighted_scores`, which show in the questions that they change."""
         identity: dict[str, Any] = {
             "model": self.model,
             "endpoint": self.place,
@@ -431,6 +434,7 @@ class JudgeSettings(LimitSettings):
         window = [self.supported.context_tokens, self.max_tokens]  # it decides where contexts are cut
         split = ["split", *window] if self.overflow == "split" else None
         optional = {"revision": self.revision, "shuffle_seed": self.shuffle_seed, "overflow": split}
+        optional |= {"weighted_scores": [self.supported.top_logprobs] if self.weighted_scores else None}
         return identity | {name: value for name, value in optional.items() if value is not None}
 
     def identity(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ragpipe.core.errors import FormatMismatch, Problem
 from ragpipe.core.version import __version__
 
-FORMAT = 5
+FORMAT = 6
 """Raised when a file takes another form, or a key or column another meaning."""
 
 

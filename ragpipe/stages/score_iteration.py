@@ -36,6 +36,7 @@ from ragpipe.scoring.scored_columns import score_block
 from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
+from ragpipe.scoring.weighted_grades import weighted_grades, weighting_warnings
 from ragpipe.stages.gate_measurements import ScoringSources, measured_together
 from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.parquet_writer import parquet_writer
@@ -53,7 +54,7 @@ class ScoreInputs:
         specs: the declared scores in config order.
         settings: how to score.
         signature: the signature of the run, without the models that answered.
-        judge: `label` and `calibrated`, as they go into the metrics.
+        judge: `label`, `calibrated` and what else there is to say of it (`judge_description`), as they go into the metrics.
         run_id: the run that pays for new replies.
         spent: what its processes have paid for this iteration.
         rates: the prices of replies by the name of the judge.
@@ -113,6 +114,9 @@ def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
         scores = inputs.folder / "scores.parquet"
         metrics["jury"] = jury_document(scores, inputs.specs, inputs.judge["members"])
         metrics["warnings"] += warnings_about("jury", jury_warnings(metrics["jury"]))
+    if inputs.judge.get("weighted_scores"):
+        metrics["weighted_grades"] = weighted_grades(inputs.folder / "judge_inputs.parquet")
+        metrics["warnings"] += warnings_about("grades", weighting_warnings(metrics["weighted_grades"]))
     metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)

@@ -16,6 +16,7 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.question_order import in_call_order
 from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
+from ragpipe.judging.replies.weighted_scores import grade_probabilities
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
@@ -79,7 +80,8 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
     iteration = folder.iteration(settings.iteration)
     key = {name: getattr(case.output, name) for name in OUTPUT_KEY}
     scores = [row for row in query_rows(iteration.scores, **key) if row["metric"] in metrics]
-    questions = [row for row in query_rows(iteration.judge_inputs, **key) if row["metric"] in metrics]
+    asked = [row for row in query_rows(iteration.judge_inputs, **key) if row["metric"] in metrics]
+    questions = [{**row, "probabilities": _grade_probabilities(row)} for row in asked]
     measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
     return CaseExplanation(
         case=case,
@@ -92,6 +94,13 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
         messages=settings.messages,
         notes={name: [*_order_notes(config), *config.metrics[name].notes(case)] for name in measured},
     )
+
+
+def _grade_probabilities(row: Mapping[str, Any]) -> Mapping[tuple[str, ...], Mapping[int, float]]:
+    """How probable the grades of a reply were; empty where the provider was not asked for it."""
+    if row["digits"] is None or row["schema"] is None:
+        return {}
+    return grade_probabilities(row["schema"], row["reply"] or "", row["digits"])
 
 
 def _order_notes(config: RunConfig) -> list[str]:

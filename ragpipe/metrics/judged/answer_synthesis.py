@@ -97,5 +97,5 @@ class AnswerSynthesisMetric(ContextMetric):
 
 
 def _axis(name: str, grade: AxisGrade, labels: dict[int, str], flags: list[str]) -> Score:
-    details = {"label": labels[grade.score], "flags": flags}
+    details = {"label": labels[round(grade.score)], "flags": flags}  # a weighted grade has the label of the nearest
     return Score(grade.score, name, reason=one_line(grade.reason) or None, details=details)

@@ -102,7 +102,7 @@ class GroundednessMetric(ContextMetric):
         if _requires_citations(case) and not _is_cited(case, reply.major_claims_cited):
             cap = self.cap_without_citations
             value, flags = value if cap is None else min(value, cap), [*flags, "required_citations_missing"]
-        if reply.score == TOP and reply.unsupported_claims:
+        if round(reply.score) == TOP and reply.unsupported_claims:  # it may be weighted
             flags.append("grade_contradicts_claims")
         details = {
             "supported_claims": reply.supported_claims,

@@ -28,6 +28,7 @@ PLAIN = (
     "iteration",
     "status",
     "text",
+    "digits",
     "message",
     "finish_reason",
     "tokens_in",
@@ -268,7 +269,9 @@ def _joined(shared: tuple[Cells, Cells, Cells]) -> bytes:
 def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> Call:
     (run,), (label, _, mode, sent), (model, fingerprint) = shared
     *plain, wire, messages, created = cells
-    iteration, status, text, message, finish, into, out, cached, reasoning, usd, latency, attempts, answers = plain
+    iteration, status, text, digits, message, finish, into, out, cached, reasoning, usd, latency, attempts, answers = (
+        plain
+    )
     fields = key_parts_of(shared[1], messages, iteration)
     return Call(
         key=key.hex(),
@@ -276,6 +279,7 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         judge=label or "",
         status=status,
         text=text,
+        digits=digits,
         message=message,
         model=model,
         finish_reason=finish,

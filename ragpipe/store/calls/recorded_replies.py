@@ -28,6 +28,7 @@ COLUMNS = (
     "judge",
     "status",
     "reply",
+    "digits",
     "message",
     "model",
     "finish_reason",
@@ -133,8 +134,10 @@ class RecordedReplies:
 
     def _call(self, cells: Sequence[Any]) -> Call | None:
         """The call of a row, whose cells are in the order of `COLUMNS`."""
-        key, payload_id, judge, status, reply, message, model, finish_reason, *tokens, fingerprint, payer = cells[:14]
-        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[14:]
+        key, payload_id, judge, status, reply, digits, message, model, finish_reason, *tokens, fingerprint, payer = (
+            cells[:15]
+        )
+        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[15:]
         if not self._is_served(status):
             return None
         if status == "ok" and reply is None:
@@ -150,6 +153,7 @@ class RecordedReplies:
             judge=judge,
             status=status,
             text=reply,
+            digits=digits,
             message=message,
             model=model,
             finish_reason=finish_reason,

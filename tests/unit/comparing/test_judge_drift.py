@@ -76,6 +76,6 @@ def test_alarms_are_read_beside_the_call_store_of_the_run(tmp_path: Path) -> Non
     later.write(drift_file(tmp_path / "named", JUDGE))
     folder.config.write_text(f"store: {{path: {tmp_path / 'named'}}}")
     assert known_alarms(folder, manifest(BEFORE)) == [ALARM, ("2026-05-01", "2026-05-02")]
-    drift_file(tmp_path / "named", JUDGE).write_text('{"format": 5, "judge": "m"}')
+    drift_file(tmp_path / "named", JUDGE).write_text('{"format": 6, "judge": "m"}')
     with pytest.raises(DataError, match="a drift file cannot be read"):
         known_alarms(folder, manifest(BEFORE))

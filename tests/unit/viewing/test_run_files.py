@@ -156,7 +156,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
 def test_no_content_of_a_manifest_takes_the_list_away(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
     root = tmp_path_factory.mktemp("run") / ID
     root.mkdir()
-    manifest = {"format": 5, **content} if isinstance(content, dict) else content
+    manifest = {"format": 6, **content} if isinstance(content, dict) else content
     (root / "manifest.json").write_text(json.dumps(manifest))
     (root / "final").mkdir()
     (root / "final" / "metrics.json").write_text(json.dumps(content))
