@@ -7,17 +7,20 @@ from typing import Any
 
 from ragpipe.core.errors import Problem
 from ragpipe.core.validation import ConfigOrigins
+from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.pricing import rates_for
+from ragpipe.judging.pricing import batch_rates_for, rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import PARTS
 
 
-def budget_problems(judge: Any, embedder: Any, origins: ConfigOrigins) -> Sequence[Problem]:
+def budget_problems(
+    judge: Any, embedder: Any, origins: ConfigOrigins, batch: BatchSettings | None = None
+) -> Sequence[Problem]:
     """What is wrong with the budgets of a judge and an embedder.
 
     A budget of a judge covers its embedder too: both are what measuring costs. An embedder has one of its own only where the
-    judge costs nothing.
+    judge costs nothing. `batch` are the settings of batches, where the judge is asked by them.
     """
     judges = {"judge": judge}
     if isinstance(judge, JurySettings):
@@ -31,7 +34,9 @@ def budget_problems(judge: Any, embedder: Any, origins: ConfigOrigins) -> Sequen
     problems = [_second_account(model, owner, origins) for model in others if model is embedder]
     if owner.budget.usd is not None:
         problems += [
-            problem for key, model in paid.items() if (problem := _unknown_price(model, key, owner.section, origins))
+            problem
+            for key, model in paid.items()
+            if (problem := _unknown_price(model, key, owner.section, origins, None if key == "embedder" else batch))
         ]
     if owner.budget.usd is not None or owner.budget.tokens is not None:
         for section, model in paid.items():
@@ -53,10 +58,12 @@ def _second_account(model: JudgeSettings, owner: JudgeSettings | JurySettings, o
     return Problem(origins.location(key), key, "a second budget", expected, f"set {other} alone")
 
 
-def _unknown_price(model: JudgeSettings, section: str, owner: str, origins: ConfigOrigins) -> Problem | None:
-    rates = rates_for(model)
+def _unknown_price(
+    model: JudgeSettings, section: str, owner: str, origins: ConfigOrigins, batch: BatchSettings | None
+) -> Problem | None:
+    rates = rates_for(model) if batch is None else batch_rates_for(model, batch.prices)
     if rates.tiers:
         return None
-    key = f"{section}.prices"
+    key = f"{section}.prices" if batch is None else "transport.batch.prices"
     fix = f"{key}={{input: 0.15, output: 0.60}}, in US dollars per million tokens; or limit {owner}.budget.tokens"
     return Problem(origins.location(key), key, rates.reason, f"a known price, with {owner}.budget.usd", fix)

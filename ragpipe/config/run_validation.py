@@ -179,7 +179,8 @@ class _Sections:
         self._read_kind("embedder", EMBEDDERS, default="none")
         judge, transport = self._sections["judge"], self._sections["transport"]
         if transport is not None and transport.kind != "stored":
-            self._problems += budget_problems(judge, self._sections["embedder"], self._origins)
+            batch = transport.batch if transport.kind == "batch" else None
+            self._problems += budget_problems(judge, self._sections["embedder"], self._origins, batch)
         if isinstance(judge, JudgeSettings) and transport is not None and transport.kind == "batch":
             self._add_placed(filter(None, [unbatchable(judge)]))
 

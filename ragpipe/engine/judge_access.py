@@ -283,7 +283,7 @@ def _judge_transport(config: RunConfig, run_id: str, budget: Budget | None, warn
         from ragpipe.judging.transports.batch_transport import BatchTransport
 
         folder = store_path(config).parent / "batches"
-        return BatchTransport(config.judge, config.transport.batch, folder, run_id=run_id, tell=warn)
+        return BatchTransport(config.judge, config.transport.batch, folder, run_id=run_id, tell=warn, budget=budget)
     from ragpipe.judging.transports.live_transport import LiveTransport
 
     return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)

@@ -24,7 +24,7 @@ def budget_owner(config: RunConfig) -> JudgeSettings | JurySettings | None:
     None where there is no limit, or nothing is asked."""
     sections = (config.judge, config.embedder)
     owner = next((section for section in sections if isinstance(section, JudgeSettings | JurySettings)), None)
-    is_limited = owner is not None and owner.budget.is_set and config.transport.kind == "live"
+    is_limited = owner is not None and owner.budget.is_set and config.transport.asks
     return owner if is_limited else None
 
 

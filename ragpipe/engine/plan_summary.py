@@ -263,7 +263,9 @@ def over_budget(plan: Plan, config: RunConfig) -> str | None:
     if not isinstance(judge, JudgeSettings) or not judge.budget.is_set:
         return None
     new = max(1, plan.new_calls)
-    usd = rates_for(judge).usd(plan.tokens_in / new, plan.tokens_out / new)
+    batch = config.transport.batch if config.transport.kind == "batch" else None
+    rates = rates_for(judge) if batch is None else batch_rates_for(judge, batch.prices)
+    usd = rates.usd(plan.tokens_in / new, plan.tokens_out / new)
     expected = {
         "usd": None if usd is None else usd * plan.new_calls,
         "tokens": plan.tokens_in + plan.tokens_out,

@@ -110,7 +110,7 @@ class AnthropicBatches:
             error = error if isinstance(error, dict) else {}
             status = _STATUS_OF_ERROR.get(str(error.get("type")), 500)
             return BatchLine(key, ApiResponse(status, {}, {"error": error}, json.dumps(error)[:4000]))
-        return BatchLine(key, AttemptError("server_error", f"the batch has no reply to it: {kind}"))
+        return BatchLine(key, AttemptError("server_error", f"the batch has no reply to it: {kind}", unbilled=True))
 
     async def close(self) -> None:
         """Close the connections."""

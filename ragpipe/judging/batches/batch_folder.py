@@ -71,10 +71,17 @@ class BatchFolder:
     _lock: FolderLock | None = field(default=None, repr=False)
 
     @classmethod
-    def create(cls, root: Path, judge: str, lines: Mapping[str, LineForm], body: bytes) -> Self:
-        """Write a new batch, locked for this process: body first, intent last. Raises OutputError."""
+    def create(cls, root: Path, token: str, judge: str, lines: Mapping[str, LineForm], body: bytes) -> Self:
+        """Write a new batch, locked for this process: body first, intent last. Raises OutputError.
+
+        Args:
+            root: the folder of all batches.
+            token: the name of the batch (`new_token`).
+            judge: the judge's printable name.
+            lines: by key, how each question is asked.
+            body: what will be sent.
+        """
         now = time.time()
-        token = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
         path = root / token
         try:
             path.mkdir(parents=True)
@@ -202,6 +209,11 @@ class BatchFolder:
         """Remove the folder: no batch was made of it."""
         self.unlock()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def new_token() -> str:
+    """The name of a new batch: the time and a number by chance."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
 
 
 def open_folders(root: Path, judge: str, known: Iterable[str] = ()) -> list[BatchFolder]:

@@ -108,7 +108,7 @@ class OpenAIBatches:
             body = response.get("body")
             return BatchLine(key, ApiResponse(response["status_code"], {}, body, json.dumps(body)[:4000]))
         words = _error_text(error) or "no response and no error"
-        return BatchLine(key, AttemptError("server_error", f"the batch has no reply to it: {words}"))
+        return BatchLine(key, AttemptError("server_error", f"the batch has no reply to it: {words}", unbilled=True))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -12,9 +12,6 @@ _TAKEN = (*_OPENAI_SHAPED, "anthropic")
 
 def unbatchable(settings: JudgeSettings) -> Problem | None:
     """The problem of a judge whose provider takes no batches here; None where it does."""
-    if settings.budget.is_set:
-        key, fix = "judge.budget", "judge.max_calls counts questions by batch; transport=live holds a budget"
-        return Problem("", key, "a budget, and transport=batch", "no budget: a batch is sent whole", fix)
     if settings.provider in _TAKEN and (settings.api_base or settings.provider in ("openai", "anthropic")):
         return None
     key, found = "judge.model", f"{settings.model}, and transport=batch"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,8 +31,9 @@ class HoldRecord(Protocol):
 
     carried: Amount
     assumed: Amount
+    named: Mapping[str, tuple[int, Amount]]
 
-    def hold(self, amount: Amount) -> int: ...
+    def hold(self, amount: Amount, name: str = "") -> int: ...
     def settle(self, number: int, cost: Amount) -> None: ...
 
 
@@ -47,7 +49,8 @@ class Budget:
     """The account of one budget. It belongs to one event loop; several transports may share it.
 
     `spent` are the costs of answered requests, and the holds of those that nobody knows the end of (`assumed` is their
-    part); `held` is what may still be spent by the requests under way. `spent + held` never exceeds the limits.
+    part); `held` is what may still be spent by the requests under way. `spent + held` never exceeds the limits. A request of a batch
+    outlives its process: its hold has a name, by which the next start takes it over.
 
     Args:
         limits: the limits.
@@ -63,23 +66,55 @@ class Budget:
         self.under_way = 0
         self.used_up: BudgetUsedUp | None = None
         """Why nothing more is sent; None as long as requests are admitted."""
-        self._waiting: deque[tuple[asyncio.Future[None], Amount]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], Amount, str]] = deque()
+        self._left = dict(journal.named)  # holds of earlier starts by name; part of `spent` until they are taken over
 
-    async def reserve(self, amount: Amount) -> Reservation:
-        """Reservation what a request may cost; wait for the requests under way where it does not fit yet.
+    async def reserve(self, amount: Amount, name: str = "") -> Reservation:
+        """Hold what a request may cost; wait for the requests under way where it does not fit yet.
 
         Requests are admitted in the order in which they ask: what is cheap does not overtake, else the cases of a run that
         ends here would be those with short texts. Raises BudgetUsedUp where it does not fit although nothing is under
-        way, and at once from then on; OutputError where the hold cannot be written down.
+        way, and at once from then on; OutputError where the hold cannot be written down. The hold of an earlier start with the
+        same name, of a request that a batch has, is taken over: it is counted once.
         """
-        if self.used_up is not None:
+        if self.used_up is not None and name not in self._left:
             raise self.used_up
-        if self._waiting or not self._fits(amount):
-            await self._admission(amount)
-        else:
+        if self._fits_now(amount, name):
             self._take(amount)
+        else:
+            await self._admission(amount, name)
+        return self._written_down(amount, name)
+
+    def reserve_now(self, amount: Amount, name: str) -> Reservation | None:
+        """As `reserve`, for a request that can come later: None where it does not fit before those under way have ended."""
+        if self.used_up is not None and name not in self._left:
+            raise self.used_up
+        if not self._fits_now(amount, name):
+            if self.under_way:
+                return None
+            self._close(amount)
+            assert self.used_up is not None
+            raise self.used_up
+        self._take(amount)
+        return self._written_down(amount, name)
+
+    def drop(self, name: str) -> None:
+        """The request of an earlier start was never sent: its hold costs nothing. Nothing where there is none of this name."""
+        if (left := self._left.pop(name, None)) is not None:
+            number, amount = left
+            self.spent, self.assumed = self.spent - amount, self.assumed - amount
+            self._journal.settle(number, Amount())
+
+    def _fits_now(self, amount: Amount, name: str) -> bool:
+        """Whether the amount fits, where nobody waits for room. What an earlier start held for the same request makes room."""
+        return (name in self._left or not self._waiting) and self._fits(amount, name)
+
+    def _written_down(self, amount: Amount, name: str) -> Reservation:
+        """The hold of an amount that was taken, once it is in the journal: before that of an earlier start is given up."""
         try:
-            return Reservation(amount, self._journal.hold(amount))
+            hold = Reservation(amount, self._journal.hold(amount, name))
+            self.drop(name)
+            return hold
         except BaseException:
             self._give_back(amount)
             raise
@@ -120,7 +155,9 @@ class Budget:
         without_answer = f" ({', '.join(assumed)} of it held for requests whose answer never came)" if assumed else ""
         return f"{self.section}.budget: spent {', '.join(parts)} in all starts of this run{without_answer}"
 
-    def _fits(self, amount: Amount) -> bool:
+    def _fits(self, amount: Amount, name: str) -> bool:
+        if name in self._left:
+            amount = (amount - self._left[name][1]).at_least(Amount())
         limits, total = self.limits, self.spent + self.held + amount
         return (
             (limits.usd is None or total.usd <= limits.usd)
@@ -128,9 +165,9 @@ class Budget:
             and (limits.calls is None or total.calls <= limits.calls)
         )
 
-    async def _admission(self, amount: Amount) -> None:
+    async def _admission(self, amount: Amount, name: str) -> None:
         """Wait until the amount was taken for this request."""
-        waiter = (asyncio.get_running_loop().create_future(), amount)
+        waiter = (asyncio.get_running_loop().create_future(), amount, name)
         self._waiting.append(waiter)
         self._admit()
         try:
@@ -146,10 +183,10 @@ class Budget:
     def _admit(self) -> None:
         """Let those that fit go, in their order; where nothing is under way any more, the first that does not fit ends it."""
         while self._waiting:
-            admitted, amount = self._waiting[0]
+            admitted, amount, name = self._waiting[0]
             if admitted.done():
                 self._waiting.popleft()
-            elif self._fits(amount):
+            elif self._fits(amount, name):
                 self._take(amount)
                 self._waiting.popleft()
                 admitted.set_result(None)
@@ -162,7 +199,7 @@ class Budget:
         """Admit nothing more in this start."""
         self.used_up = self._error(amount)
         while self._waiting:
-            refused, _ = self._waiting.popleft()
+            refused, *_ = self._waiting.popleft()
             if not refused.done():
                 refused.set_exception(self.used_up)
 

@@ -9,25 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
 from ragpipe.core.errors import ProviderUnusable, RagpipeError
 from ragpipe.judging.batches.batch_api import BatchApi, BatchLine
-from ragpipe.judging.batches.batch_folder import BatchFolder, LineForm, open_folders
+from ragpipe.judging.batches.batch_folder import BatchFolder, LineForm, new_token, open_folders
 from ragpipe.judging.batches.batch_job import BatchJob, NoBatch
 from ragpipe.judging.batches.providers import key_variable, make_batch_api
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.clients.http_responses import parse_response
+from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.retries import RETRYABLE
 from ragpipe.judging.pricing import batch_rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.output_modes import RequestForm
+from ragpipe.judging.transports.request_costs import HeldRequest
 from ragpipe.schema.call import Call, Paid
 
 _SLICES = 5  # of the quiet time: a loop that was blocked must not look quiet
@@ -43,6 +45,27 @@ class _Reply:
     folder: BatchFolder
 
 
+@dataclass(slots=True)
+class _NewBatch:
+    """Questions that will be a batch: its name, its lines by key, its requests and their bytes."""
+
+    token: str = field(default_factory=new_token)
+    lines: dict[str, LineForm] = field(default_factory=dict)
+    requests: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, key: str, line: LineForm, request: bytes) -> None:
+        """Add a question."""
+        self.lines[key] = line
+        self.requests.append(request)
+        self.size += len(request) + 1
+
+
+def _hold_name(token: str, key: str) -> str:
+    """The name of what is held for a question in a batch."""
+    return f"{token}/{key}"
+
+
 class BatchTransport(LiveTransport):
     """Asks one provider in batches. What it does with a reply, its price and its failures is what the live transport does.
 
@@ -52,6 +75,7 @@ class BatchTransport(LiveTransport):
         folder: where batches are kept; all runs over one call store share it.
         run_id: the run that pays for what it collects.
         tell: gets the notices for the user.
+        budget: what the run may spend; None without a limit. A question that does not fit waits for the batches under way.
     """
 
     def __init__(
@@ -62,13 +86,14 @@ class BatchTransport(LiveTransport):
         *,
         run_id: str,
         tell: Callable[[str], None] = lambda _: None,
+        budget: Budget | None = None,
     ):
-        super().__init__(settings, run_id=run_id, tell=tell)
+        rates = batch_rates_for(settings, batch.prices)
+        super().__init__(settings, run_id=run_id, tell=tell, budget=budget, rates=rates)
         self.is_busy: Callable[[], bool] = lambda: False
         self.rounds = 0
         """Rounds that this process has sent."""
         self._batch, self._root = batch, folder
-        self._rates = batch_rates_for(settings, batch.prices)
         self._api: BatchApi | None = None
         self._parked: dict[str, Question] = {}
         self._waiting: dict[str, tuple[Question, asyncio.Future[_Reply]]] = {}
@@ -76,6 +101,7 @@ class BatchTransport(LiveTransport):
         self._parkings = 0
         self._sent_keys: set[str] = set()
         self._folders: dict[str, BatchFolder] = {}
+        self._held: dict[str, HeldRequest] = {}  # by name, of the questions that this start has sent
         self._jobs: set[asyncio.Task[None]] = set()
         self._gatherer: asyncio.Task[None] | None = None
         self._replied: dict[asyncio.Task[object] | None, tuple[BatchFolder, str]] = {}
@@ -100,13 +126,17 @@ class BatchTransport(LiveTransport):
         self._admit(question)
         tally, failures, empty = AttemptTally(paid), 0, 0
         while True:
-            reply = await self._reply(question)
-            form = RequestForm(reply.form.mode, reply.form.limit_name, reply.form.system_role)  # type: ignore[arg-type]
+            try:
+                reply = await self._reply(question)
+                form = RequestForm(reply.form.mode, reply.form.limit_name, reply.form.system_role)  # type: ignore[arg-type]
+                held = await self._held_for(question, reply, form)
+            except BudgetUsedUp as error:
+                return self._held_back(question, error, tally)
             tally.attempts, tally.wire_hash = tally.attempts + 1, reply.form.wire_hash
             self._replied[asyncio.current_task()] = (reply.folder, question.key)
             modes = self.provider.output_modes
             try:
-                completion = self._completion(reply.line, tally)
+                completion = self._booked_completion(reply.line, tally, held)
             except AttemptError as error:
                 tally.last_error = error.message
                 if modes.fall_back(error, question, form):
@@ -125,6 +155,28 @@ class BatchTransport(LiveTransport):
             self.provider.window.observe(question.payload.messages, completion.tokens_in)
             outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
             return self._calls.record(question, outcome, tally)
+
+    async def _held_for(self, question: Question, reply: _Reply, form: RequestForm) -> HeldRequest | None:
+        """What is held for a reply; a reply to what another start or run has sent needs room in this budget too. Raises BudgetUsedUp."""
+        if self._costs is None:
+            return None
+        name = _hold_name(reply.folder.mark.token, question.key)
+        if (held := self._held.pop(name, None)) is not None:
+            return held
+        return await self._costs.reserve(self.provider.output_modes.body(question, form), name)
+
+    def _booked_completion(self, line: BatchLine, tally: AttemptTally, held: HeldRequest | None) -> Completion:
+        """As `_completion`, booked in the budget."""
+        answers = tally.answers
+        try:
+            completion = self._completion(line, tally)
+        except BaseException as error:
+            if held is not None and self._costs is not None:
+                self._costs.book_failure(held, error, tally.last_completion if tally.answers > answers else None)
+            raise
+        if held is not None and self._costs is not None:
+            self._costs.book(held, completion)
+        return completion
 
     def _completion(self, line: BatchLine, tally: AttemptTally) -> Completion:
         """The completion in a line of results, paid for. Raises AttemptError."""
@@ -210,37 +262,77 @@ class BatchTransport(LiveTransport):
 
     async def _send_round(self, held: set[str]) -> None:
         """Send the questions that wait as one round, in as few batches as the limits allow."""
-        questions = [question for key, question in self._parked.items() if key not in held]
-        if not questions:
+        waiting = [question for key, question in self._parked.items() if key not in held]
+        if not waiting:
             return
+        api = self._open_api()
+        try:
+            batches = self._divided(api, waiting)
+        except BudgetUsedUp as error:
+            for question in waiting:
+                self._refuse(question.key, error)
+            return
+        for batch in batches:
+            folder = await self._written(batch, api.join(batch.requests))
+            self._start(folder, set(batch.lines), fresh=True)
+        if not batches:
+            return  # none fits into the budget before those under way have ended
         self.rounds += 1
-        api, count = self._open_api(), 0
-        for lines, requests in self._chunks(api, questions):
-            body = api.join(requests)
-            folder = await asyncio.to_thread(BatchFolder.create, self._root, self.settings.label, lines, body)
-            count += 1
-            self._start(folder, set(lines), fresh=True)
+        count, asked = len(batches), sum(len(batch.lines) for batch in batches)
         self._notify(
-            f"round {self.rounds}: {len(questions):,} questions in {count:,} batch{'es' if count > 1 else ''}; this may take "
+            f"round {self.rounds}: {asked:,} questions in {count:,} batch{'es' if count > 1 else ''}; this may take "
             "hours. A start that is ended meanwhile is gone on with by the same command"
         )
 
-    def _chunks(self, api: BatchApi, questions: list[Question]) -> list[tuple[dict[str, LineForm], list[bytes]]]:
-        """The questions as batches of at most `max_requests` and `max_bytes`."""
-        chunks: list[tuple[dict[str, LineForm], list[bytes]]] = []
-        size = 0
+    def _divided(self, api: BatchApi, questions: list[Question]) -> list[_NewBatch]:
+        """The questions as batches of at most `max_requests` and `max_bytes`, in their order: up to the first that does not fit into
+        the budget before those under way have ended. Raises BudgetUsedUp where nothing is under way and the first does not fit."""
+        batches: list[_NewBatch] = []
         for question in questions:
             form = self.provider.output_modes.form(question)
-            request = api.encode(question.key, self.provider.output_modes.body(question, form))
-            full = not chunks or len(chunks[-1][0]) >= self._batch.max_requests
-            if full or size + len(request) > self._batch.max_bytes:
-                chunks.append(({}, []))
-                size = 0
-            lines, requests = chunks[-1]
-            lines[question.key] = LineForm(form.mode, form.limit_name, form.system_role, sha256(request).hexdigest())
-            requests.append(request)
-            size += len(request) + 1
-        return chunks
+            body = self.provider.output_modes.body(question, form)
+            request = api.encode(question.key, body)
+            last = batches[-1] if batches else None
+            is_full = last is None or len(last.lines) >= self._batch.max_requests
+            if last is None or is_full or last.size + len(request) > self._batch.max_bytes:
+                last = _NewBatch()
+            if self._costs is not None:
+                name = _hold_name(last.token, question.key)
+                if (held := self._costs.reserve_now(body, name)) is None:
+                    break
+                self._held[name] = held
+            if not last.lines:
+                batches.append(last)
+            wire_hash = sha256(request).hexdigest()
+            last.add(question.key, LineForm(form.mode, form.limit_name, form.system_role, wire_hash), request)
+        return batches
+
+    async def _written(self, batch: _NewBatch, body: bytes) -> BatchFolder:
+        """The folder of a new batch. Where this start ends meanwhile, it is left unlocked: the next one finds that nothing was sent."""
+        writing = asyncio.ensure_future(
+            asyncio.to_thread(BatchFolder.create, self._root, batch.token, self.settings.label, batch.lines, body)
+        )
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            (await writing).unlock()
+            raise
+
+    def _refuse(self, key: str, error: BudgetUsedUp) -> None:
+        """End one question that waits: the budget has no room for it."""
+        self._parked.pop(key, None)
+        if key in self._waiting and not (future := self._waiting[key][1]).done():
+            future.set_exception(error)
+
+    def _release(self, folder: BatchFolder, keys: set[str]) -> None:
+        """Nothing of a batch was sent: it costs nothing."""
+        if self._costs is None:
+            return
+        for name in (_hold_name(folder.mark.token, key) for key in keys):
+            if (held := self._held.pop(name, None)) is not None:
+                self._costs.budget.release(held.hold)
+            else:
+                self._costs.budget.drop(name)
 
     def _start(self, folder: BatchFolder, keys: set[str], *, fresh: bool) -> None:
         """Drive a batch beside the others; its questions wait for it."""
@@ -269,8 +361,11 @@ class BatchTransport(LiveTransport):
         except NoBatch:
             self._notify(f"batch {folder.mark.token} was never made: its questions are asked anew")
             folder.discard()
+            self._release(folder, keys)
             self._free(keys)
         except Exception as error:
+            if not folder.path.exists():  # it was refused
+                self._release(folder, keys)
             self._fail(error)
         else:
             self._hand_out(folder, keys, job.lines)
@@ -284,7 +379,9 @@ class BatchTransport(LiveTransport):
             )
         lost = AttemptError("server_error", "the batch ended without a line for it")
         self._sent_keys -= keys
-        for key in keys:
+        for key in (
+            key for key in folder.lines if key in keys
+        ):  # in the order of the questions: a budget may end among them
             reply = _Reply(lines.get(key) or BatchLine(key, lost), folder.lines[key], folder)
             if key not in self._waiting:
                 self._spare[key] = reply

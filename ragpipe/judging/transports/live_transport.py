@@ -46,7 +46,7 @@ class LiveTransport:
     unusable (every later `ask` raises the same), Incomplete when `max_calls` is used up, and JudgeError for a question that does
     not fit into the model's context window. A question that does not fit into the budget is a call with the status `budget`.
     `tell` gets notices for the user. What is learned is in `provider`, which all transports of a process share
-    (`share_provider_state`).
+    (`share_provider_state`). `rates` are the prices of replies; None: those of live ones.
     """
 
     section = "judge"
@@ -59,6 +59,7 @@ class LiveTransport:
         run_id: str,
         tell: Callable[[str], None] = lambda _: None,
         budget: Budget | None = None,
+        rates: Rates | None = None,
     ):
         self.settings = settings
         self.provider: ProviderState = ProviderRegistry().state(settings)
@@ -77,19 +78,21 @@ class LiveTransport:
         self._tell = tell
         self._stopped: RagpipeError | None = None
         self._stopping = asyncio.Event()
-        self._rates: Rates | None = None
+        self._rates = rates
         self._key = settings.api_key()
         secrets = [s for s in (self._key, *provider_secrets(settings.provider)) if s]
         self._redact = Redactor(secrets)
         # a server that wants no key is given a word such as `none`, and honest replies contain words
         redact_reply = Redactor(s for s in secrets if looks_random(s))
         self._calls = CallRecorder(run_id, self._redact, redact_reply)
-        self._costs = (
-            None if budget is None else RequestCosts(budget, settings, check=self._raise_if_unusable, tell=self._notify)
-        )
+        self._costs = None if budget is None else self._request_costs(budget)
         self._client: Client | None = None
         self._locks: dict[str, asyncio.Lock] = {}
         self._dead: ProviderUnusable | None = None
+
+    def _request_costs(self, budget: Budget) -> RequestCosts:
+        rates = self._rates or rates_for(self.settings)
+        return RequestCosts(budget, self.settings, rates, check=self._raise_if_unusable, tell=self._notify)
 
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with what this process has learned about the provider, and add to it."""
@@ -108,8 +111,12 @@ class LiveTransport:
             return await self._ask_in_turn(question, tally)
         except BudgetUsedUp as error:
             tally.attempts -= 1  # the one that was held back
-            self._notify(f"{error}; what was answered is kept, and questions without a reply are errors of this run")
-            return self._calls.not_asked(question, "budget", f"{question.asker}: {error}", tally)
+            return self._held_back(question, error, tally)
+
+    def _held_back(self, question: Question, error: BudgetUsedUp, tally: AttemptTally) -> Call:
+        """The call of a question that does not fit into the budget."""
+        self._notify(f"{error}; what was answered is kept, and questions without a reply are errors of this run")
+        return self._calls.not_asked(question, "budget", f"{question.asker}: {error}", tally)
 
     def _admit(self, question: Question) -> None:
         """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the

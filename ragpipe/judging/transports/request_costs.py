@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.clients.client import AttemptError, Completion
-from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.pricing import rates_for
+from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.schema.amount import Amount
+from ragpipe.schema.price_rates import Rates
 
 _PER_REQUEST = 64  # tokens of a chat template: its opening, a default system prompt
 _PER_MESSAGE = 16  # tokens that separate messages and name their roles
 _STRUCTURED = 512  # tokens with which a provider introduces a schema or a tool; Anthropic documents up to 346
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRequest:
+    """What is held for a request, and the most prompt tokens that it can have."""
+
+    hold: Reservation
+    prompt_bound: int
 
 
 class RequestCosts:
@@ -29,15 +38,22 @@ class RequestCosts:
     Args:
         budget: the account.
         settings: the judge or embedder that is asked.
+        rates: its prices.
         check: raises where nothing more is to be sent: a wait for the budget may be long.
         tell: gets a notice for the user.
     """
 
     def __init__(
-        self, budget: Budget, settings: JudgeSettings, *, check: Callable[[], None], tell: Callable[[str], None]
+        self,
+        budget: Budget,
+        settings: JudgeSettings,
+        rates: Rates,
+        *,
+        check: Callable[[], None],
+        tell: Callable[[str], None],
     ):
         self.budget, self._check = budget, check
-        self._rates, self._tell = rates_for(settings), tell
+        self._rates, self._tell = rates, tell
         self._max_tokens = (
             settings.max_tokens or 0
         )  # an embedding has no completion; a judge without a bound is refused
@@ -71,26 +87,44 @@ class RequestCosts:
         An attempt that was answered costs what its usage says. One that was refused costs nothing. One whose end nobody
         knows is assumed to have cost its hold.
         """
-        prompt_bound, amount = self.bound(tally.body)
-        hold = await self.budget.reserve(amount)
+        held = await self.reserve(tally.body)
         answers = tally.answers
         try:
             self._check()
         except BaseException:
-            self.budget.release(hold)
+            self.budget.release(held.hold)
             raise
         try:
             completion = await send()
         except BaseException as error:
-            if tally.answers > answers:
-                self.budget.settle(hold, self._cost(tally.last_completion, prompt_bound))
-            elif isinstance(error, ProviderUnusable) or (isinstance(error, AttemptError) and error.unbilled):
-                self.budget.release(hold)
-            else:
-                self.budget.assume(hold)
+            self.book_failure(held, error, tally.last_completion if tally.answers > answers else None)
             raise
-        self.budget.settle(hold, self._cost(completion, prompt_bound))
+        self.book(held, completion)
         return completion
+
+    async def reserve(self, body: dict[str, Any], name: str = "") -> HeldRequest:
+        """Hold what a request may cost, once it fits. Raises BudgetUsedUp."""
+        prompt_bound, amount = self.bound(body)
+        return HeldRequest(await self.budget.reserve(amount, name), prompt_bound)
+
+    def reserve_now(self, body: dict[str, Any], name: str) -> HeldRequest | None:
+        """As `reserve`; None where it does not fit yet."""
+        prompt_bound, amount = self.bound(body)
+        hold = self.budget.reserve_now(amount, name)
+        return None if hold is None else HeldRequest(hold, prompt_bound)
+
+    def book(self, held: HeldRequest, completion: Completion) -> None:
+        """Book what an answered request has cost."""
+        self.budget.settle(held.hold, self._cost(completion, held.prompt_bound))
+
+    def book_failure(self, held: HeldRequest, error: BaseException, completion: Completion | None) -> None:
+        """Book a request that ended with an error: `completion` is what was answered all the same, None for nothing."""
+        if completion is not None:
+            self.book(held, completion)
+        elif isinstance(error, ProviderUnusable) or (isinstance(error, AttemptError) and error.unbilled):
+            self.budget.release(held.hold)
+        else:
+            self.budget.assume(held.hold)
 
     def _cost(self, completion: Completion, prompt_bound: int) -> Amount | None:
         """What an answered attempt has cost; None where it names no usage."""

@@ -27,7 +27,7 @@ SYNC_S = 1.0
 
 Entry = dict[str, Any]
 _NONE: Mapping[str, type] = {}
-_KINDS = {str: "text", bool: "true or false", int: "whole number", dict: "object"}
+_KINDS = {str: "text", bool: "true or false", int: "whole number", float: "number with a point", dict: "object"}
 _FIX = "correct the line, or move the file away: its cases are then done again, from the call store where it has them"
 
 

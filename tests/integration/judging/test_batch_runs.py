@@ -105,3 +105,21 @@ def test_a_missing_key_of_anthropic_is_found_before_anything(
     assert main(["task=plan", "+experiment=quickstart", *judge, "transport=batch", "dataset.limit=2"]) == 0
     captured = capsys.readouterr()
     assert "ANTHROPIC_API_KEY is not set" in captured.out + captured.err
+
+
+def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(
+    serve: Callable[..., OpenAIServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve()
+    few = [*BATCH, "dataset.limit=6", "metrics=[correctness]"]
+    assert main(words(server, tmp_path, *few, "judge.budget.calls=4")) == 4
+    assert sum(server.batches.asked.values()) == 4
+    said = " ".join(capsys.readouterr().err.split())
+    assert "judge.budget.calls=4 is used up: 4 calls spent" in said
+    assert "judge.budget.calls=8" in said
+    assert sorted(str(row["status"]) for row in scores(tmp_path)) == ["error"] * 2 + ["ok"] * 4
+    assert main(words(server, tmp_path, *few, "judge.budget.calls=6")) == 0
+    assert sorted(server.batches.asked.values()) == [1] * 6
+    assert {row["status"] for row in scores(tmp_path)} == {"ok"}
+    assert main(words(server, tmp_path, *few, "judge.budget.usd=1")) == 2
+    assert "transport.batch.prices" in " ".join(capsys.readouterr().err.split())

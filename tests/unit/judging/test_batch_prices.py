@@ -44,13 +44,6 @@ def test_providers_with_batches_are_taken(model: str) -> None:
     assert unbatchable(JudgeSettings(model=model)) is None
 
 
-def test_a_budget_is_refused_because_a_batch_is_sent_whole() -> None:
-    judge = JudgeSettings(model="openai/gpt-4o-mini-2024-07-18", budget={"calls": 5})  # type: ignore[arg-type]
-    problem = unbatchable(judge)
-    assert problem is not None
-    assert problem.key == "judge.budget"
-
-
 def test_a_server_of_ones_own_needs_its_address() -> None:
     problem = unbatchable(JudgeSettings(model="hosted_vllm/m", allow_unpinned=True))
     assert problem is not None

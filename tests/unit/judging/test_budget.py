@@ -20,6 +20,7 @@ import pytest
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
+from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.request_costs import RequestCosts
@@ -103,11 +104,12 @@ class Process:
 
     def __init__(self, journal: HoldJournal):
         self.journal, self.carried, self.assumed, self.is_killed = journal, journal.carried, journal.assumed, False
+        self.named = journal.named
 
-    def hold(self, amount: Amount) -> int:
+    def hold(self, amount: Amount, name: str = "") -> int:
         if self.is_killed:
             raise asyncio.CancelledError
-        return self.journal.hold(amount)
+        return self.journal.hold(amount, name)
 
     def settle(self, number: int, cost: Amount) -> None:
         if not self.is_killed:
@@ -155,7 +157,9 @@ class Schedule:
         journal = HoldJournal.open(self.path, self.provider.committed)
         process = self.process = Process(journal)
         budget = Budget(self.limits, "judge", process)
-        costs = RequestCosts(budget, self.settings, check=lambda: None, tell=lambda text: pytest.fail(text))
+        costs = RequestCosts(
+            budget, self.settings, rates_for(self.settings), check=lambda: None, tell=lambda text: pytest.fail(text)
+        )
         done = loop.run_for(self.all(costs), min(seconds, 1e9), process.kill)
         journal.close()
         assert budget.spent.tokens + budget.held.tokens <= (self.limits.tokens or math.inf)

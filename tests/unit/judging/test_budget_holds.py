@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.core.resume_words import with_words
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
+from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.amount import Amount
@@ -23,8 +25,9 @@ class Memory:
     """A journal of nothing."""
 
     carried = assumed = Amount()
+    named: ClassVar[dict[str, tuple[int, Amount]]] = {}
 
-    def hold(self, amount: Amount) -> int:
+    def hold(self, amount: Amount, name: str = "") -> int:
         return 1
 
     def settle(self, number: int, cost: Amount) -> None: ...
@@ -39,7 +42,7 @@ def test_a_hold_is_bytes_and_what_a_format_adds_at_the_dearest_price() -> None:
     settings = JudgeSettings(
         model="openai/gpt-4o-2024-08-06", max_tokens=100, prices={"input": 2.0, "output": 8.0, "reasoning": 10.0}
     )
-    costs = RequestCosts(budget(usd=1), settings, check=lambda: None, tell=lambda _: None)
+    costs = RequestCosts(budget(usd=1), settings, rates_for(settings), check=lambda: None, tell=lambda _: None)
     messages = [{"role": "system", "content": "héllo"}, {"role": "user", "content": "字"}]
     prompt = 64 + 2 * 16 + 6 + 3
     assert costs.bound({"messages": messages}) == (prompt, Amount((prompt * 2 + 100 * 10) / 1e6, prompt + 100, 1))
@@ -136,6 +139,37 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     HoldJournal.open(path, Amount()).close()
     with open(path, "ab") as file:
-        file.write(b'{"event": "cost", "hold": 9, "usd": 1.0, "tokens": 1, "calls": 1}\n')
+        file.write(b'{"event": "cost", "hold": 9, "name": "", "usd": 1.0, "tokens": 1, "calls": 1}\n')
     with pytest.raises(DataError, match="'cost' of hold 9"):
         HoldJournal.open(path, Amount())
+
+
+def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) -> None:
+    """A batch goes on without its process: two of its requests were held, one is collected by the next start, one by that after."""
+    path = tmp_path / "b.jsonl"
+    journal = HoldJournal.open(path, Amount())
+    first = Budget(BudgetSettings(calls=3), "judge", journal)
+    for name in ("t/a", "t/b"):
+        assert first.reserve_now(Amount(0.0, 100, 1), name)
+    journal.close()
+
+    journal = HoldJournal.open(path, Amount())
+    second = Budget(BudgetSettings(calls=2), "judge", journal)
+    assert (second.spent.calls, second.held.calls) == (2, 0)
+    with pytest.raises(BudgetUsedUp):
+        second.reserve_now(Amount(0.0, 100, 1), "u/c")
+    hold = second.reserve_now(Amount(0.0, 100, 1), "t/a")
+    assert hold is not None
+    assert (second.spent.calls, second.held.calls) == (1, 1)
+    second.settle(hold, Amount(0.0, 30, 1))
+    journal.close()
+
+    journal = HoldJournal.open(path, Amount(0.0, 30, 1))
+    third = Budget(BudgetSettings(calls=3), "judge", journal)
+    assert (third.spent.calls, third.spent.tokens) == (2, 130)
+    third.drop("t/b")  # it was never sent
+    assert (third.spent.calls, third.spent.tokens, third.assumed.tokens) == (1, 30, 0)
+    journal.close()
+    journal = HoldJournal.open(path, Amount(0.0, 30, 1))
+    assert (journal.carried, dict(journal.named)) == (Amount(0.0, 30, 1), {})
+    journal.close()
