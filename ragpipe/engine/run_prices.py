@@ -73,7 +73,7 @@ def _by_kind(rates: Rates | None) -> dict[str, float | None]:
 
 def _tier_prices(tier: Tier) -> dict[str, float | None]:
     prices = {kind: getattr(tier, kind) for kind in KINDS}
-    for kind, base in (("cached_input", "input"), ("reasoning", "output")):
+    for kind, base in (("cached_input", "input"), ("written_input", "input"), ("reasoning", "output")):
         if prices[kind] == prices[base]:
             del prices[kind]
     return prices

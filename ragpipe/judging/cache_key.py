@@ -18,7 +18,8 @@ class Question:
     """One payload for one judge, and the type that its reply is parsed into.
 
     `key` identifies the question in the call store; `fields` are the hashes of its parts. `judge` (the printable name) and
-    `asker` (`case / metric / step`) are for messages only. `logprobs`: whether the probabilities of the reply's tokens are asked for. `iteration` is the one that asks: that of the key, except for
+    `asker` (`case / metric / step`) are for messages only. `logprobs`: whether the probabilities of the reply's tokens are asked for.
+    `cache_marks`: after how many characters of its prompt the provider is told to cache it. `iteration` is the one that asks: that of the key, except for
     vectors and token matches, whose keys all iterations share. `case_time` is the time that the questions of its case may take.
     """
 
@@ -30,6 +31,7 @@ class Question:
     asker: str
     iteration: int = 1
     logprobs: bool = False
+    cache_marks: tuple[int, ...] = field(default=(), compare=False)
     case_time: CaseTime | None = field(default=None, compare=False)
 
     @property

@@ -25,11 +25,13 @@ _COLUMNS = {
     "output": "output_cost_per_token",
     "cached_input": "cache_read_input_token_cost",
     "reasoning": "output_cost_per_reasoning_token",
+    "written_input": "cache_creation_input_token_cost",
 }
 _BATCH_COLUMNS = {
     "input": "input_cost_per_token_batches",
     "output": "output_cost_per_token_batches",
     "cached_input": "cache_read_input_token_cost_batches",
+    "written_input": "cache_creation_input_token_cost_batches",
 }
 _ABOVE = re.compile(rf"({'|'.join(_COLUMNS.values())})_above_(\d+)k_tokens")
 
@@ -92,7 +94,13 @@ def _tiers(row: Mapping[str, Any]) -> tuple[Tier, ...]:
     return tuple(tiers)
 
 
-_DEFAULT_PRICE = {"input": "input", "output": "output", "cached_input": "input", "reasoning": "output"}
+_DEFAULT_PRICE = {
+    "input": "input",
+    "output": "output",
+    "cached_input": "input",
+    "reasoning": "output",
+    "written_input": "input",
+}
 """The price that applies where one is not named."""
 
 

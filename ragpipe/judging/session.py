@@ -245,7 +245,15 @@ class JudgeSession:
         judge = self._judge_with_logprobs if logprobs else self._judge
         parts = key_parts(payload, judge, iteration, self.repeat if repeat is None else repeat)
         return Question(
-            question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration, logprobs, case_time
+            question_key(parts),
+            payload,
+            answer,
+            self.label,
+            parts,
+            asker,
+            asked_in or iteration,
+            logprobs,
+            case_time=case_time,
         )
 
     async def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
@@ -334,8 +342,10 @@ class JudgeSession:
         self._raise_if_stopped()
         if self.prefixes is None:
             return await self._ask_in_slot(question, store, transport)
-        async with self.prefixes.turn(question):
-            return await self._ask_in_slot(question, store, transport)
+        async with self.prefixes.turn(question) as marks:
+            return await self._ask_in_slot(
+                replace(question, cache_marks=marks) if marks else question, store, transport
+            )
 
     async def _ask_in_slot(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
         async with transport.slot():

@@ -198,7 +198,7 @@ def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -
         yield f"  template: {row['template']}.{row['template_version']} sha256 {row['template_sha256']}"
     yield f"  payload {row['payload_id']}, key {row['key']}"
     yield f"  judge {row['judge']}, answered as {row['model'] or 'unknown'}, finish {row['finish_reason'] or 'not reported'}"
-    kinds = ("in", "out", "cached", "reasoning")
+    kinds = ("in", "out", "cached", "reasoning", "written")
     tokens = ", ".join(f"{row[f'tokens_{k}']} {k}" for k in kinds if row[f"tokens_{k}"] is not None)
     yield f"  tokens {tokens or 'not reported'}; {_payment(row)}; {row['attempts']} tries"
     if row["status"] != "ok":

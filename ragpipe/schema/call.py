@@ -56,7 +56,8 @@ class Payment:
     """An attempt that was answered, and so is paid for, whatever happened to its call.
 
     `model` is the one that was asked. The counts of tokens are the reply's own: all None where it named no usage,
-    `tokens_cached` (of `tokens_in`) and `tokens_reasoning` (of `tokens_out`) None where it did not name them. `usd` is
+    `tokens_cached` and `tokens_written` (of `tokens_in`: found in the provider's cache, and written to it) and `tokens_reasoning`
+    (of `tokens_out`) None where it did not name them. `usd` is
     the price on that day, None when it is unknown; `at` the time (UTC, ISO 8601) at which the answer came.
     """
 
@@ -66,6 +67,7 @@ class Payment:
     tokens_out: int | None = None
     tokens_cached: int | None = None
     tokens_reasoning: int | None = None
+    tokens_written: int | None = None
     usd: float | None = None
 
 
@@ -102,6 +104,7 @@ class Call:
     tokens_out: int | None = None
     tokens_cached: int | None = None
     tokens_reasoning: int | None = None
+    tokens_written: int | None = None
     fingerprint: str | None = None
     paid_usd: float | None = None
     latency_ms: float | None = None

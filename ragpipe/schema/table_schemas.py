@@ -110,6 +110,7 @@ JUDGE_INPUTS = _schema(
     ("tokens_out", WHOLE, "completion tokens; null = not reported"),
     ("tokens_cached", WHOLE, "prompt tokens the provider had cached"),
     ("tokens_reasoning", WHOLE, "completion tokens that the model thought with"),
+    ("tokens_written", WHOLE, "prompt tokens the provider wrote to its cache"),
     ("paid_by", TEXT, "<run_id>/<iteration> that paid for the reply; null = not paid for"),
     ("paid_usd", REAL, "what the reply cost on that day; null = unknown (cost.json prices it anew)"),
     ("latency_ms", REAL, "of the try that answered"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from ragpipe.schema.call import Call, Payment
 
-TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
+TOKENS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "tokens_written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Usage:
     """Calls, their replies, tokens and price. Supports `+` and `-`.
 
     `calls` counts different questions, `replies` the answers of a provider (one per attempt that was answered).
-    `tokens_cached` is part of `tokens_in`, `tokens_reasoning` part of `tokens_out`. `usd_known` is the price in dollars of
+    `tokens_cached` and `tokens_written` are parts of `tokens_in`, `tokens_reasoning` is part of `tokens_out`. `usd_known` is the price in dollars of
     the replies whose price is known, `unpriced` the number of the others, `without_usage` the number of replies that name
     no tokens. `damaged` counts ledger rows that cannot be read: they are in no other number.
     """
@@ -29,6 +29,7 @@ class Usage:
     tokens_out: int = 0
     tokens_cached: int = 0
     tokens_reasoning: int = 0
+    tokens_written: int = 0
     usd_known: float = 0.0
     unpriced: int = 0
     without_usage: int = 0
@@ -52,6 +53,7 @@ class Usage:
             self.tokens_out + other.tokens_out,
             self.tokens_cached + other.tokens_cached,
             self.tokens_reasoning + other.tokens_reasoning,
+            self.tokens_written + other.tokens_written,
             self.usd_known + other.usd_known,
             self.unpriced + other.unpriced,
             self.without_usage + other.without_usage,
@@ -67,7 +69,7 @@ class Usage:
         return Usage(**counts, usd_known=max(0.0, self.usd_known))
 
     def token_counts(self) -> dict[str, int]:
-        """The four kinds of tokens by name."""
+        """The kinds of tokens by name."""
         return {name: getattr(self, name) for name in TOKENS}
 
     def as_json(self) -> dict[str, Any]:
@@ -103,6 +105,7 @@ class Usage:
             tokens_out=payment.tokens_out or 0,
             tokens_cached=payment.tokens_cached or 0,
             tokens_reasoning=payment.tokens_reasoning or 0,
+            tokens_written=payment.tokens_written or 0,
             usd_known=payment.usd or 0.0,
             unpriced=int(payment.usd is None),
             without_usage=int(payment.tokens_in is None),

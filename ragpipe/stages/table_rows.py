@@ -126,6 +126,7 @@ def _input_row(case: CaseKey, use: JudgeCallUse, keep_messages: bool) -> dict[st
         "tokens_out": call.tokens_out,
         "tokens_cached": call.tokens_cached,
         "tokens_reasoning": call.tokens_reasoning,
+        "tokens_written": call.tokens_written,
         "fingerprint": call.fingerprint,
         "paid_by": f"{call.run_id}/{call.iteration}" if call.answers else None,
         "paid_usd": call.paid_usd,

@@ -85,15 +85,16 @@ class Completion:
     tokens_out: int | None = None
     tokens_cached: int | None = None
     tokens_reasoning: int | None = None
+    tokens_written: int | None = None
     fingerprint: str | None = None
     usage_reason: str | None = None
     notes: tuple[str, ...] = field(default=())
     digits: str | None = None
 
     @property
-    def tokens(self) -> tuple[int | None, int | None, int | None, int | None]:
-        """Counts of prompt, completion, cached and reasoning tokens; None where unknown."""
-        return self.tokens_in, self.tokens_out, self.tokens_cached, self.tokens_reasoning
+    def tokens(self) -> tuple[int | None, int | None, int | None, int | None, int | None]:
+        """Counts of prompt, completion, cached, reasoning and written tokens; None where unknown."""
+        return self.tokens_in, self.tokens_out, self.tokens_cached, self.tokens_reasoning, self.tokens_written
 
 
 class Client(Protocol):

@@ -245,10 +245,12 @@ def _usage(usage: Any) -> dict[str, Any]:
     tokens_in, tokens_out = (_count(count, _MAX_TOKENS) for count in counts)
     if tokens_in is None or tokens_out is None:
         return {"usage_reason": f"the reply's usage is no count of tokens: {_excerpt(counts)}"}
+    cached = _part(usage, "prompt_tokens_details", "cached_tokens", tokens_in)
     return {
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
-        "tokens_cached": _part(usage, "prompt_tokens_details", "cached_tokens", tokens_in),
+        "tokens_cached": cached,
+        "tokens_written": _part(usage, "prompt_tokens_details", "cache_creation_tokens", tokens_in - (cached or 0)),
         "tokens_reasoning": _part(usage, "completion_tokens_details", "reasoning_tokens", tokens_out),
     }
 

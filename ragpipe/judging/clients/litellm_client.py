@@ -204,7 +204,9 @@ def _usage(usage: Any) -> dict[str, Any] | None:
     return {
         "prompt_tokens": getattr(usage, "prompt_tokens", None),
         "completion_tokens": getattr(usage, "completion_tokens", None),
-        "prompt_tokens_details": {"cached_tokens": getattr(prompt_details, "cached_tokens", None)},
+        "prompt_tokens_details": {
+            name: getattr(prompt_details, name, None) for name in ("cached_tokens", "cache_creation_tokens")
+        },
         "completion_tokens_details": {"reasoning_tokens": getattr(completion_details, "reasoning_tokens", None)},
     }
 

@@ -59,6 +59,7 @@ class CallRecorder:
             tokens_out=last.tokens_out,
             tokens_cached=last.tokens_cached,
             tokens_reasoning=last.tokens_reasoning,
+            tokens_written=last.tokens_written,
             fingerprint=self._redacted(completion.fingerprint),
             paid_usd=tally.usd,
             answers=tally.answers,

@@ -29,6 +29,7 @@ from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.judging.transports.cache_marks import with_cache_marks
 from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
@@ -190,7 +191,8 @@ class LiveTransport:
         while True:
             form = output_modes.form(question)
             tally.body = output_modes.body(question, form)
-            request = client.prepare(tally.body)
+            # the bytes of the body without marks are what a budget counts
+            request = client.prepare(with_cache_marks(tally.body, question.cache_marks if form.system_role else ()))
             tally.wire_hash = request.wire_hash
             if self.provider.rate_limiter.counts_tokens:
                 tally.demand = self.provider.token_demand.of(question.payload.messages)

@@ -35,6 +35,7 @@ PLAIN = (
     "tokens_out",
     "tokens_cached",
     "tokens_reasoning",
+    "tokens_written",
     "paid_usd",
     "latency_ms",
     "attempts",
@@ -269,9 +270,23 @@ def _joined(shared: tuple[Cells, Cells, Cells]) -> bytes:
 def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> Call:
     (run,), (label, _, mode, sent), (model, fingerprint) = shared
     *plain, wire, messages, created = cells
-    iteration, status, text, digits, message, finish, into, out, cached, reasoning, usd, latency, attempts, answers = (
-        plain
-    )
+    (
+        iteration,
+        status,
+        text,
+        digits,
+        message,
+        finish,
+        into,
+        out,
+        cached,
+        reasoning,
+        written,
+        usd,
+        latency,
+        attempts,
+        answers,
+    ) = plain
     fields = key_parts_of(shared[1], messages, iteration)
     return Call(
         key=key.hex(),
@@ -287,6 +302,7 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         tokens_out=out,
         tokens_cached=cached,
         tokens_reasoning=reasoning,
+        tokens_written=written,
         fingerprint=fingerprint,
         paid_usd=usd,
         latency_ms=latency,

@@ -27,7 +27,8 @@ TABLES = (
     f"CREATE TABLE calls ({', '.join(COLUMNS)}, failed_in)",
     "CREATE UNIQUE INDEX calls_by_key ON calls (key, failed_in)",
     # one row per answered attempt; `mark` is the beginning of the question's key, `sum` a checksum of the row
-    "CREATE TABLE payments (mark, run, iteration, model, at, tokens_in, tokens_out, tokens_cached, tokens_reasoning, usd, sum)",
+    "CREATE TABLE payments (mark, run, iteration, model, at, tokens_in, tokens_out, tokens_cached, tokens_reasoning, "
+    "tokens_written, usd, sum)",
     "CREATE TABLE owners (id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, mark TEXT NOT NULL, "
     "beat INTEGER NOT NULL, run_id TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE claims (key BLOB PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID",

@@ -36,6 +36,7 @@ COLUMNS = (
     "tokens_out",
     "tokens_cached",
     "tokens_reasoning",
+    "tokens_written",
     "fingerprint",
     "paid_by",
     "paid_usd",
@@ -135,9 +136,9 @@ class RecordedReplies:
     def _call(self, cells: Sequence[Any]) -> Call | None:
         """The call of a row, whose cells are in the order of `COLUMNS`."""
         key, payload_id, judge, status, reply, digits, message, model, finish_reason, *tokens, fingerprint, payer = (
-            cells[:15]
+            cells[:16]
         )
-        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[15:]
+        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[16:]
         if not self._is_served(status):
             return None
         if status == "ok" and reply is None:
@@ -161,6 +162,7 @@ class RecordedReplies:
             tokens_out=tokens[1],
             tokens_cached=tokens[2],
             tokens_reasoning=tokens[3],
+            tokens_written=tokens[4],
             fingerprint=fingerprint,
             paid_usd=paid_usd,
             latency_ms=latency_ms,

@@ -32,7 +32,7 @@ from tests.support.asking import SENTINEL, VARIABLE, question, settings
 
 QUICK = {"quiet_s": 0.01, "poll_s": 0.005, "longest_poll_s": 0.01}
 PRICE = Price(input=2.0, output=10.0)
-RATES = Rates("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0),))
+RATES = Rates("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))
 MAX_TOKENS = 64
 
 

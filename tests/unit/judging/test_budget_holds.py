@@ -53,7 +53,7 @@ def test_a_hold_is_bytes_and_what_a_format_adds_at_the_dearest_price() -> None:
 
 
 def test_the_dearest_price_is_that_of_any_tier_that_the_prompt_may_reach() -> None:
-    rates = Rates("m", "table", (Tier(0, 1.0, 4.0, 0.5, 4.0), Tier(1000, 3.0, 2.0, 0.5, 2.0)))
+    rates = Rates("m", "table", (Tier(0, 1.0, 4.0, 0.5, 4.0, 1.0), Tier(1000, 3.0, 2.0, 0.5, 2.0, 3.0)))
     assert rates.most_usd(1000, 10) == pytest.approx((1000 * 1 + 10 * 4) / 1e6)
     assert rates.most_usd(1001, 10) == pytest.approx((1001 * 3 + 10 * 4) / 1e6), (
         "the output of the lower tier is dearer"

@@ -92,18 +92,28 @@ def test_prices_that_the_table_names_by_ranges_are_tiers(table):
 
 def test_many_replies_cost_what_each_of_them_does():
     rates = table_rates("gemini/gemini-2.5-pro")
-    tokens = [(10, 20, 5, 7), (200_000, 1, 0, 0), (200_001, 1, 100, 1), (0, 0, 0, 0)]
+    tokens = [(10, 20, 5, 7, 2), (200_000, 1, 0, 0, 0), (200_001, 1, 100, 1, 50), (0, 0, 0, 0, 0)]
     found = rates.usd_of(*(np.array(column, dtype=float) for column in zip(*tokens, strict=True)))
     assert found.tolist() == [rates.usd(*one) for one in tokens]
-    unknown = rates.usd_of(*(np.array([n]) for n in (np.nan, 1.0, 0.0, 0.0)))
+    unknown = rates.usd_of(*(np.array([n]) for n in (np.nan, 1.0, 0.0, 0.0, 0.0)))
     assert np.isnan(unknown).all()
-    half = rates.usd_of(*(np.array([n]) for n in (1.0, 1.0, np.nan, np.nan)))
+    half = rates.usd_of(*(np.array([n]) for n in (1.0, 1.0, np.nan, np.nan, np.nan)))
     assert half.tolist() == [rates.usd(1, 1)]
 
 
 def test_what_is_written_down_is_what_is_computed_with():
     for rates in (table_rates("gemini/gemini-2.5-pro"), table_rates("openai/no-such-2020-01-01")):
         assert Rates.of_document(json.loads(json.dumps(rates.document()))) == rates
+
+
+def test_what_is_written_to_a_cache_has_a_price_of_its_own():
+    """By hand: 600 of 1,000 tokens at 2.00, 100 found at 0.20, 300 written at 2.50, 50 out at 10.00, each per million."""
+    price = Price(input=2.0, output=10.0, cached_input=0.2, written_input=2.5)
+    rates = own_rates(MODEL, price, "judge.prices")
+    assert rates.usd(1000, 50, 100, 0, 300) == pytest.approx((600 * 2.0 + 100 * 0.2 + 300 * 2.5 + 50 * 10.0) / 1e6)
+    assert rates.most_usd(1000, 50) == pytest.approx((1000 * 2.5 + 50 * 10.0) / 1e6)
+    plain = own_rates(MODEL, Price(input=2.0, output=10.0), "judge.prices")
+    assert plain.usd(1000, 50, 0, 0, 300) == plain.usd(1000, 50)
 
 
 def test_own_prices_win():

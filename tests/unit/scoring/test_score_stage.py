@@ -364,12 +364,19 @@ def test_cost_charges_a_shared_reply_once(tmp_path: Path) -> None:
     assert {name: bill["calls"] for name, bill in used["by_judge"].items()} == {"m": 2, "n": 1}
     assert used["per_case"]["usd"] == pytest.approx(0.41 / 7)
     assert found["saved"] == {
-        "calls": 1, "replies": 1, "tokens_in": 100, "tokens_out": 10, "tokens_cached": 60, "tokens_reasoning": 0,
+        "calls": 1, "replies": 1, "tokens_in": 100, "tokens_out": 10, "tokens_cached": 60, "tokens_reasoning": 0, "tokens_written": 0,
         "usd": pytest.approx(0.16), "usd_known": pytest.approx(0.16), "unpriced": 0, "without_usage": 0,
     }  # fmt: skip
     assert found["wasted"] == Usage().as_json()
     assert (found["spent"], found["repriced"]) == (paid.as_json(), {"usd": 0.0})
-    tier = {"above": 0, "input": 2000.0, "output": 5000.0, "cached_input": 500.0, "reasoning": 5000.0}
+    tier = {
+        "above": 0,
+        "input": 2000.0,
+        "output": 5000.0,
+        "cached_input": 500.0,
+        "reasoning": 5000.0,
+        "written_input": 2000.0,
+    }
     assert found["prices"] == {"m": {"model": "m", "source": "judge.prices", "usd_per_million": [tier]}}
 
 

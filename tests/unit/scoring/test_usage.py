@@ -15,7 +15,7 @@ PAID = Payment("m", "2026-01-01T00:00:00.000+00:00", tokens_in=10, tokens_out=2,
 
 def test_plus_and_minus_undo_each_other() -> None:
     more = Usage(calls=1, replies=1, tokens_in=10, tokens_cached=4, usd_known=0.25)
-    assert SPEND + more == Usage(3, 4, 40, 6, 4, 0, 1.0, 1, 1)
+    assert SPEND + more == Usage(3, 4, 40, 6, 4, 0, 0, 1.0, 1, 1)
     assert SPEND + more - more == SPEND
     assert (Usage() - SPEND).clipped() == Usage()
     assert SPEND.clipped() == SPEND

@@ -22,7 +22,7 @@ def call(name: str, status: str = "ok") -> Call:
 
 
 def payment(usd: float | None = 0.5, tokens: int | None = 10) -> Payment:
-    return Payment("openai/m", "2026-01-02T03:04:05.678+00:00", tokens, tokens, 1 if tokens else None, None, usd)
+    return Payment("openai/m", "2026-01-02T03:04:05.678+00:00", tokens, tokens, 1 if tokens else None, None, None, usd)
 
 
 def ask(
@@ -52,7 +52,7 @@ def test_every_answered_try_is_on_the_bill(tmp_path: Path) -> None:
         (call("c"), [payment(None, None), payment()]), (call("d", "rate_limit"), []),
     )  # fmt: skip
     assert paid_by(path, "one", 1).as_json() == {
-        "calls": 3, "replies": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "usd": None,
+        "calls": 3, "replies": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "tokens_written": 0, "usd": None,
         "usd_known": 1.5, "unpriced": 2, "without_usage": 1,
     }  # fmt: skip
     ask(
