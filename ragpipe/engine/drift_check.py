@@ -63,8 +63,11 @@ class DriftOutcome:
         return bool(self.document.get("alarm"))
 
 
-def check_drift(config: RunConfig, console: Console, providers: ProviderRegistry | None = None) -> DriftOutcome:
-    """Check the judge, a language model, against its baseline; make one where none holds.
+def check_drift(
+    config: RunConfig, console: Console, providers: ProviderRegistry | None = None, *, account: str | None = None
+) -> DriftOutcome:
+    """Check the judge, a language model, against its baseline; make one where none holds. `account` is the run whose budget is spent;
+    None: the check has one of its own.
 
     Raises ConfigError for a canary set that cannot be used and for a plan over `judge.max_calls`, DataError for a damaged drift
     file, Incomplete where questions failed for a passing reason (the same command asks these again), Interrupted,
@@ -78,7 +81,7 @@ def check_drift(config: RunConfig, console: Console, providers: ProviderRegistry
         for notice in lock.notices:
             console.warn(notice)
         record = read_drift_record(path) or DriftRecord(config.judge.label, identity)
-        start = _Start(config, console, canaries, record, path, providers)
+        start = _Start(config, console, canaries, record, path, providers, account)
         if reason := _why_new(record, canaries, asked=config.drift.new_baseline):
             return start.make_baseline(reason)
         return start.check()
@@ -113,6 +116,7 @@ class _Start:
     record: DriftRecord
     path: Path
     providers: ProviderRegistry | None
+    account: str | None
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -257,7 +261,9 @@ class _Start:
 
     async def _calls(self, items: Sequence[CanaryItem], numbers: Sequence[int]) -> list[Call]:
         """The calls, item by item and of each its repeats in order."""
-        async with open_judge(self.config, self.payer, warn=self.console.warn, embeds=False) as session:
+        async with open_judge(
+            self.config, self.payer, warn=self.console.warn, embeds=False, account=self.account
+        ) as session:
             if self.providers is not None:
                 session.share_provider_state(self.providers)
             asker = _Asker(session)

@@ -23,7 +23,7 @@ from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
 from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plan_summary import changed_line, missing_embedder_line
 from ragpipe.engine.published_runs import check_target, publish_run
-from ragpipe.engine.run_drift import check_before_judging, note_reply_times
+from ragpipe.engine.run_drift import carry_drift, check_before_judging, note_reply_times
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
 from ragpipe.engine.run_list import write_run_list
@@ -184,7 +184,7 @@ class Evaluation:
         """Ask the judge the canary set before a run that asks it, where `drift.every_run` says so."""
         states = manifest["iterations"]
         if self._policy.announces_plan and not all_in_state(states, self._spec.iterations, JUDGING_DONE):
-            check_before_judging(self._config, self._console, self._providers)
+            check_before_judging(self._config, self._console, self._providers, self._spec.run_id)
 
     def _run_iteration(self, inputs: RunInputs, iteration: int) -> None:
         """Judge and score one iteration, unless that is done."""
@@ -197,6 +197,7 @@ class Evaluation:
         # What scoring reads and how it scores are part of the identity: only new prices score a complete iteration again.
         if states[number] != COMPLETE or not is_scored or not self._has_current_prices(iteration):
             self._scored.append(iteration)
+            carry_drift(manifest, self._spec.made_from, iteration)
             mark_phase(folder.progress, "scoring")
             self._score(iteration, manifest)
             mark_phase(folder.progress, "done")
@@ -231,6 +232,7 @@ class Evaluation:
         note_reply_times(
             self._config,
             self._folder.iteration(iteration),
+            iteration,
             manifest,
             source=self._spec.made_from,
             reads_store=self._policy.uses_call_store,
@@ -258,6 +260,7 @@ class Evaluation:
                 system_price=prices.usd if prices else None,
                 sources=self._sources(manifest),
                 calibration=states,
+                drift=manifest.get("judge_drift", {}).get(str(iteration)),
             )
         )
 

@@ -134,6 +134,7 @@ async def open_judge(
     known: RecordedReplies | None = None,
     warn: Callable[[str], None] = lambda _: None,
     embeds: bool = True,
+    account: str | None = None,
 ) -> AsyncIterator[JudgeSession]:
     """The session of one run, with its judge behind the call store.
 
@@ -143,6 +144,7 @@ async def open_judge(
         known: replies of a finished run, which come before those of the call store.
         warn: prints a warning.
         embeds: whether new texts are embedded; if not, only stored vectors are given.
+        account: the run whose budget new calls spend; None: the run that pays.
 
     Raises ConfigError when an environment variable would lead a call to another address.
     """
@@ -160,7 +162,7 @@ async def open_judge(
         return replies if known is None else FallbackStore(known, replies)
 
     try:
-        with open_budget(config, store.path, run_id) as budget:
+        with open_budget(config, store.path, account or run_id) as budget:
             sessions: dict[str, JudgeSession] = {}
             for name, member in member_configs(config).items():
                 embedder = next((session.embedder for session in sessions.values()), None)

@@ -14,6 +14,7 @@ from ragpipe.reports.sections.cost_section import cost_section
 from ragpipe.reports.sections.coverage_section import coverage_section
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.reports.sections.distributions_section import distributions_section
+from ragpipe.reports.sections.drift_section import drift_section
 from ragpipe.reports.sections.gates_section import gates_section
 from ragpipe.reports.sections.index_section import index_section
 from ragpipe.reports.sections.iterations_section import iterations_section
@@ -36,6 +37,7 @@ SECTIONS: tuple[SectionBuilder, ...] = (
     methods_section,
     corrected_section,
     jury_section,
+    drift_section,
     diagnosis_section,
     contradictions_section,
     gates_section,

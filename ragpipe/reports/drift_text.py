@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ragpipe.core.safe_text import shorten
@@ -45,7 +45,7 @@ def _baseline_lines(baseline: Mapping[str, Any]) -> list[str]:
     kept, random = len(baseline["verdicts"]), len(baseline["random"])
     lines = [
         f"baseline: {kept:,} of {kept + random:,} verdicts were the same {baseline['repeats']} times and are kept",
-        _served_line(baseline),
+        f"answered by: {served_words(baseline['served'])}",
     ]
     if baseline["random"]:
         names = ", ".join(baseline["random"][:5]) + (" ..." if random > 5 else "")
@@ -63,7 +63,7 @@ def _check_lines(check: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[
         f"right by the grades of the canary set: {_share(check['right'], check['graded'])}",
         f"flips: {flips['to_wrong']:,} from right to wrong, {flips['to_right']:,} from wrong to right, {flips['other']:,} other"
         + (f"; McNemar p {p:.3f} (decides nothing)" if p is not None else ""),
-        _served_line(check),
+        f"answered by: {served_words(check['served'])}",
     ]
     if few := _few_line(check["verdicts"]):
         lines.append(few)
@@ -96,15 +96,15 @@ def _conclusion(check: Mapping[str, Any], label: str) -> str:
     )
 
 
-def _served_line(document: Mapping[str, Any]) -> str:
-    """Which models answered."""
+def served_words(served: Iterable[Mapping[str, Any]]) -> str:
+    """Which models and fingerprints answered, and how often."""
     parts = [
         f"{row['model'] or 'a model without a name'}"
         + (f" ({row['fingerprint']})" if row["fingerprint"] else "")
         + f" {row['calls']:,}"
-        for row in document["served"]
+        for row in served
     ]
-    return f"answered by: {', '.join(parts)}"
+    return ", ".join(parts)
 
 
 def _few_line(kept: int) -> str | None:

@@ -26,6 +26,7 @@ from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.dimensions import DIMENSIONS, Fields, case_columns
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.gates.gate_results import choices, gate_results
+from ragpipe.scoring.judge_drift import drift_line
 from ragpipe.scoring.judge_latency import JudgeTimes
 from ragpipe.scoring.jury_agreement import jury_document, jury_warnings
 from ragpipe.scoring.pointer_checks import Pointers
@@ -61,6 +62,7 @@ class ScoreInputs:
         system_price: the price of the tokens of the system under test.
         sources: what scoring reads beside these tables; None where it reads nothing else.
         calibration: what `calibration_states` says of the scores that asked the judge.
+        drift: what the newest check of the judge for drift found; None without one.
         block: cases that are scored at once.
     """
 
@@ -77,6 +79,7 @@ class ScoreInputs:
     system_price: Price | None = None
     sources: ScoringSources | None = None
     calibration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    drift: Mapping[str, Any] | None = None
     block: int = BLOCK
 
     @property
@@ -114,6 +117,9 @@ def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
         scores = inputs.folder / "scores.parquet"
         metrics["jury"] = jury_document(scores, inputs.specs, inputs.judge["members"])
         metrics["warnings"] += warnings_about("jury", jury_warnings(metrics["jury"]))
+    if inputs.drift is not None:
+        metrics["drift"] = dict(inputs.drift)
+        metrics["warnings"] += warnings_about("drift", filter(None, [drift_line(inputs.drift)]))
     if inputs.judge.get("weighted_scores"):
         metrics["weighted_grades"] = weighted_grades(inputs.folder / "judge_inputs.parquet")
         metrics["warnings"] += warnings_about("grades", weighting_warnings(metrics["weighted_grades"]))
