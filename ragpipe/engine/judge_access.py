@@ -154,8 +154,7 @@ async def open_judge(
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
     store = CallStore(store_path(config), run_id=run_id, say=warn)
-    for notice in store.notices:
-        warn(notice)
+    list(map(warn, store.notices))
 
     def replies_of(member: RunConfig) -> ReplyStore:
         replies = usable_replies(member, store, recorded)
@@ -166,8 +165,9 @@ async def open_judge(
             sessions: dict[str, JudgeSession] = {}
             for name, member in member_configs(config).items():
                 embedder = next((session.embedder for session in sessions.values()), None)
+                replies = replies_of(member)
                 sessions[name] = _stored_session(
-                    member, run_id, replies_of(member), budget, warn, embeds=embeds, embedder=embedder
+                    member, run_id, replies, budget, warn, embeds=embeds, embedder=embedder
                 )
             session = _as_jury(sessions)
             try:

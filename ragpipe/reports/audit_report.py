@@ -115,6 +115,31 @@ def _each_attack(document: Mapping[str, Any]) -> Iterator[str]:
         cells = [row["part"], row["group"], _of(row), _of(bare) if bare else "-", shown]
         rows.append([code_span(row["attack"]), *cells])
     yield from markdown_table(("attack", "part", "group", "succeeded", "without fences", ""), rows, left=(0, 1, 2, 5))
+    yield from _raised(document)
+
+
+def _raised(document: Mapping[str, Any]) -> Iterator[str]:
+    """Each score that an attack raised in spite of the fences: from what to what, and where to look."""
+    raised = [(row["attack"], won) for row in document["attacks"]["hardened"]["attacks"] for won in row["raised"]]
+    if not raised:
+        return
+    rows = [
+        [
+            code_span(name),
+            code_span(won["score"]),
+            code_span(won["sample_id"]),
+            f"{100 * won['base']:.0f}",
+            f"{100 * won['value']:.0f}",
+        ]
+        for name, won in raised
+    ]
+    yield from ("", "### What the fences did not hold", "")
+    yield from markdown_table(("attack", "score", "case", "before, %", "attacked, %"), rows, left=(0, 1, 2))
+    run = document["run_id"]
+    yield from (
+        "",
+        f"`task=explain` shows question and reply of a case, in the folder of run {code_span(run)} beside the audited one.",
+    )
 
 
 def _attack_row(label: str, rate: Mapping[str, Any], plain: Mapping[str, Any] | None) -> list[str]:

@@ -24,9 +24,9 @@ from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.cost import cost
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.dimensions import DIMENSIONS, Fields, case_columns
+from ragpipe.scoring.drift_warning import drift_line
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.gates.gate_results import choices, gate_results
-from ragpipe.scoring.judge_drift import drift_line
 from ragpipe.scoring.judge_latency import JudgeTimes
 from ragpipe.scoring.jury_agreement import jury_document, jury_warnings
 from ragpipe.scoring.pointer_checks import Pointers

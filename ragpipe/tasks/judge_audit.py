@@ -18,6 +18,7 @@ from ragpipe.engine.audit_results import HARDENED, PLAIN, attack_section, audit_
 from ragpipe.engine.audit_source import AuditSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.plan_ahead import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
@@ -101,7 +102,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
     """Judge attacked and probed cases in runs of their own, and write what came of them beside the calibration.
 
-    One run has the prompts as they are, a second one the attacks on templates without fences; each shows its plan before it asks.
+    One run has the prompts as they are, a second one the attacks on templates without fences; both plans are shown before the first asks.
     Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an evaluation
     raises.
     """
@@ -112,17 +113,20 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
     compares = settings.plain and "attack" in kinds
     console.say(
         f"audit: {kinds.count('attack'):,} attacked and {kinds.count('probe'):,} probed cases"
-        + (", the attacked ones a second time without fences: two runs, each with its plan" if compares else "")
+        + (", the attacked ones a second time without fences: two runs" if compares else "")
     )
     spec = _spec(finished, source, _judged(finished.config))
-    codes = [Evaluation(spec, RejudgePolicy(finished), console).run()]
+    policy, plain_spec = RejudgePolicy(finished), None
+    if compares:
+        bare = {name: _without_fences(metric) for name, metric in _judged(finished.config).items()}
+        plain_spec = _spec(finished, _source(finished, settings, ()), bare)
+        console.say(f"the second run, without fences: {plan_ahead(plain_spec, policy.recorded_replies())}")
+    codes = [Evaluation(spec, policy, console).run()]
     if not scored_iterations(spec.folder):
         return codes[0]
     scores = audited_scores(spec.folder, spec.config)
     runs = {HARDENED: scores} if "attack" in kinds else {}
-    if compares:
-        bare = {name: _without_fences(metric) for name, metric in _judged(finished.config).items()}
-        plain_spec = _spec(finished, _source(finished, settings, ()), bare)
+    if plain_spec is not None:
         codes.append(Evaluation(plain_spec, RejudgePolicy(finished), console).run())
         if scored_iterations(plain_spec.folder):
             runs[PLAIN] = audited_scores(plain_spec.folder, plain_spec.config)

@@ -82,7 +82,7 @@ def test_fences_stop_what_a_gullible_judge_falls_for(tmp_path: Path, monkeypatch
     assert sum(row["succeeded"] for row in plain["attacks"] if row["attack"] in never) == 0
     shown = capsys.readouterr().out
     assert shown.index("audit: ") < shown.index("plan: ")
-    assert "two runs, each with its plan" in shown
+    assert shown.index("the second run, without fences: plan: ") < shown.index("\nplan: ")
     page = next((run / "calibration").glob("judge_audit.*.md")).read_text()
     assert "`question_tag`" in page
     assert "without fences" in page
