@@ -154,7 +154,8 @@ async def open_judge(
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
     store = CallStore(store_path(config), run_id=run_id, say=warn)
-    list(map(warn, store.notices))
+    for notice in store.notices:
+        warn(notice)
 
     def replies_of(member: RunConfig) -> ReplyStore:
         replies = usable_replies(member, store, recorded)
@@ -162,14 +163,7 @@ async def open_judge(
 
     try:
         with open_budget(config, store.path, account or run_id) as budget:
-            sessions: dict[str, JudgeSession] = {}
-            for name, member in member_configs(config).items():
-                embedder = next((session.embedder for session in sessions.values()), None)
-                replies = replies_of(member)
-                sessions[name] = _stored_session(
-                    member, run_id, replies, budget, warn, embeds=embeds, embedder=embedder
-                )
-            session = _as_jury(sessions)
+            session = _session_of_all(config, run_id, replies_of, budget, warn, embeds=embeds)
             try:
                 yield session
             finally:
@@ -178,6 +172,24 @@ async def open_judge(
         if store.damaged:
             warn(f"{store.damaged:,} stored replies were damaged: they counted as missing, and were asked again")
         replies_of(config).close()
+
+
+def _session_of_all(
+    config: RunConfig,
+    run_id: str,
+    replies_of: Callable[[RunConfig], ReplyStore],
+    budget: Budget | None,
+    warn: Callable[[str], None],
+    *,
+    embeds: bool,
+) -> JudgeSession:
+    """The session of the judge, or of the members of a jury, which share one embedder. Arguments as of `_stored_session`."""
+    sessions: dict[str, JudgeSession] = {}
+    for name, member in member_configs(config).items():
+        embedder = next((session.embedder for session in sessions.values()), None)
+        replies = replies_of(member)
+        sessions[name] = _stored_session(member, run_id, replies, budget, warn, embeds=embeds, embedder=embedder)
+    return _as_jury(sessions)
 
 
 def _stored_session(
