@@ -198,10 +198,15 @@ class CallTable:
             return None
 
     def _put(self, call: PackedCall) -> Call | None:
+        """Store a call; the reply that stands instead, where another store was quicker. A reply without a claim (its process was stopped
+        for so long that another one took over) is the first where none stands yet, and ends the other's claim: two runs must not rest
+        on different replies to one question."""
         ok = call.status == "ok"
         mine = self.owners.release(call.key)
         if not (mine and ok) and (stored := self._stored(call.key, failures=False)):
             return stored if ok else None
+        if ok and not mine:
+            self.owners.end_claim(call.key)
         store(self._db, self._shared, call)
         return None
 

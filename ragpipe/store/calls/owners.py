@@ -99,6 +99,10 @@ class Owners:
         """Free a claim; False when this store did not hold it, or no longer."""
         return self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.me)).rowcount == 1
 
+    def end_claim(self, key: bytes) -> None:
+        """End the claim on a key, whoever holds it: its reply is there."""
+        self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
+
     def holder(self, key: bytes) -> Owner | None:
         row = self._db.execute(_CLAIM, (key,)).fetchone()
         return _owner(row) if row else None

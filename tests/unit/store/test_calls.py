@@ -399,6 +399,21 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
         assert (await one.get_or_claim(K("k"))).text == "first"  # type: ignore[union-attr]
 
 
+async def test_a_reply_that_comes_before_that_of_the_taker_stands_for_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stopped process wakes and answers first: the taker gets that reply and does not put its own in its place."""
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+        assert await one.get_or_claim(K("k")) is None
+        with monkeypatch.context() as patch:
+            patch.setattr(owners, "is_alive", lambda _: False)
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
+        first = await one.put(replace(call(), text="woken"))
+        assert await two.put(replace(call(), text="taker")) == first == replace(call(), text="woken", run_id="one")
+        for store in (one, two):
+            assert (await store.get_or_claim(K("k"))).text == "woken"  # type: ignore[union-attr]
+
+
 @pytest.mark.slow
 def test_liveness() -> None:
     me = owners.this_process()
