@@ -83,6 +83,8 @@ class SharedPrefixes:
                 await asyncio.shield(self._leading[shared])
             finally:
                 self._queued[shared] -= 1
+                if not self._queued[shared]:
+                    del self._queued[shared]
         answered, cached = self._depth(starts, self._answered), self._depth(starts, self._cached)
         self.sent += len(text)
         self.shared += _characters(answered)

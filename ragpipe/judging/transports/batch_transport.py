@@ -379,9 +379,8 @@ class BatchTransport(LiveTransport):
             )
         lost = AttemptError("server_error", "the batch ended without a line for it")
         self._sent_keys -= keys
-        for key in (
-            key for key in folder.lines if key in keys
-        ):  # in the order of the questions: a budget may end among them
+        in_order = [key for key in folder.lines if key in keys]  # a budget may end among them
+        for key in in_order:
             reply = _Reply(lines.get(key) or BatchLine(key, lost), folder.lines[key], folder)
             if key not in self._waiting:
                 self._spare[key] = reply
