@@ -180,7 +180,7 @@ def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     found = place.cost()
     assert found["used"]["usd"] == pytest.approx(expected)
     assert found["spent"]["usd"] is None, "what it was paid then is not known by that"
-    tier = {"above": 0, "input": 1.0, "output": 2.0, "cached_input": 1.0, "reasoning": 2.0}
+    tier = {"above": 0, "input": 1.0, "output": 2.0, "cached_input": 1.0, "reasoning": 2.0, "written_input": 1.0}
     (told,) = found["prices"].values()
     assert (told["source"], told["usd_per_million"]) == ("judge.prices", [tier])
     assert main(["task=verify", f"run={place.folder}"]) == 0

@@ -13,6 +13,7 @@ from tests.support.buckets import KEY_ID, SECRET, bucket_server, server, storage
 from tests.support.s3_server import S3Server
 
 __all__ = ["server"]
+pytestmark = pytest.mark.slow  # whole runs, several per test
 ROWS = [
     {"id": f"q{i}", "question": f"What does case {i} say?", "answer": f"Case {i} says {i * 3} things.", "reference": f"{i * 3} things",
      "contexts": [f"Passage of case {i}: it says {i * 3} things."]}

@@ -148,7 +148,7 @@ FLIPS = {
     "the price of the model": (text("config.yaml", "input: 1.0", "input: 1.5"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json (openai/test-model-2026-01-01@test: input 1 -> 1.5)"),
     "the other price of the model": (text("config.yaml", "output: 2.0", "output: 0.5"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json (openai/test-model-2026-01-01@test: output 2 -> 0.5)"),
     "both prices of the model": (text("config.yaml", "input: 1.0\n    output: 2.0", "input: 3.0\n    output: 5.0"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json (openai/test-model-2026-01-01@test: input 1 -> 3, output 2 -> 5)"),
-    "the prices": (text("config.yaml", "  prices:\n    input: 1.0\n    output: 2.0\n    cached_input: null\n    reasoning: null", "  prices: null"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json ("),
+    "the prices": (text("config.yaml", "  prices:\n    input: 1.0\n    output: 2.0\n    cached_input: null\n    reasoning: null\n    written_input: null", "  prices: null"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json ("),
     "a setting that no figure rests on": (text("config.yaml", "concurrency: 8", "concurrency: 9"), "config.yaml: its bytes are not what they were"),
     "a threshold": (text("config.yaml", "faithfulness: 0.85", "faithfulness: 0.95"), "scoring.thresholds.faithfulness: 0.85 -> 0.95"),
     "a weight in the configuration": (text("config.yaml", "faithfulness: 0.2", "faithfulness: 0.3"), "scoring.weights.faithfulness: 0.2 -> 0.3"),
