@@ -46,6 +46,8 @@ class LabelPage {
     remember(`ragpipe.label.${this.about.draw}.who`, annotator);
     this.queue = queueOf(this.about, annotator);
     this.reread();
+    // a hidden field keeps the focus until the page is drawn again, and would swallow the first key
+    document.activeElement?.blur();
     byId("who").hidden = true;
     byId("foot").hidden = false;
     byId("other").hidden = false;

@@ -276,6 +276,20 @@ def test_another_person_takes_over_and_finds_the_own_labels_again(browser: Brows
         assert "ann: kept here" in str(page.text_content("#kept"))
 
 
+def test_the_first_key_after_the_name_is_a_grade_even_before_the_page_is_drawn(browser: Browser, run: Path) -> None:
+    with open_page(browser) as opened:
+        page = opened.page
+        page.goto(page_of(run).as_uri())
+        page.wait_for_selector("#who:not([hidden])")
+        page.keyboard.type("ann")
+        page.evaluate("""() => {
+            document.querySelector("#who-form").requestSubmit();
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "1", bubbles: true }));
+        }""")
+        assert progress(opened) == f"1 of {ASKED}"
+        assert opened.faults == []
+
+
 def test_names_divide_the_cases(browser: Browser, run: Path) -> None:
     assert (
         main(["task=label", f"run={run}", "label.metric=faithfulness", "label.annotators=[ann,bob]", "label.again=0"])
