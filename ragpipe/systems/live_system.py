@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.answer_costs import AnswerCosts
-from ragpipe.systems.http_system import HttpEndpoint
 from ragpipe.systems.python_system import PythonCallable
 from ragpipe.systems.settings import LiveSystem, PythonSystem
+
+if TYPE_CHECKING:
+    from ragpipe.systems.http_system import HttpEndpoint
 
 
 class System(Protocol):
@@ -41,4 +43,8 @@ def open_methods(settings: LiveSystem, plugins: Sequence[str]) -> list[LiveMetho
 
 def open_system(settings: LiveSystem, plugins: Sequence[str]) -> PythonCallable | HttpEndpoint:
     """The system that the settings describe. Raises ConfigError when it cannot be had."""
-    return PythonCallable(settings, plugins) if isinstance(settings, PythonSystem) else HttpEndpoint(settings)
+    if isinstance(settings, PythonSystem):
+        return PythonCallable(settings, plugins)
+    from ragpipe.systems.http_system import HttpEndpoint  # an HTTP client is loaded only where one is used
+
+    return HttpEndpoint(settings)
