@@ -16,7 +16,6 @@ from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.datasets.file_locator import Files, locate
 from ragpipe.datasets.joins import Index, records
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.datasets.recognition import foreign_shape
 from ragpipe.datasets.record_mapping import RecordMapping
 from ragpipe.datasets.row_groups import rows_by_key
 from ragpipe.datasets.sample_draw import drawn_ids
@@ -194,6 +193,8 @@ class Dataset:
 
     def _foreign_shape(self) -> str:
         """Which option would read the file of a data set in the native form, where it looks like another tool's."""
+        from ragpipe.datasets.recognition import foreign_shape
+
         main = self._files.main
         return foreign_shape(main[0].path, self._files.display_path) if main and self._mapping is None else ""
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from ragpipe.core.resources import data_path
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.file_formats import SUFFIXES, data_file
-from ragpipe.datasets.recognition import foreign_shape
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile
 from ragpipe.store.objects.addresses import parent_of
@@ -46,10 +45,13 @@ def locate(settings: DatasetSettings, base: Path, storage: Storage) -> Files:
     """
     root = data_path(settings.path, base)
     place = open_place(settings.path, root, storage)
-    faults = Faults(
-        f"data set {settings.name!r}: {settings.path} cannot be used",
-        lambda: "" if settings.fields else foreign_shape(place.file or root, settings.path),
-    )
+
+    def shape() -> str:
+        from ragpipe.datasets.recognition import foreign_shape
+
+        return "" if settings.fields else foreign_shape(place.file or root, settings.path)
+
+    faults = Faults(f"data set {settings.name!r}: {settings.path} cannot be used", shape)
     finder = _Finder(settings, place, faults)
     main = finder.main()
     joined = {}

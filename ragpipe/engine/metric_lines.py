@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.judge_access import member_configs
-from ragpipe.judging.detectors.detector_judge import DetectorJudge
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
@@ -24,6 +23,8 @@ def embedded_lines(config: RunConfig) -> list[str]:
         return [f"member {name}: {line}" for name, member in members for line in embedded_lines(member)]
     judge: InProcessJudge | None = None
     if isinstance(config.judge, DetectorSettings):
+        from ragpipe.judging.detectors.detector_judge import DetectorJudge
+
         judge = DetectorJudge(config.judge, None)
     elif not isinstance(config.judge, HeuristicSettings):
         return []

@@ -7,12 +7,10 @@ from typing import Any
 
 from ragpipe.comparing.judge_drift import reply_times
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.drift_check import check_drift
 from ragpipe.engine.judge_access import store_path
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
-from ragpipe.reports.drift_text import say_drift
 from ragpipe.store.calls.call_store import read_calls
 from ragpipe.store.calls.drift_file import DriftRecord, drift_file, read_drift_record
 from ragpipe.store.run.run_folder import IterationFolder
@@ -27,6 +25,9 @@ def check_before_judging(config: RunConfig, console: Console, providers: Provide
     A drifted judge is a warning: the run goes on. The check spends the budget of the run. Raises as `check_drift`.
     """
     if config.drift.every_run and isinstance(config.judge, JudgeSettings) and config.transport.kind == "live":
+        from ragpipe.engine.drift_check import check_drift
+        from ragpipe.reports.drift_text import say_drift
+
         outcome = check_drift(config, console, providers, account=run_id)
         say_drift(outcome.kind, outcome.document, outcome.baseline, config.judge.label, console)
 

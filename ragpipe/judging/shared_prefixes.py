@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Container, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.capabilities import LOCAL, capabilities
@@ -67,16 +67,18 @@ class SharedPrefixes:
         """The share of all characters that began as an earlier prompt did, 0 to 1; None before the first one."""
         return self.shared / self.sent if self.sent else None
 
-    @asynccontextmanager
-    async def turn(self, question: Question) -> AsyncIterator[tuple[int, ...]]:
+    def turn(self, question: Question) -> AbstractAsyncContextManager[tuple[int, ...]]:
         """Wait while a question with the same long beginning is under way; ask inside. Takes no slot meanwhile. Gives the places of the
         prompt that are to be marked, in characters (`prompt_text`); none where the provider needs no marks."""
         text = prompt_text(question.payload.messages)
         starts = self._starts(text, question.payload.schema_json if self._by_schema else "")
-        if not starts:
-            self.sent += len(text)
-            yield ()
-            return
+        if starts:
+            return self._turn(starts, len(text))
+        self.sent += len(text)
+        return nullcontext(())
+
+    @asynccontextmanager
+    async def _turn(self, starts: list[int], characters: int) -> AsyncIterator[tuple[int, ...]]:
         while self._waits and (shared := self._led(starts)) is not None:
             self._queued[shared] += 1
             try:
@@ -86,7 +88,7 @@ class SharedPrefixes:
                 if not self._queued[shared]:
                     del self._queued[shared]
         answered, cached = self._depth(starts, self._answered), self._depth(starts, self._cached)
-        self.sent += len(text)
+        self.sent += characters
         self.shared += _characters(answered)
         marks = self._marks_for(starts, answered, cached)
         led = [start for start in starts[cached:] if start not in self._leading]

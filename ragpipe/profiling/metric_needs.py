@@ -15,7 +15,6 @@ import yaml
 
 from ragpipe.core.errors import Skipped
 from ragpipe.core.resources import conf_dir, prompts_dir
-from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.metrics.base import Metric, run_skip_reason
@@ -143,7 +142,10 @@ def gives_value(metric: Metric, cases: Iterable[Case]) -> bool:
 
 def _is_answered(metric: Metric, case: Case, judge: InProcessJudge | None = None) -> bool:
     """Whether a judge in this process answers every question that the metric plans for a case."""
-    judge = judge or HeuristicJudge(HeuristicSettings())
+    if judge is None:
+        from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+
+        judge = HeuristicJudge(HeuristicSettings())
     for call in metric.planned_calls(case):
         try:
             judge.answer(call.prompt, call.answer, call.values)

@@ -15,15 +15,12 @@ from ragpipe.reports.build import build_report
 from ragpipe.reports.case_figures import read_case_figures
 from ragpipe.reports.console import Console
 from ragpipe.reports.contradictions import read_contradictions
-from ragpipe.reports.exports.junit import junit_xml
 from ragpipe.reports.exports.table_export import export_tables
 from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.model import Report
 from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData, read_results
-from ragpipe.reports.run_page.page_cases import RunCases
-from ragpipe.reports.run_page.run_page import write_run_page
 from ragpipe.reports.sections.index_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.short_report import print_short_report
@@ -167,6 +164,9 @@ def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, r
         write_unless_same(run.report, render_markdown(report, text_chars=settings.text_chars))
         written.append(run.report)
     if "html" in settings.formats:
+        from ragpipe.reports.run_page.page_cases import RunCases
+        from ragpipe.reports.run_page.run_page import write_run_page
+
         cases = RunCases(run, iteration, data.metrics, _run_id(run))
         written += write_run_page(run.html, report, cases, single_file_mb=settings.single_file_mb)
     return written
@@ -179,6 +179,8 @@ def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
         return []
     numbers, written = scored_iterations(run), list[Path]()
     if "junit" in formats:
+        from ragpipe.reports.exports.junit import junit_xml
+
         per_iteration = _metrics_per_iteration(run)
         write_unless_same(run.junit, junit_xml(per_iteration, _gates(run), name=_name(run)))
         written.append(run.junit)
