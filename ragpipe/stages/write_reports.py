@@ -21,6 +21,8 @@ from ragpipe.reports.model import Report
 from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData, read_results
+from ragpipe.reports.run_page.page_cases import RunCases
+from ragpipe.reports.run_page.run_page import write_run_page
 from ragpipe.reports.sections.index_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.short_report import print_short_report
@@ -164,9 +166,6 @@ def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, r
         write_unless_same(run.report, render_markdown(report, text_chars=settings.text_chars))
         written.append(run.report)
     if "html" in settings.formats:
-        from ragpipe.reports.run_page.page_cases import RunCases
-        from ragpipe.reports.run_page.run_page import write_run_page
-
         cases = RunCases(run, iteration, data.metrics, _run_id(run))
         written += write_run_page(run.html, report, cases, single_file_mb=settings.single_file_mb)
     return written
