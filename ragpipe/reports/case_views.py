@@ -20,9 +20,10 @@ from ragpipe.reports.score_details import (
 )
 from ragpipe.schema.answer_digest import digest_of_texts
 from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import CaseKey
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.store.run.ordered_rows import CaseOrderedRows, PlacedRows, rows_in_order
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.run_tables import count_rows, rows_at, rows_of_cases, run_file_error
+from ragpipe.store.run.run_tables import run_file_error
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
@@ -32,13 +33,9 @@ ITEMS_MAX = 50  # contexts, questions to the judge, and contradicted claims of o
 
 @dataclass(frozen=True)
 class ScoreView:
-    """One score of a case. `value` is in the native scale, `score` 0..1; either may be None."""
+    """What is to be read of one score of a case; its value and verdict are in the page's list."""
 
     name: str
-    value: float | None
-    score: float | None
-    passed: bool | None
-    status: str | None
     reason: str
     contradicted: list[ContradictedClaim] = field(default_factory=list)
     blocks: list[DetailBlock] = field(default_factory=list)
@@ -46,7 +43,7 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case of the page in full. `digest` is that of what a person who labels it reads (`answer_digest`);
+    """A case of the page in full. `scores` are those with something to read; `digest` is that of what a person who labels it reads (`answer_digest`);
     empty where a text is no Unicode."""
 
     sample_id: str
@@ -89,26 +86,27 @@ def case_views(
         with_prompts: whether the case at a place has the prompts and replies of its questions to the judge, and not only what
             was asked.
     """
-    total = count_rows(iteration.records)
-    for start in range(0, total, BLOCK):
-        places = range(start, min(total, start + BLOCK))
-        records = rows_at(iteration.records, places)
-        outputs = rows_at(run.outputs, places, ("sample_row", "chunks"))
-        if missing := records.keys() - outputs.keys():
-            raise run_file_error(run.outputs, f"no row {min(missing)}", "a row for each of records.parquet")
-        samples = rows_at(run.samples, {row["sample_row"] for row in outputs.values()})
-        cases = {place: CaseKey.of(records[place]) for place in places}
-        scores = rows_of_cases(iteration.scores, cases.values(), (*CaseKey._fields, "score_name", "details"))
-        asked = [case for place, case in cases.items() if with_prompts(place)]
-        others = [case for place, case in cases.items() if not with_prompts(place)]
-        calls = dict[CaseKey, list[dict[str, Any]]]()
-        for chosen, columns in ((asked, (*_CALL, *_CALL_CONTENT)), (others, _CALL)):
-            if chosen:
-                calls |= rows_of_cases(iteration.judge_inputs, chosen, (*CaseKey._fields, *columns))
-        for place, case in cases.items():
-            output = outputs[place]
-            sample = samples.get(output["sample_row"], {})
-            yield _case_view(_CaseRows(records[place], output, sample, scores[case], calls[case]), names)
+    records = rows_in_order(iteration.records)
+    outputs = rows_in_order(run.outputs, ("sample_row", "chunks"))
+    place = 0
+    with (
+        PlacedRows(run.samples) as samples,
+        CaseOrderedRows(iteration.scores, ("score_name", "details")) as score_rows,
+        CaseOrderedRows(iteration.judge_inputs, _CALL, _CALL_CONTENT) as call_rows,
+    ):
+        while block := list(islice(records, BLOCK)):
+            cases = [tuple(record[name] for name in OUTPUT_KEY) for record in block]
+            asked = {case for number, case in enumerate(cases, place) if with_prompts(number)}
+            scores, calls = score_rows.take(cases), call_rows.take(cases, asked)
+            for record, case in zip(block, cases, strict=True):
+                output = next(outputs, None)
+                if output is None:
+                    raise run_file_error(run.outputs, f"no row {place}", "a row for each of records.parquet")
+                sample = samples.get(output["sample_row"]) or {}
+                yield _case_view(_CaseRows(record, output, sample, scores[case], calls[case]), names)
+                place += 1
+        score_rows.check_end()
+        call_rows.check_end()
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,11 @@ class _CaseRows:
 
 def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
     record, sample = rows.record, rows.sample
-    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
+    cells = ((score["score_name"], score["details"]) for score in rows.scores)
+    details = {name: parse_json_cell(cell, dict) for name, cell in cells if cell}
     quotes = Quotes(evidence_quotes(*details.values())[:QUOTES_MAX])
     claims = Quotes(unsupported_claims(*details.values())[:QUOTES_MAX])
     chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
-    scores = (_score_view(name, record, details.get(name, {})) for name in names if f"{name}.status" in record)
     return CaseView(
         sample_id=record["sample_id"],
         method=record["method"],
@@ -144,7 +142,7 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
             if isinstance(turn, dict)
         ],
         contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
-        scores=sorted(scores, key=_urgency),
+        scores=_score_views(record, details, names),
         calls=_calls(rows.calls[:ITEMS_MAX]),
         modes=_texts(record, "failure_modes"),
         diagnosis=_texts(record, "diagnosis"),
@@ -174,23 +172,24 @@ def _left_out(**counts: int) -> Iterator[str]:
     return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
 
 
-def _score_view(name: str, record: Mapping[str, Any], details: Mapping[str, Any]) -> ScoreView:
-    get = record.get
-    return ScoreView(
-        name,
-        record[name],
-        get(f"{name}.score"),
-        get(f"{name}.passed"),
-        get(f"{name}.status"),
-        shorten_for_page(get(f"{name}.reason") or ""),
-        list(islice(contradicted_claims(details), ITEMS_MAX)),
-        detail_blocks(details),
-    )
+def _score_views(
+    record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+) -> list[ScoreView]:
+    """The scores that have a reason or details: failed ones first, then those that could not be judged."""
+
+    def urgency(name: str) -> int:
+        return 0 if record.get(f"{name}.passed") is False else 1 if record[f"{name}.status"] == "error" else 2
+
+    told = (name for name in names if details.get(name) or record.get(f"{name}.reason"))
+    return [
+        _score_view(name, record.get(f"{name}.reason") or "", details.get(name, {}))
+        for name in sorted((name for name in told if f"{name}.status" in record), key=urgency)
+    ]
 
 
-def _urgency(score: ScoreView) -> int:
-    """Sort key: failed scores first, then those that could not be judged."""
-    return 0 if score.passed is False else 1 if score.status == "error" else 2
+def _score_view(name: str, reason: str, details: Mapping[str, Any]) -> ScoreView:
+    contradicted = list(islice(contradicted_claims(details), ITEMS_MAX))
+    return ScoreView(name, shorten_for_page(reason), contradicted, detail_blocks(details))
 
 
 _LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained")
@@ -291,6 +290,8 @@ def shorten_for_page(text: str, limit: int = TEXT_MAX) -> str:
 
 def _highlighted(text: str, quotes: Quotes) -> list[TextPart]:
     """The text as `shorten_for_page` leaves it, with its quotes highlighted."""
+    if not text:
+        return []
     note = _cut_note(text, TEXT_MAX)
     return [*highlight(text, quotes, TEXT_MAX), *([TextPart(note)] if note else [])]
 

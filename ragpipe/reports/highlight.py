@@ -35,7 +35,9 @@ def highlight(text: str, quotes: Quotes, limit: int | None = None) -> list[TextP
     look for them (`text_match.occurs`): what a metric accepts as a quote is highlighted here.
     """
     length = len(text) if limit is None else min(limit, len(text))
-    covers = _covers(text, quotes) if quotes.kinds else []
+    if not quotes.kinds:
+        return [TextPart(text[:length])] if length else []
+    covers = _covers(text, quotes)
     kinds = ["", *dict.fromkeys(kind for kind, _ in covers)]
     covered = np.zeros(length, np.int64)
     for kind, (start, end) in reversed(covers):  # the earlier ones last, over the later ones

@@ -140,11 +140,10 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
     level: list[Any] = [value]
     for _ in range(5):
         yield from (item for item in level if isinstance(item, dict))
-        level = [
-            child
-            for item in level
-            for child in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-        ]
+        parts = (item.values() if isinstance(item, dict) else item if isinstance(item, list) else () for item in level)
+        level = [child for part in parts for child in part if isinstance(child, dict | list)]
+        if not level:
+            return
 
 
 def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
