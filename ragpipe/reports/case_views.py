@@ -16,6 +16,7 @@ from ragpipe.reports.score_details import (
     contradicted_claims,
     detail_blocks,
     evidence_quotes,
+    may_have_findings,
     unsupported_claims,
 )
 from ragpipe.schema.answer_digest import digest_of_texts
@@ -23,7 +24,7 @@ from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.run.ordered_rows import CaseOrderedRows, PlacedRows, rows_in_order
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.run_tables import run_file_error
+from ragpipe.store.run.run_tables import run_file_error, schema_of
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
@@ -86,7 +87,9 @@ def case_views(
         with_prompts: whether the case at a place has the prompts and replies of its questions to the judge, and not only what
             was asked.
     """
-    records = rows_in_order(iteration.records)
+    known = schema_of(iteration.records).names
+    columns = [*_RECORD, *(f"{name}.{part}" for name in names for part in ("reason", "status", "passed"))]
+    records = rows_in_order(iteration.records, [name for name in columns if name in known])
     outputs = rows_in_order(run.outputs, ("sample_row", "chunks"))
     place = 0
     with (
@@ -122,10 +125,10 @@ class _CaseRows:
 
 def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
     record, sample = rows.record, rows.sample
-    cells = ((score["score_name"], score["details"]) for score in rows.scores)
-    details = {name: parse_json_cell(cell, dict) for name, cell in cells if cell}
-    quotes = Quotes(evidence_quotes(*details.values())[:QUOTES_MAX])
-    claims = Quotes(unsupported_claims(*details.values())[:QUOTES_MAX])
+    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
+    findings = [values for values in details.values() if may_have_findings(values)]
+    quotes = Quotes(evidence_quotes(*findings)[:QUOTES_MAX])
+    claims = Quotes(unsupported_claims(*findings)[:QUOTES_MAX])
     chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
     return CaseView(
         sample_id=record["sample_id"],
@@ -188,10 +191,27 @@ def _score_views(
 
 
 def _score_view(name: str, reason: str, details: Mapping[str, Any]) -> ScoreView:
-    contradicted = list(islice(contradicted_claims(details), ITEMS_MAX))
+    contradicted = list(islice(contradicted_claims(details), ITEMS_MAX)) if may_have_findings(details) else []
     return ScoreView(name, shorten_for_page(reason), contradicted, detail_blocks(details))
 
 
+_RECORD = (
+    *OUTPUT_KEY,
+    "question",
+    "answer",
+    "system_error",
+    "failure_modes",
+    "diagnosis",
+    "tags",
+    "flag_reasons",
+    "category",
+    "subcategory",
+    "difficulty",
+    "question_type",
+    "vault",
+    "answerable",
+    "abstained",
+)
 _LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained")
 
 

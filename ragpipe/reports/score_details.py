@@ -12,6 +12,7 @@ from typing import Any
 
 _ITEMS_SHOWN = 60  # items of one list, and rows of one table
 _QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
+_FINDING_KEYS = frozenset({*_QUOTE_KEYS, "claim"})
 MARKS = {
     "contradicts": "contradicts a claim",
     "supports": "supports a claim",
@@ -71,6 +72,11 @@ def _list_blocks(name: str, values: Sequence[Any]) -> list[DetailBlock]:
         return [_table(name, values)]
     items = tuple(map(_text, values[:_ITEMS_SHOWN]))
     return [DetailBlock(name, items=items, more=max(0, len(values) - _ITEMS_SHOWN))]
+
+
+def may_have_findings(details: Mapping[str, Any]) -> bool:
+    """Whether there can be quotes or claims in these details. Most scores keep single numbers only, and a page has millions."""
+    return any(isinstance(value, dict | list) for value in details.values()) or not _FINDING_KEYS.isdisjoint(details)
 
 
 def evidence_quotes(*details: Any) -> list[tuple[str, str]]:
