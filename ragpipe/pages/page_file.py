@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +31,7 @@ _POLICY = (
     "default-src 'none'; style-src '{style}'; script-src '{script}'{loaded}; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types {types}"
 )
-_PAGE = Markup(
+_BEGINNING = Markup(
     """<!doctype html>
 <html lang="en">
 <head>
@@ -44,7 +44,10 @@ _PAGE = Markup(
 </head>
 <body>
 {body}
-{blocks}
+"""
+)
+_END = Markup(
+    """
 <script>{script}</script>
 </body>
 </html>
@@ -67,8 +70,16 @@ class Page:
 
 
 def page_html(page: Page, side: SideFolder | None = None) -> str:
-    """The file; control characters in its body are shown as escapes. With `side`, blocks beyond its limit are saved there
-    (`side_files.divided_blocks`). Raises ValueError for a style or a script that would end its own element."""
+    """The whole file. Arguments and errors as of `page_pieces`."""
+    return "".join(page_pieces(page, side))
+
+
+def page_pieces(page: Page, side: SideFolder | None = None) -> Iterator[str]:
+    """The file in pieces: with its data blocks it can have tens of megabytes. Control characters in its body are shown as escapes.
+
+    With `side`, blocks beyond its limit are saved there (`side_files.divided_blocks`). Raises ValueError for a style or a script
+    that would end its own element, before the first piece.
+    """
     for kind, text in (("style", page.style), ("script", page.script)):
         if f"</{kind}" in text.lower():
             raise ValueError(f"the {kind} of the page {page.title!r} contains its own end tag")
@@ -82,16 +93,17 @@ def page_html(page: Page, side: SideFolder | None = None) -> str:
     )
     if page.connects:
         policy += "; connect-src 'self'"
-    blocks = Markup("\n").join(Markup(_BLOCK.format(name=block.name, text=block.text)) for block in inside)
-    html = _PAGE.format(
-        policy=Markup(policy),  # its quotes are its own
-        title=printable(page.title),
-        style=Markup(page.style),
-        body=Markup(printable(page.body)),
-        blocks=blocks,
-        script=Markup(page.script),
+    yield str(
+        _BEGINNING.format(
+            policy=Markup(policy),  # its quotes are its own
+            title=printable(page.title),
+            style=Markup(page.style),
+            body=Markup(printable(page.body)),
+        )
     )
-    return str(html)
+    for number, block in enumerate(inside):
+        yield "\n" * (number > 0) + _BLOCK.format(name=block.name, text=block.text)
+    yield str(_END.format(script=Markup(page.script)))
 
 
 def content_hash(text: str) -> str:

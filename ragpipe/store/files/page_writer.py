@@ -8,10 +8,10 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ragpipe.pages.page_file import Page, page_html
+from ragpipe.pages.page_file import Page, page_pieces
 from ragpipe.pages.side_files import SINGLE_FILE_MB, SideFolder
 from ragpipe.store.files.atomic import output_error, sweep_temporaries, sync_folder
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.files.write_if_changed import open_unless_same, write_unless_same
 
 _SIDE_FILE = re.compile(r"[a-z]+\d*-[0-9a-f]{16}\.js")
 
@@ -36,8 +36,10 @@ def write_page(path: Path, page: Page, *, single_file_mb: float = SINGLE_FILE_MB
         write_unless_same(folder / name, content)
         written.append(folder / name)
 
-    html = page_html(page, SideFolder(folder.name, save, limit=int(single_file_mb * 10**6)))
-    write_unless_same(path, html)
+    side = SideFolder(folder.name, save, limit=int(single_file_mb * 10**6))
+    with open_unless_same(path) as file:
+        for piece in page_pieces(page, side):
+            file.write(piece.encode("utf-8", "backslashreplace"))
     _remove_others(folder, {file.name for file in written})
     return [path, *written]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from markupsafe import Markup
@@ -81,15 +84,16 @@ def test_a_writer_that_dies_leaves_a_page_with_its_own_data(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    real = page_writer.write_unless_same
+    real = page_writer.open_unless_same
 
-    def dies_at_the_page(target: Path, content: bytes | str) -> bool:
-        if target == path:
+    @contextmanager
+    def dies_at_the_page(target: Path) -> Iterator[BinaryIO]:
+        with real(target) as file:
+            yield file
             raise KeyboardInterrupt
-        return real(target, content)
 
     if step == "html":
-        monkeypatch.setattr(page_writer, "write_unless_same", dies_at_the_page)
+        monkeypatch.setattr(page_writer, "open_unless_same", dies_at_the_page)
     else:
         monkeypatch.setattr(page_writer, "_remove_others", die)
     with pytest.raises(KeyboardInterrupt):
