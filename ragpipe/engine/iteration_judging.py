@@ -19,6 +19,7 @@ from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
+from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.load_dataset import references_of
@@ -159,17 +160,21 @@ def _stage(
     config, folder = spec.config, spec.folder.iteration(reader.iteration)
     return JudgeStage(
         cases=reader,
-        metrics=spec.metrics,
+        measuring=CaseMeasuring(
+            spec.metrics,
+            session,
+            case_deadline_s=getattr(config.judge, "case_deadline_s", None),
+            on_metric_error=config.on_metric_error,
+            known=known,
+            jury=config.judge if isinstance(config.judge, JurySettings) else None,
+        ),
         session=session,
         folder=folder,
         view=view,
         window=case_window(config),
-        case_deadline_s=getattr(config.judge, "case_deadline_s", None),
         keep_messages=config.keep_messages,
-        on_metric_error=config.on_metric_error,
         on_change=on_change,
         on_notice=console.warn,
         retry_errors=config.retry_errors,
         known=known,
-        jury=config.judge if isinstance(config.judge, JurySettings) else None,
     )

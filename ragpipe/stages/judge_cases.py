@@ -11,46 +11,29 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  asyncio loads it at first use: too late when no file can be opened
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-
 from ragpipe.core.errors import (
     Interrupted,
-    JudgeError,
     RagpipeError,
-    Skipped,
 )
-from ragpipe.judging.case_judge import CaseJudge
-from ragpipe.judging.jury.jury import Jury
-from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.session import JudgeSession
-from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
+from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.computed_scores import ComputedScores
-from ragpipe.stages.decisive_errors import RUN_ENDING, decisive_error
-from ragpipe.stages.jury_measurement import measure_by_jury
 from ragpipe.stages.load_dataset import BLOCK
-from ragpipe.stages.measure_case import measure_case
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
-from ragpipe.stages.score_table import computed_table, in_case_order
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
-    add_scores,
-    failed_measurement,
     journal_entry,
     packed_inputs,
     row_groups,
-    scores_by_name,
 )
 from ragpipe.store.files.parquet_parts import Parts
 from ragpipe.store.outside_causes import outside_cause
@@ -63,10 +46,6 @@ OPEN_BLOCKS = 3
 
 GROUP_BYTES = 8 << 20
 """Characters of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
-
-
-class MetricBug(RagpipeError):
-    """A metric raised something unexpected."""
 
 
 @dataclass(slots=True)
@@ -110,17 +89,13 @@ class JudgeStage:
 
     Args:
         cases: the frozen cases.
-        metrics: the metrics in config order.
+        measuring: the metrics, with what they ask.
         session: the judge session that the metrics ask through.
         folder: the folder of the iteration.
         window: cases that are open at once.
-        case_deadline_s: seconds that the questions of one case may take together; None: any.
         keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
-        on_metric_error: `stop` (the first unexpected exception ends the run once paid calls have landed) or `record` (it
-            becomes that case's error).
         retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
         known: what need not be measured.
-        jury: how the scores of the session's members become one; None where one judge judges.
         view: the progress file, which is kept up to date.
         on_change: called after each finished case.
         on_notice: called with what the user should know.
@@ -130,29 +105,22 @@ class JudgeStage:
         self,
         *,
         cases: CaseReader,
-        metrics: Sequence[Metric],
+        measuring: CaseMeasuring,
         session: JudgeSession,
         folder: IterationFolder,
         window: int,
-        case_deadline_s: float | None = None,
         keep_messages: bool = True,
-        on_metric_error: str = "stop",
         retry_errors: bool = False,
         known: KnownMeasurements | None = None,
-        jury: JurySettings | None = None,
         view: ProgressView | None = None,
         on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
     ):
-        self._cases, self._metrics, self._session, self._folder = cases, tuple(metrics), session, folder
-        self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
-        self._computes = len(self._asking) < len(self._metrics)
+        self._cases, self._session, self._folder = cases, session, folder
+        self._measuring = measuring
         self._window = asyncio.Semaphore(window)
         self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + window // BLOCK))
-        self._case_deadline_s = case_deadline_s
-        self._keep_messages, self._record = keep_messages, on_metric_error == "record"
-        self._retry, self._known_measurements = retry_errors, known
-        self._jury = None if jury is None else Jury(jury, session.members)
+        self._keep_messages, self._retry, self._known_measurements = keep_messages, retry_errors, known
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
@@ -200,7 +168,7 @@ class JudgeStage:
                 self.state.done += self._cases.size(index)
                 self.state.resumed += self._cases.size(index)
                 continue
-            if not self._asking:
+            if not self._measuring.asks:
                 if self._stopped:
                     return
                 await self._compute_block(index)
@@ -212,7 +180,7 @@ class JudgeStage:
             block = _Block(index, [], [], [None] * size, [None] * size, size)
             for place, case in enumerate(self._cases.block(index)):
                 block.keys.append(case.key)
-                if self._computes:
+                if self._measuring.computes:
                     block.cases.append(case)
                 await self._window.acquire()
                 if self._stopped:
@@ -232,14 +200,14 @@ class JudgeStage:
             self._stop_for(error, f"block {index}")
 
     def _measure_block(self, index: int) -> None:
-        block, computed = _Block(index, [], [], [], [], 0), self._computed_scores()
+        block, computed = _Block(index, [], [], [], [], 0), self._measuring.computed_scores()
         for case in self._cases.block(index):
             # Its line first: a case that could not be journalled leaves its block unwritten, and is done again.
             self._write_down(case, self._entry(case, []))
             block.keys.append(case.key)
             for scores in computed.values():
                 scores.add(case)
-        table = self._score_table(block, computed)
+        table = self._measuring.score_table(block.keys, block.measured, computed)
         self._inputs.write_groups(index, ())
         self._scores.write(index, table)
         self.state.done += len(block.keys)
@@ -277,7 +245,7 @@ class JudgeStage:
                     results = replayed.measured
                     block.asked[place] = replayed.asked
                 else:
-                    results = await self._measure_all(case)
+                    results = await self._measuring.measure(case)
             finally:
                 self._window.release()
             await self._finish(block, place, case, results)
@@ -294,69 +262,6 @@ class JudgeStage:
         why = outside_cause(error, any_file=True) or RagpipeError(f"{place}: {type(error).__name__}: {error}")
         why.__cause__ = error
         self.stop(why)
-
-    async def _measure_all(self, case: Case) -> list[Measurement]:
-        """Run every metric that asks on one case, at the same time, but for those whose measurement of an earlier run holds.
-        Raises the first error that is no result."""
-        known = self._known_measurements
-        holding = known.holding(case) if known is not None else {}
-        left = (metric for metric in self._asking if metric.name not in holding)
-        time_left = None if self._case_deadline_s is None else CaseTime(self._case_deadline_s)
-        results = await asyncio.gather(
-            *(self._measure(metric, case, time_left) for metric in left), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-            holding[result.metric.name] = result
-        return [holding[metric.name] for metric in self._asking]
-
-    async def _measure(self, metric: Metric, case: Case, time_left: CaseTime | None) -> Measurement:
-        """Run one metric on one case, by the judge or by all members of a jury."""
-        reason = run_skip_reason(metric, case, embedder=self._session.embedder is not None)
-        if reason:
-            return failed_measurement(metric, Skipped(reason), [])
-        jury = self._jury
-        if jury is None:
-            return await self._measure_by(self._session, metric, case, time_left)
-        return await measure_by_jury(
-            metric, case.key, jury, lambda member, repeat: self._measure_by(member, metric, case, time_left, repeat)
-        )
-
-    async def _measure_by(
-        self, session: JudgeSession, metric: Metric, case: Case, time_left: CaseTime | None, repeat: int | None = None
-    ) -> Measurement:
-        """Run one metric on one case by one judge. A failed judgement is a result; a bug is not, unless it is recorded."""
-        judge = CaseJudge(session, case.key, metric.name, time=time_left, repeat=repeat)
-        try:
-            return Measurement(metric, scores_by_name(metric, await measure_case(metric, case, judge)), judge.uses)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return self._record_bug(metric, case.key, RuntimeError("it was cancelled by a task of its own"), judge)
-        except Exception as error:
-            decisive = decisive_error(error)
-            if isinstance(decisive, Skipped | JudgeError):
-                return failed_measurement(metric, decisive, judge.uses)
-            if isinstance(decisive, RUN_ENDING):
-                raise decisive from None
-            return self._record_bug(metric, case.key, decisive, judge)
-
-    def _record_bug(self, metric: Metric, case: CaseKey, error: Exception, judge: CaseJudge | None) -> Measurement:
-        if cause := outside_cause(error):  # not the fault of the metric: another start may succeed
-            raise cause from error
-        text = f"metric {metric.name} on case {case}: {type(error).__name__}: {error}"
-        if not self._record:
-            raise MetricBug(
-                f"{text}\n    the run stops at the first unexpected error; on_metric_error=record keeps it as that case's "
-                "error and goes on"
-            ) from error
-        scores = [
-            Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"})
-            for _ in metric.score_names
-        ]
-        return Measurement(metric, scores, judge.uses if judge else [])
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
         entry = self._entry(case, measured)
@@ -403,11 +308,11 @@ class JudgeStage:
 
     def _write(self, block: _Block) -> None:
         """Write a block as one part of each table. Computed metrics run here; rows are in case and config order."""
-        computed = self._computed_scores()
+        computed = self._measuring.computed_scores()
         for case in block.cases:
             for scores in computed.values():
                 scores.add(case)
-        table = self._score_table(block, computed)
+        table = self._measuring.score_table(block.keys, block.measured, computed)
         packed = (
             rows or self._packed(block.keys[place], block.measured[place] or ())
             for place, rows in enumerate(block.asked)
@@ -415,27 +320,6 @@ class JudgeStage:
         groups = row_groups(packed, GROUP_BYTES)
         self._inputs.write_groups(block.index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
         self._scores.write(block.index, table)
-
-    def _computed_scores(self) -> dict[str, ComputedScores]:
-        """For each computed metric, by name, what gathers its scores of one block."""
-
-        def scores_of(metric: Computed) -> ComputedScores:
-            return ComputedScores(metric, lambda case, error: self._record_bug(metric, case, error, None).scores)
-
-        return {metric.name: scores_of(metric) for metric in self._metrics if isinstance(metric, Computed)}
-
-    def _score_table(self, block: _Block, computed: Mapping[str, ComputedScores]) -> pa.Table:
-        """The rows of `scores.parquet` for one block: case by case, in config order."""
-        tables = []
-        for metric in self._metrics:
-            if metric.name in computed:
-                tables.append(computed_table(metric.name, block.keys, computed[metric.name].columns()))
-                continue
-            columns: dict[str, list[Any]] = {name: [] for name in SCORES.names}
-            for key, measured in zip(block.keys, block.measured, strict=True):
-                add_scores(columns, key, next(m for m in measured or () if m.metric.name == metric.name))
-            tables.append(table_from(columns, SCORES))
-        return in_case_order(tables, len(block.keys))
 
     def _join(self) -> None:
         self._inputs.join(self._folder.judge_inputs)

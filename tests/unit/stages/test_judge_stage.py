@@ -27,8 +27,9 @@ from ragpipe.schema.sample import Case, Chunk, Output, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages import judge_cases as stage_module
 from ragpipe.stages import load_dataset
+from ragpipe.stages.case_measuring import CaseMeasuring, MetricBug
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.judge_cases import JudgeStage, MetricBug
+from ragpipe.stages.judge_cases import JudgeStage
 from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.run.journal import HEADER, Journal
 from ragpipe.store.run.progress_file import ProgressView
@@ -139,7 +140,8 @@ async def judge(
     session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=calls)
     folder = bench.folder.iteration(iteration)
     folder.create()
-    stage = JudgeStage(cases=reader, metrics=bench.metrics, session=session, folder=folder, window=6, **options)
+    measuring = CaseMeasuring(bench.metrics, session, on_metric_error=options.pop("on_metric_error", "stop"))
+    stage = JudgeStage(cases=reader, measuring=measuring, session=session, folder=folder, window=6, **options)
     try:
         await stage.run()
     finally:

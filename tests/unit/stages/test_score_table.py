@@ -18,8 +18,9 @@ from ragpipe.schema.sample import Case, CaseKey, Output, Sample
 from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.stages import load_dataset
+from ragpipe.stages.case_measuring import CaseMeasuring, MetricBug
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.judge_cases import JudgeStage, MetricBug
+from ragpipe.stages.judge_cases import JudgeStage
 from ragpipe.stages.score_table import computed_table, in_case_order
 from ragpipe.store.run.journal import read_entries
 from ragpipe.store.run.run_folder import RunFolder
@@ -97,7 +98,10 @@ def judged(root: Path, metric: Computed, answers: Sequence[str | None], **option
     reader = CaseReader(folder.samples, folder.outputs)
     session = JudgeSession(identity={}, label="none", transport=SimpleNamespace(stop=lambda _: None), store=None)  # type: ignore[arg-type]
     folder.iteration(1).create()
-    stage = JudgeStage(cases=reader, metrics=[metric], session=session, folder=folder.iteration(1), window=4, **options)
+    measuring = CaseMeasuring([metric], session, on_metric_error=options.pop("on_metric_error", "stop"))
+    stage = JudgeStage(
+        cases=reader, measuring=measuring, session=session, folder=folder.iteration(1), window=4, **options
+    )
     if "on_change" in options:
         options["on_change"].stage = stage
     try:
