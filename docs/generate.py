@@ -447,6 +447,7 @@ GROUP_PURPOSES = {
     "system": "where the outputs come from",
     "judge": "who answers",
     "transport": "whether the provider is asked, or stored replies only",
+    "runner": "which processes measure the cases",
     "embedder": "who turns texts into vectors",
     "metrics": "what is measured; several: see [metrics](metrics.md)",
     "scoring": "weights, thresholds, composites, gates, slices: see [scoring](scoring.md)",

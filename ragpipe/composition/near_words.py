@@ -13,7 +13,7 @@ from ragpipe.core.resources import conf_dir
 
 _FILES_COMPARED = 5_000  # of a folder, with the name of a file that is not there
 _FORMS = {"task": "task={}", "experiment": "+experiment={}", "mode": "+mode={}", "metrics": "metrics=[{}]"}
-_OPTION_GROUPS = ("dataset", "system", "judge", "embedder", "transport", "scoring")  # `judge=llm`
+_OPTION_GROUPS = ("dataset", "system", "judge", "embedder", "transport", "runner", "scoring")  # `judge=llm`
 _CLOSE = 0.75  # how alike two words must be, from 0 to 1
 _OPTIONS = {
     "help": "--help",

@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.config.run_validation import JUDGES
+from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.settings import DatasetSettings
@@ -41,6 +42,7 @@ GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "system": SYSTEMS,
     "judge": JUDGES,
     "transport": TransportSettings,
+    "runner": RunnerSettings,
     "embedder": EMBEDDERS,
     "scoring": ScoringSettings,
     "report": ReportSettings,

@@ -10,6 +10,7 @@ from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.composed_jury import SECTION as JURY
 from ragpipe.config.composed_jury import jury_problems, with_jury
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
+from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.secret_values import secrets_in
 from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
 from ragpipe.core.errors import ConfigError, Problem
@@ -128,6 +129,7 @@ class _Sections:
         self._problems += _unknown_keys(self._plain, self._origins)
         self._read_dataset()
         self._read_section("transport", TransportSettings)
+        self._read_section("runner", RunnerSettings)
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.drifting.settings import DriftSettings
@@ -203,6 +204,9 @@ class RunConfig(TopSettings):
     )
     transport: Annotated[TransportSettings, NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."
+    )
+    runner: Annotated[RunnerSettings, NotInIdentity] = Field(
+        default_factory=RunnerSettings, description="Which processes measure the cases. No figure depends on it."
     )
     embedder: EmbedderSettings = Field(description="What turns texts into vectors.")
     metrics: Annotated[dict[str, Metric], NotInIdentity] = Field(description="The metrics to measure, by name.")

@@ -44,6 +44,7 @@ START_SECTIONS = frozenset(
         "lock_wait_s",
         "task",
         "transport",
+        "runner",
         "store",
         "drift",
         "run",
@@ -139,7 +140,7 @@ def open_run(
         composed["iterations"] = max(_judged_iterations(manifest))
     overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
     dirs = list(plain.get("prompt_dirs") or [])
-    prompts = prompt_library(dirs, storage) if current_prompts else _prompts(folder, prompt_folders(dirs, storage))
+    prompts = prompt_library(dirs, storage) if current_prompts else run_prompts(folder, prompt_folders(dirs, storage))
     config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
     own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
     config, scoring_files = resolved_for_finished(config, folder, own_ids)
@@ -237,7 +238,8 @@ def read_config(folder: RunFolder) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _prompts(folder: RunFolder, dirs: Sequence[Path]) -> PromptLibrary:
+def run_prompts(folder: RunFolder, dirs: Sequence[Path]) -> PromptLibrary:
+    """The templates of a run folder, then of these folders, then of the shipped one. Raises DataError for a link."""
     for path in (folder.prompts, *sorted(folder.prompts.rglob("*"))):
         if path.is_symlink():  # what a template holds is sent to a judge: it must not be a file of this machine
             raise run_file_error(path, "a symbolic link", "the template itself")

@@ -9,17 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ragpipe.core.errors import JudgeError
+from ragpipe.engine.chosen_runner import chosen_workers
 from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.slice_measuring import case_measuring
+from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
-from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
-from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.load_dataset import references_of
@@ -67,11 +68,12 @@ async def judge_iteration(
     folder = spec.folder.iteration(iteration)
     clock = WallClock(folder.wall)
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
+    workers = chosen_workers(spec, policy, iteration, known, console.say)
     try:
         async with policy.open_session(spec.config, spec.run_id, console.warn) as session:
             session.share_provider_state(providers)
             session.corpus = references_of(spec.folder.samples)
-            stage = _stage(spec, reader, session, console, known, view, lambda _: clock.tick())
+            stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = WorkMeter(
                 "judging", reader.count, lambda: _work(stage.state), session=session, planned_calls=planned_calls
             )
@@ -86,6 +88,8 @@ async def judge_iteration(
                 view.show(meter.state(), at_once=True)
             return _judged(progress, session, spec, console)
     finally:
+        if workers is not None:
+            await workers.close()
         clock.write()
         reader.close()
 
@@ -144,6 +148,7 @@ def _stage(
     console: Console,
     known: KnownMeasurements | None,
     view: ProgressView,
+    workers: SliceWorkers | None,
     on_change: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
     """The judging of the iteration that the reader is for, by the run's configuration.
@@ -155,22 +160,17 @@ def _stage(
         console: gets notices.
         known: what need not be measured.
         view: the progress file.
+        workers: measure the cases; None: this process does.
         on_change: called after each finished case.
     """
     config, folder = spec.config, spec.folder.iteration(reader.iteration)
     return JudgeStage(
         cases=reader,
-        measuring=CaseMeasuring(
-            spec.metrics,
-            session,
-            case_deadline_s=getattr(config.judge, "case_deadline_s", None),
-            on_metric_error=config.on_metric_error,
-            known=known,
-            jury=config.judge if isinstance(config.judge, JurySettings) else None,
-        ),
+        measuring=case_measuring(config, session, known),
         session=session,
         folder=folder,
         view=view,
+        slices=workers,
         window=case_window(config),
         keep_messages=config.keep_messages,
         on_change=on_change,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.schema.table_schemas import output_from, sample_from, sample_json
 from ragpipe.store.run.row_group_cache import RowGroupCache
-from ragpipe.store.run.run_tables import open_parquet_file, reading_table
+from ragpipe.store.run.run_tables import group_starts, open_parquet_file, reading_table
 
 _KEPT_BYTES = 32 << 20
 """Uncompressed bytes of row groups of samples that are kept, but at least two groups. Data in method order needs each
@@ -32,8 +31,7 @@ class CaseReader:
         self._outputs = open_parquet_file(outputs)
         self.iteration = iteration
         self._groups = RowGroupCache([self._samples], _samples_of_group, max_groups=2, max_bytes=_KEPT_BYTES)
-        metadata = self._samples.metadata
-        self._starts = [0, *accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))]
+        self._starts, self._block_starts = group_starts(self._samples), group_starts(self._outputs)
 
     @property
     def blocks(self) -> int:
@@ -46,22 +44,20 @@ class CaseReader:
     def size(self, block: int) -> int:
         return int(self._outputs.metadata.row_group(block).num_rows)
 
-    def block(self, index: int) -> Iterator[Case]:
-        """The cases of one block, decoded one by one as they are asked for."""
+    def block(self, index: int, start: int = 0, stop: int | None = None) -> Iterator[Case]:
+        """The cases of one block, or of its rows from `start` to `stop` (not included), decoded one by one as they are asked for."""
         with reading_table(self._path, *_INVALID):
-            rows = self._outputs.read_row_group(index).to_pylist()
+            rows = self._outputs.read_row_group(index).slice(start, None if stop is None else stop - start).to_pylist()
             rows.reverse()
             while rows:
                 yield self._decode(rows.pop())  # what was decoded is kept no longer
 
     def case_at(self, row: int) -> Case:
         """The case of one row of the outputs, counted from 0. Only its block is read."""
-        for index in range(self.blocks):
-            if row < self.size(index):
-                with reading_table(self._path, *_INVALID):
-                    return self._decode(self._outputs.read_row_group(index).slice(row, 1).to_pylist()[0])
-            row -= self.size(index)
-        raise IndexError(f"row {row} after the end of the outputs")
+        if not 0 <= row < self.count:
+            raise IndexError(f"no row {row} in {self.count} outputs")
+        index = bisect_right(self._block_starts, row) - 1
+        return next(self.block(index, row - self._block_starts[index], row - self._block_starts[index] + 1))
 
     def keys(self, index: int) -> list[CaseKey]:
         """What names the cases of one block, without reading more of them."""

@@ -11,10 +11,11 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  asyncio loads it at first use: too late when no file can be opened
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
 
 from ragpipe.core.errors import (
     Interrupted,
@@ -28,10 +29,10 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
+from ragpipe.stages.slices import MeasuredSlice, SliceRunner, error_kinds, finished_entry, slices_of
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
-    journal_entry,
     packed_inputs,
     row_groups,
 )
@@ -78,12 +79,6 @@ class _Block:
     left: int
 
 
-def _error_kinds(measured: Iterable[Measurement]) -> list[str]:
-    """The kind of error of each measurement that failed."""
-    first_errors = (next((s for s in m.scores if s.status == "error"), None) for m in measured)
-    return [str((score.details or {}).get("kind", "other")) for score in first_errors if score is not None]
-
-
 class JudgeStage:
     """One iteration of the judging.
 
@@ -96,6 +91,7 @@ class JudgeStage:
         keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
         retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
         known: what need not be measured.
+        slices: measures the cases elsewhere; None: they are measured here.
         view: the progress file, which is kept up to date.
         on_change: called after each finished case.
         on_notice: called with what the user should know.
@@ -112,6 +108,7 @@ class JudgeStage:
         keep_messages: bool = True,
         retry_errors: bool = False,
         known: KnownMeasurements | None = None,
+        slices: SliceRunner | None = None,
         view: ProgressView | None = None,
         on_change: Callable[[JudgingProgress], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
@@ -119,7 +116,8 @@ class JudgeStage:
         self._cases, self._session, self._folder = cases, session, folder
         self._measuring = measuring
         self._window = asyncio.Semaphore(window)
-        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + window // BLOCK))
+        self._slices = slices
+        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + (slices.width if slices else window // BLOCK)))
         self._keep_messages, self._retry, self._known_measurements = keep_messages, retry_errors, known
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
@@ -133,6 +131,8 @@ class JudgeStage:
         """Start no new case and no new call; calls in flight finish, and their replies are kept."""
         self._stopped = self._stopped or why
         self._session.stop(why)
+        if self._slices is not None:
+            self._slices.stop(why)
         self._open.release()  # for a task that waits for a block to be finished: none will be
 
     def cancel(self) -> None:
@@ -168,6 +168,12 @@ class JudgeStage:
                 self.state.done += self._cases.size(index)
                 self.state.resumed += self._cases.size(index)
                 continue
+            if self._slices is not None:
+                await self._open.acquire()
+                if self._stopped:
+                    return
+                self._start(self._measure_by_slices(index, self._slices))
+                continue
             if not self._measuring.asks:
                 if self._stopped:
                     return
@@ -187,9 +193,43 @@ class JudgeStage:
                     return
                 known = self._known_measurements
                 replayed = known.replayed.take(case.key) if known is not None else None
-                task = asyncio.create_task(self._judge_case(block, place, case, replayed))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._start(self._judge_case(block, place, case, replayed))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _measure_by_slices(self, index: int, runner: SliceRunner) -> None:
+        """Finish the cases of one block, measured slice by slice elsewhere."""
+        try:
+            parts = slices_of(index, self._cases.size(index), runner.largest)
+            measured = await asyncio.gather(*map(runner.measure, parts))
+            await asyncio.to_thread(self._write_slices, index, measured)
+            self._open.release()
+        except asyncio.CancelledError:
+            self.stop(Interrupted("the run was cancelled"))
+        except Exception as error:
+            self._stop_for(error, f"block {index}")
+
+    def _write_slices(self, index: int, measured: Sequence[MeasuredSlice]) -> None:
+        """Write a block from its slices, its journal lines first."""
+        for part in measured:
+            for key, entry, errors in zip(part.keys, part.entries, part.errors, strict=True):
+                self._write_down(key, entry)
+                self._count(entry, errors)
+        packed = (rows for part in measured for rows in part.asked)
+        groups = row_groups(packed, GROUP_BYTES) if self._measuring.asks else ()
+        self._inputs.write_groups(index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
+        self._scores.write(index, pa.concat_tables([part.scores for part in measured]))
+        self._on_change(self.state)
+
+    def _count(self, entry: Mapping[str, Any], errors: Sequence[str]) -> None:
+        """Count a finished case: its journal line, and the kinds of its errors."""
+        self.state.done += 1
+        self.state.transient += entry["transient"]
+        self.state.errors += bool(errors)
+        self.state.error_kinds.update(errors)
 
     async def _compute_block(self, index: int) -> None:
         """Finish the cases of one block together, where no metric asks a judge: they have nothing to wait for."""
@@ -203,7 +243,7 @@ class JudgeStage:
         block, computed = _Block(index, [], [], [], [], 0), self._measuring.computed_scores()
         for case in self._cases.block(index):
             # Its line first: a case that could not be journalled leaves its block unwritten, and is done again.
-            self._write_down(case, self._entry(case, []))
+            self._write_down(case.key, finished_entry(case, []))
             block.keys.append(case.key)
             for scores in computed.values():
                 scores.add(case)
@@ -264,42 +304,33 @@ class JudgeStage:
         self.stop(why)
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
-        entry = self._entry(case, measured)
-        self._write_down(case, entry)
+        entry = finished_entry(case, measured)
+        self._write_down(case.key, entry)
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
-        kinds = _error_kinds(measured)
-        failed = bool(kinds)
-        if not failed and block.asked[place] is None:
+        kinds = error_kinds(measured)
+        if not kinds and block.asked[place] is None:
             block.asked[place] = self._packed(case.key, measured)
             for measurement in measured:
                 measurement.free()
         block.measured[place] = measured
         block.left -= 1
-        self.state.done += 1
-        self.state.transient += entry["transient"]
-        self.state.errors += failed
-        self.state.error_kinds.update(kinds)
+        self._count(entry, kinds)
         self._on_change(self.state)
         if block.left == 0:
             await asyncio.to_thread(self._write, block)
             self._open.release()
 
-    def _entry(self, case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
-        """The journal line of a case that is finished now."""
-        completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return {**journal_entry(case, measured), "completed_at": completed_at}
-
-    def _write_down(self, case: Case, entry: dict[str, Any]) -> None:
+    def _write_down(self, case: CaseKey, entry: dict[str, Any]) -> None:
         """Append the journal line of a finished case, unless the journal has the same one from an earlier start."""
-        before = self._known.get(case.key)
+        before = self._known.get(case)
         if before is None or before != case_mark(entry):
             if before and self._retry:
                 entry["asked_again"] = True  # the user wanted a new result; without this mark it is a contradiction
             elif before and not before.transient:
                 self.state.changed += 1
-                self.state.first_changed = self.state.first_changed or str(case.key)
+                self.state.first_changed = self.state.first_changed or str(case)
             self._journal.append(entry)
-            self._show(case.key, entry)
+            self._show(case, entry)
         else:
             self.state.resumed += 1
 

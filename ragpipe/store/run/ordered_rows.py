@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.run.row_group_cache import RowGroupCache
-from ragpipe.store.run.run_tables import BATCH, batches, open_parquet_file, reading_table, run_file_error
+from ragpipe.store.run.run_tables import BATCH, batches, group_starts, open_parquet_file, reading_table, run_file_error
 
 Row = dict[str, Any]
 OutputKey = tuple[str, str, int]
@@ -34,7 +34,7 @@ class PlacedRows:
     def __init__(self, path: Path):
         self._path, self._file = path, open_parquet_file(path)
         self._groups = RowGroupCache([self._file], _rows_of_group, max_groups=2)
-        self._starts = _starts(self._file)
+        self._starts = group_starts(self._file)
 
     def get(self, place: int) -> Row | None:
         """The row at a place; None where there is none."""
@@ -122,12 +122,6 @@ class CaseOrderedRows:
 def _rows_of_group(file: pq.ParquetFile, group: int) -> list[Row]:
     rows: list[Row] = file.read_row_group(group).to_pylist()
     return rows
-
-
-def _starts(file: pq.ParquetFile) -> list[int]:
-    """The place of the first row of each row group, and last the number of rows."""
-    metadata = file.metadata
-    return [0, *accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))]
 
 
 def _runs(keys: pa.Table) -> list[tuple[OutputKey, int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -104,6 +105,12 @@ def count_rows(path: Path) -> int:
     """The number of rows of a table, from its footer. Raises DataError."""
     with open_table(path) as file:
         return int(file.metadata.num_rows)
+
+
+def group_starts(file: pq.ParquetFile) -> list[int]:
+    """The place of the first row of each row group, and last the number of rows."""
+    metadata = file.metadata
+    return [0, *accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))]
 
 
 def numbers_of(file: pq.ParquetFile, column: str) -> NDArray[np.float64]:

@@ -126,7 +126,7 @@ def test_garbage_is_collected_once_a_task_has_begun() -> None:
     """A cycle made before stays, one made afterwards goes."""
     code = """
 import gc, weakref
-from ragpipe.__main__ import _collect_new_garbage
+from ragpipe.core.process_memory import collect_new_garbage
 
 class Node: pass
 
@@ -137,7 +137,7 @@ def cycle():
 
 gc.disable()
 before = cycle()
-_collect_new_garbage()
+collect_new_garbage()
 after = cycle()
 gc.collect()
 print(gc.isenabled(), before() is None, after() is None)

@@ -24,6 +24,7 @@ PLAIN = {
     "task": "verify",
     "output_dir": "outputs",
     "transport": {"kind": "live"},
+    "runner": {"kind": "local"},
     "store": {"path": None},
     "plugins": [],
 }

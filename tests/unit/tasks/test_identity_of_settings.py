@@ -13,6 +13,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from ragpipe.config.run_validation import JUDGES
+from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.drifting.settings import DriftSettings
@@ -121,7 +122,7 @@ NEVER = {
     "dataset": ["name", "path", "files"],
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [
-    ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("store", StoreSettings),
+    ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("runner", RunnerSettings), ("store", StoreSettings),
     ("scoring", ScoringSettings), ("report", ReportSettings), ("drift", DriftSettings), ("storage", StorageSettings),
     *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
@@ -131,7 +132,7 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
 def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
     """A run of plain sections, with these keys in one of them."""
     plain: dict[str, Any] = {
-        "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings,
+        "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings, "runner": RunnerSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
         "drift": DriftSettings, "storage": StorageSettings,
     }  # fmt: skip
@@ -200,7 +201,14 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
     same = named(config(section, kind, **beside)) == named(
         config(section, kind, **{**beside, field.alias or name: value})
     )
-    operational = NotInIdentity in field.metadata or section in ("report", "transport", "store", "storage", "drift")
+    operational = NotInIdentity in field.metadata or section in (
+        "report",
+        "transport",
+        "runner",
+        "store",
+        "storage",
+        "drift",
+    )
     assert same == operational
 
 

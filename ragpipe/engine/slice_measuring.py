@@ -1,0 +1,74 @@
+"""A run opened from its folder alone, to measure slices of one iteration."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
+from ragpipe.config.settings import RunConfig, prompt_folders
+from ragpipe.config.storage_section import read_storage
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.validation import NoOrigins
+from ragpipe.engine.finished_run import read_config, run_prompts
+from ragpipe.engine.judge_access import case_window, open_judge
+from ragpipe.engine.run_identity import metric_signatures
+from ragpipe.engine.slice_messages import WorkerStart
+from ragpipe.judging.jury.settings import JurySettings
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.transports.provider_state import ProviderRegistry
+from ragpipe.metrics.base import Metric
+from ragpipe.stages.case_measuring import CaseMeasuring
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.load_dataset import references_of
+from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
+from ragpipe.store.run.run_folder import RunFolder
+
+Measure = Callable[[Slice], Awaitable[MeasuredSlice]]
+
+
+def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasurements | None = None) -> CaseMeasuring:
+    """How the cases of a run are measured, by its configuration. `known` is what need not be measured."""
+    metrics: list[Metric] = list(config.metrics.values())
+    return CaseMeasuring(
+        metrics,
+        session,
+        case_deadline_s=getattr(config.judge, "case_deadline_s", None),
+        on_metric_error=config.on_metric_error,
+        known=known,
+        jury=config.judge if isinstance(config.judge, JurySettings) else None,
+    )
+
+
+@asynccontextmanager
+async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[Measure]:
+    """Measures slices of the run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the
+    driver has, and what opening the judge raises."""
+    folder = RunFolder(start.folder)
+    config = _config_of(folder)
+    if metric_signatures(config) != start.signatures:
+        raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
+    reader = CaseReader(folder.samples, folder.outputs, start.iteration)
+    try:
+        async with open_judge(config, start.run_id, warn=warn) as session:
+            session.share_provider_state(ProviderRegistry())
+            session.corpus = references_of(folder.samples)
+            yield partial(
+                measure_slice,
+                reader,
+                measuring=case_measuring(config, session),
+                window=case_window(config),
+                keep_messages=config.keep_messages,
+            )
+    finally:
+        reader.close()
+
+
+def _config_of(folder: RunFolder) -> RunConfig:
+    """The configuration of a run under way, with the templates that were copied into its folder."""
+    plain, origins = read_config(folder), NoOrigins()
+    storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
+    prompts = run_prompts(folder, prompt_folders(plain.get("prompt_dirs") or [], storage))
+    return validate_finished_config(plain, origins, prompts=prompts)

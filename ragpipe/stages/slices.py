@@ -1,0 +1,129 @@
+"""Slices: cases of one block that are measured together, here or in another process.
+
+A slice is a pure function of the run folder: whoever measures it gives the same rows, so a run has the same bytes whatever its
+slices are, and whoever measured which of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.stages.case_measuring import CaseMeasuring
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.table_rows import Measurement, PackedInputs, journal_entry, packed_inputs
+
+
+class Slice(NamedTuple):
+    """Rows `start` to `stop` (not included) of one block, from 0."""
+
+    block: int
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"rows {self.start} to {self.stop - 1} of block {self.block}"
+
+
+def slices_of(block: int, size: int, largest: int) -> Iterator[Slice]:
+    """A block of `size` cases in slices of at most `largest`, all about as large."""
+    count = -(-size // largest)
+    bounds = [size * number // count for number in range(count + 1)]
+    return (Slice(block, start, stop) for start, stop in pairwise(bounds))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSlice:
+    """What came of the cases of a slice, in their order.
+
+    Attributes:
+        keys: the cases.
+        entries: the journal line of each case.
+        errors: the kinds of error of each case, one per measurement that failed.
+        scores: the rows of `scores.parquet`.
+        asked: per case the rows of `judge_inputs.parquet`; empty where no metric asks.
+    """
+
+    keys: list[CaseKey]
+    entries: list[dict[str, Any]]
+    errors: list[list[str]]
+    scores: pa.Table
+    asked: list[PackedInputs]
+
+
+class SliceRunner(Protocol):
+    """Measures slices somewhere else, several at once."""
+
+    @property
+    def largest(self) -> int:
+        """The most cases of a slice."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many slices are measured at once."""
+        ...
+
+    async def measure(self, part: Slice) -> MeasuredSlice:
+        """What came of a slice. Raises what stopped its measuring."""
+        ...
+
+    def stop(self, why: RagpipeError) -> None:
+        """Give up what is being measured: it ends with this error."""
+        ...
+
+
+def error_kinds(measured: Iterable[Measurement]) -> list[str]:
+    """The kind of error of each measurement that failed."""
+    first_errors = (next((s for s in m.scores if s.status == "error"), None) for m in measured)
+    return [str((score.details or {}).get("kind", "other")) for score in first_errors if score is not None]
+
+
+def finished_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
+    """The journal line of a case that is finished now."""
+    completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {**journal_entry(case, measured), "completed_at": completed_at}
+
+
+async def measure_slice(
+    cases: CaseReader, part: Slice, measuring: CaseMeasuring, *, window: int, keep_messages: bool
+) -> MeasuredSlice:
+    """Measure the cases of a slice, at most `window` at once. Raises the first error that is no result."""
+    measured, tasks = list[list[Measurement]](), list[asyncio.Task[list[Measurement]]]()
+    computed, room = measuring.computed_scores(), asyncio.Semaphore(window)
+    chosen = list[Case]()
+
+    async def measure(case: Case) -> list[Measurement]:
+        try:
+            return await measuring.measure(case)
+        finally:
+            room.release()
+
+    try:
+        for case in cases.block(part.block, part.start, part.stop):
+            chosen.append(case)
+            for scores in computed.values():
+                scores.add(case)
+            if measuring.asks:
+                await room.acquire()
+                tasks.append(asyncio.create_task(measure(case)))
+        measured = [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+    keys, by_case = [case.key for case in chosen], measured or [[] for _ in chosen]
+    return MeasuredSlice(
+        keys,
+        [finished_entry(case, measurements) for case, measurements in zip(chosen, by_case, strict=True)],
+        [error_kinds(measurements) for measurements in by_case],
+        measuring.score_table(keys, by_case, computed),
+        [packed_inputs(key, m, keep_messages=keep_messages) for key, m in zip(keys, measured, strict=False)],
+    )
