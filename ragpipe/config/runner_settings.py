@@ -15,7 +15,7 @@ class RunnerSettings(Settings):
     kind: Literal["local", "processes"] = Field(
         default="local",
         description=(
-            "local: one process does everything. processes: several on this machine measure the cases, where no provider is asked."
+            "local: one process does everything. processes: several on this machine measure the cases, where no model is asked."
         ),
     )
     workers: Annotated[int, Field(ge=1)] | None = Field(

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ragpipe.core.errors import JudgeError
-from ragpipe.engine.chosen_runner import chosen_workers
+from ragpipe.engine.chosen_runner import open_workers
 from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.slice_measuring import case_measuring
+from ragpipe.engine.slice_measuring import case_measuring, introduce
 from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
@@ -23,7 +23,6 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
-from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
@@ -68,15 +67,14 @@ async def judge_iteration(
     folder = spec.folder.iteration(iteration)
     clock = WallClock(folder.wall)
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
-    workers = chosen_workers(spec, policy, iteration, known, console.say)
     try:
-        async with policy.open_session(spec.config, spec.run_id, console.warn) as session:
-            session.share_provider_state(providers)
-            session.corpus = references_of(spec.folder.samples)
+        async with (
+            open_workers(spec, policy, iteration, known, console.say) as workers,
+            policy.open_session(spec.config, spec.run_id, console.warn) as session,
+        ):
+            introduce(session, providers, spec.folder)
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
-            meter = WorkMeter(
-                "judging", reader.count, lambda: _work(stage.state), session=session, planned_calls=planned_calls
-            )
+            meter = _meter(stage, session, planned_calls)
             try:
                 with (
                     _run_deadline(spec, session, time.monotonic() if began is None else began),
@@ -88,8 +86,6 @@ async def judge_iteration(
                 view.show(meter.state(), at_once=True)
             return _judged(progress, session, spec, console)
     finally:
-        if workers is not None:
-            await workers.close()
         clock.write()
         reader.close()
 
@@ -137,8 +133,12 @@ def _label(spec: RunSpec, iteration: int) -> str:
     return f"judging {iteration} of {len(spec.iterations)}:" if len(spec.iterations) > 1 else "judging"
 
 
-def _work(progress: JudgingProgress) -> WorkDone:
-    return WorkDone(progress.done, progress.resumed, progress.errors, dict(progress.error_kinds))
+def _meter(stage: JudgeStage, session: JudgeSession, planned_calls: int | None) -> WorkMeter:
+    def work() -> WorkDone:
+        progress = stage.state
+        return WorkDone(progress.done, progress.resumed, progress.errors, dict(progress.error_kinds))
+
+    return WorkMeter("judging", stage.state.cases, work, session=session, planned_calls=planned_calls)
 
 
 def _stage(

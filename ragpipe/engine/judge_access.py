@@ -149,7 +149,7 @@ async def open_judge(
     Raises ConfigError when an environment variable would lead a call to another address.
     """
     refuse_other_addresses(config)
-    if isinstance(config.judge, HeuristicSettings) and not _stores_vectors(config):
+    if isinstance(config.judge, HeuristicSettings) and not stores_vectors(config):
         yield _heuristic_session(config.judge, None)
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
@@ -338,7 +338,7 @@ def _embedder_session(config: RunConfig, replies: ReplyStore, transport: Transpo
     )
 
 
-def _stores_vectors(config: RunConfig) -> bool:
+def stores_vectors(config: RunConfig) -> bool:
     """Whether a run by an embedded judge needs a call store: for vectors, or for pairs compared token by token."""
     has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
     return has_encoder or not isinstance(config.embedder, NoEmbedder)

@@ -42,6 +42,12 @@ def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasure
     )
 
 
+def introduce(session: JudgeSession, providers: ProviderRegistry, folder: RunFolder) -> None:
+    """Tell a session what is known of its providers, and which texts the run is about."""
+    session.share_provider_state(providers)
+    session.corpus = references_of(folder.samples)
+
+
 @asynccontextmanager
 async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[Measure]:
     """Measures slices of the run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the
@@ -53,8 +59,7 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     reader = CaseReader(folder.samples, folder.outputs, start.iteration)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
-            session.share_provider_state(ProviderRegistry())
-            session.corpus = references_of(folder.samples)
+            introduce(session, ProviderRegistry(), folder)
             yield partial(
                 measure_slice,
                 reader,

@@ -1,16 +1,26 @@
-"""Messages between a driver and the processes that measure its slices: pickles with their length before them."""
+"""Messages between a driver and the processes that measure its slices: a JSON object, and bytes behind it.
+
+Plain data only, read as such: nothing in a message can run.
+"""
 
 from __future__ import annotations
 
-import pickle
+import json
 import struct
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ragpipe.core.errors import RagpipeError
+import pyarrow as pa
 
-LENGTH = struct.Struct(">Q")
+from ragpipe.core.errors import RagpipeError
+from ragpipe.schema.sample import CaseKey
+from ragpipe.stages.slices import MeasuredSlice
+from ragpipe.stages.table_rows import PackedInputs
+
+HEAD = struct.Struct(">QQ")
+"""The lengths of the JSON object and of the bytes behind it."""
 
 
 @dataclass(frozen=True)
@@ -29,35 +39,72 @@ class WorkerStart:
     iteration: int
     signatures: dict[str, str]
 
+    def values(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {**vars(self), "folder": str(self.folder)}
 
-@dataclass(frozen=True)
-class WorkerNotice:
-    """What the user should know, said by a worker."""
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> WorkerStart:
+        """From the JSON object."""
+        return cls(**{**values, "folder": Path(values["folder"])})
 
-    text: str
+
+class WorkerFailure(RagpipeError):
+    """What went wrong in a worker: the text of its error, with the exit code that it has in one process."""
+
+    def __init__(self, text: str, exit_code: int):
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
-def packed_message(content: Any) -> bytes:
-    """A message with its length."""
-    data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
-    return LENGTH.pack(len(data)) + data
+def packed_message(values: Any, content: bytes = b"") -> bytes:
+    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON."""
+    text = json.dumps(values, allow_nan=False).encode("ascii")
+    return HEAD.pack(len(text), len(content)) + text + content
 
 
 def read_message(file: BinaryIO) -> Any:
-    """The next message. Raises EOFError where the other side is gone."""
-    head = file.read(LENGTH.size)
-    data = file.read(*LENGTH.unpack(head)) if len(head) == LENGTH.size else b""
-    if not data or len(data) < LENGTH.unpack(head)[0]:
+    """The JSON value of the next message, which has no bytes behind it. Raises EOFError where the other side is gone."""
+    head = file.read(HEAD.size)
+    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
+    text = file.read(size)
+    if not size or len(text) < size:
         raise EOFError
-    return pickle.loads(data)
+    return json.loads(text)
 
 
-def portable(error: Exception) -> RagpipeError:
-    """The error, or one of ragpipe's with its text where it cannot be sent to another process."""
-    if not isinstance(error, RagpipeError):
-        return RagpipeError(f"{type(error).__name__}: {error}")
-    try:
-        again = pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever its own pickling does
-        again = None
-    return error if type(again) is type(error) and str(again) == str(error) else RagpipeError(str(error))
+def failure_message(error: Exception) -> bytes:
+    """What went wrong with a slice."""
+    if isinstance(error, RagpipeError):
+        return packed_message({"failure": str(error), "exit_code": error.exit_code})
+    return packed_message({"failure": f"{type(error).__name__}: {error}", "exit_code": RagpipeError.exit_code})
+
+
+def measured_message(measured: MeasuredSlice) -> bytes:
+    """What came of a slice."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, measured.scores.schema) as writer:
+        writer.write_table(measured.scores)
+    scores = sink.getvalue().to_pybytes()
+    values = {
+        "keys": measured.keys,
+        "entries": measured.entries,
+        "errors": measured.errors,
+        "scores": len(scores),
+        "asked": [(rows.cells, rows.lengths, rows.size, len(rows.texts)) for rows in measured.asked],
+    }
+    return packed_message(values, b"".join([scores, *(rows.texts for rows in measured.asked)]))
+
+
+def measured_of(values: dict[str, Any], content: bytes) -> MeasuredSlice:
+    """The slice that a message tells of. Raises WorkerFailure where it tells of a failure."""
+    if "failure" in values:
+        raise WorkerFailure(values["failure"], values["exit_code"])
+    ends = list(accumulate((length for *_, length in values["asked"]), initial=values["scores"]))
+    with pa.ipc.open_stream(content[: values["scores"]]) as reader:
+        scores = reader.read_all()
+    asked = [
+        PackedInputs(tuple(map(tuple, cells)), tuple(lengths), size, content[end - length : end])
+        for (cells, lengths, size, length), end in zip(values["asked"], ends[1:], strict=True)
+    ]
+    return MeasuredSlice([CaseKey(*key) for key in values["keys"]], values["entries"], values["errors"], scores, asked)

@@ -12,12 +12,13 @@ import os
 import queue
 import sys
 import threading
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ragpipe.core.process_memory import collect_new_garbage, give_memory_back
-from ragpipe.engine.slice_messages import WorkerNotice, WorkerStart, packed_message, portable, read_message
+from ragpipe.engine.slice_messages import WorkerStart, failure_message, measured_message, packed_message, read_message
+from ragpipe.stages.slices import Slice
 
-Slices = queue.SimpleQueue[Any]
+Slices = queue.SimpleQueue[Slice]
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
     give_memory_back()
     gc.disable()  # until the first slice
     incoming, answers = _own_streams()
-    start: WorkerStart = read_message(incoming)
+    start = WorkerStart.of(read_message(incoming))
     slices = Slices()
     threading.Thread(target=_receive, args=(incoming, slices), name="ragpipe-driver", daemon=True).start()
     try:
@@ -48,7 +49,7 @@ def _receive(incoming: BinaryIO, slices: Slices) -> None:
     """Hand over the slices that come. When the driver is gone, so is this process: nobody would read what it still does."""
     try:
         while True:
-            slices.put(read_message(incoming))
+            slices.put(Slice(*read_message(incoming)))
     except (EOFError, OSError):
         os._exit(0)
 
@@ -56,23 +57,23 @@ def _receive(incoming: BinaryIO, slices: Slices) -> None:
 async def _serve(start: WorkerStart, slices: Slices, answers: BinaryIO) -> None:
     from ragpipe.engine.slice_measuring import open_measuring
 
-    def send(content: Any) -> None:
-        answers.write(packed_message(content))
+    def send(message: bytes) -> None:
+        answers.write(message)
         answers.flush()
 
     try:
-        async with open_measuring(start, lambda text: send(WorkerNotice(text))) as measure:
+        async with open_measuring(start, lambda text: send(packed_message({"notice": text}))) as measure:
             collect_new_garbage()
             while True:
                 part = await asyncio.to_thread(slices.get)
                 try:
-                    send(await measure(part))
+                    send(measured_message(await measure(part)))
                 except Exception as error:
-                    send(portable(error))
+                    send(failure_message(error))
     except Exception as error:  # it could not be opened: every slice would end alike
         while True:
             await asyncio.to_thread(slices.get)
-            send(portable(error))
+            send(failure_message(error))
 
 
 if __name__ == "__main__":

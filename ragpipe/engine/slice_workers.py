@@ -1,24 +1,23 @@
 """Worker processes on this machine that measure the slices of one iteration.
 
-A worker that dies is replaced, and its slice handed out again: what it had measured of it was paid for by nobody, because such runs
-ask no provider. When this process dies, its workers see the end of their input and end too.
+A worker that dies is replaced, and its slice handed out again: nothing of it was paid for, because such runs ask no provider. When
+this process dies, its workers see the end of their input and end too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import pickle
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.slice_messages import LENGTH, WorkerNotice, WorkerStart, packed_message
+from ragpipe.engine.slice_messages import HEAD, WorkerStart, measured_of, packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 
 MOST_DEATHS = 3
@@ -100,21 +99,20 @@ class SliceWorkers:
                 await self._wanted.wait_for(lambda: bool(self._jobs))
                 job = self._under_way[number] = self._jobs.popleft()
             try:
-                answer = await self._answer(number, job.part)
+                measured = await self._answer(number, job.part)
             except (EOFError, OSError) as error:
                 await self._died(number, job, error)
-                continue
+            except Exception as error:
+                if not job.result.done():
+                    job.result.set_exception(error)
+            else:
+                if not job.result.done():
+                    job.result.set_result(measured)
             finally:
                 self._under_way.pop(number, None)
-            if job.result.done():
-                continue
-            if isinstance(answer, BaseException):
-                job.result.set_exception(answer)
-            else:
-                job.result.set_result(answer)
 
-    async def _answer(self, number: int, part: Slice) -> Any:
-        """What the worker answers. Raises EOFError and OSError where it died."""
+    async def _answer(self, number: int, part: Slice) -> MeasuredSlice:
+        """What the worker answers. Raises EOFError and OSError where it died, WorkerFailure for what went wrong in it."""
         process = self._processes.get(number)
         if process is None:
             process = self._processes[number] = await self._new_process()
@@ -123,21 +121,27 @@ class SliceWorkers:
         process.stdin.write(packed_message(part))
         await process.stdin.drain()
         while True:
-            (size,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-            answer = pickle.loads(await process.stdout.readexactly(size))
-            if not isinstance(answer, WorkerNotice):
-                return answer
-            self._say(answer.text)
+            values_size, size = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
+            values = json.loads(await process.stdout.readexactly(values_size))
+            content = await process.stdout.readexactly(size)
+            if "notice" not in values:
+                return measured_of(values, content)
+            self._say(values["notice"])
 
     async def _new_process(self) -> Process:
         # a session of its own: Ctrl-C is for the driver, which then ends its workers
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "ragpipe.engine.slice_process",
-            stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True,
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "ragpipe.engine.slice_process",
+            stdin=PIPE,
+            stdout=PIPE,
+            env=environment,
+            start_new_session=True,
+        )
         assert process.stdin is not None
-        process.stdin.write(packed_message(self._start))
+        process.stdin.write(packed_message(self._start.values()))
         return process
 
     async def _died(self, number: int, job: _Job, error: Exception) -> None:

@@ -29,7 +29,7 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
-from ragpipe.stages.slices import MeasuredSlice, SliceRunner, error_kinds, finished_entry, slices_of
+from ragpipe.stages.slices import MeasuredSlice, SliceRunner, failure_kinds, finished_entry, slices_of
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
@@ -307,7 +307,7 @@ class JudgeStage:
         entry = finished_entry(case, measured)
         self._write_down(case.key, entry)
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
-        kinds = error_kinds(measured)
+        kinds = failure_kinds(measured)
         if not kinds and block.asked[place] is None:
             block.asked[place] = self._packed(case.key, measured)
             for measurement in measured:

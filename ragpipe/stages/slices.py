@@ -81,7 +81,7 @@ class SliceRunner(Protocol):
         ...
 
 
-def error_kinds(measured: Iterable[Measurement]) -> list[str]:
+def failure_kinds(measured: Iterable[Measurement]) -> list[str]:
     """The kind of error of each measurement that failed."""
     first_errors = (next((s for s in m.scores if s.status == "error"), None) for m in measured)
     return [str((score.details or {}).get("kind", "other")) for score in first_errors if score is not None]
@@ -96,7 +96,15 @@ def finished_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any
 async def measure_slice(
     cases: CaseReader, part: Slice, measuring: CaseMeasuring, *, window: int, keep_messages: bool
 ) -> MeasuredSlice:
-    """Measure the cases of a slice, at most `window` at once. Raises the first error that is no result."""
+    """Measure the cases of a slice. Raises the first error that is no result.
+
+    Args:
+        cases: the frozen cases.
+        part: the slice.
+        measuring: the metrics, with what they ask.
+        window: cases that are open at once.
+        keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
+    """
     measured, tasks = list[list[Measurement]](), list[asyncio.Task[list[Measurement]]]()
     computed, room = measuring.computed_scores(), asyncio.Semaphore(window)
     chosen = list[Case]()
@@ -123,7 +131,7 @@ async def measure_slice(
     return MeasuredSlice(
         keys,
         [finished_entry(case, measurements) for case, measurements in zip(chosen, by_case, strict=True)],
-        [error_kinds(measurements) for measurements in by_case],
+        [failure_kinds(measurements) for measurements in by_case],
         measuring.score_table(keys, by_case, computed),
         [packed_inputs(key, m, keep_messages=keep_messages) for key, m in zip(keys, measured, strict=False)],
     )

@@ -60,6 +60,7 @@ PAGES = (
     "rejudging.md",
     "reports.md",
     "run-modes.md",
+    "processes.md",
     "scoring.md",
     "success-criteria.md",
     "spot-check.md",

@@ -1,0 +1,170 @@
+"""Slices: the same bytes whatever they are and wherever they are measured; and what ends a run that has workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.judging.session import JudgeSession
+from ragpipe.metrics.base import Computed, Metric
+from ragpipe.schema.sample import Case, Output, Sample
+from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.stages import load_dataset
+from ragpipe.stages.case_measuring import CaseMeasuring
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.judge_cases import JudgeStage
+from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice, slices_of
+from ragpipe.store.run.run_folder import RunFolder
+
+
+@given(st.integers(0, 9), st.integers(1, 2000), st.integers(1, 1200))
+def test_slices_cover_a_block_once_and_are_about_as_large(block: int, size: int, largest: int) -> None:
+    parts = list(slices_of(block, size, largest))
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(size))
+    lengths = [part.stop - part.start for part in parts]
+    assert max(lengths) <= largest
+    assert max(lengths) - min(lengths) <= 1
+    assert len(parts) == -(-size // largest)
+    assert {part.block for part in parts} == {block}
+
+
+class Letters(Computed):
+    """The letters of an answer."""
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, high=100),)
+
+    def compute(self, cases: Sequence[Case]) -> list[Score]:
+        return [Score(float(len(case.answer or ""))) for case in cases]
+
+
+class Late(Metric):
+    """The words of an answer, the later the more there are; an answer with `bad` is an error of the metric."""
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, high=100),)
+
+    async def measure(self, case: Case, judge: Any) -> Score:
+        words = (case.answer or "").split()
+        await asyncio.sleep(0.0005 * len(words))
+        if "bad" in words:
+            raise ZeroDivisionError("boom")
+        return Score(float(len(words)))
+
+
+@dataclass
+class Here:
+    """Measures slices in this process, `width` at once, as a worker would."""
+
+    reader: CaseReader
+    measuring: CaseMeasuring
+    largest: int
+    width: int = 2
+    stopped: RagpipeError | None = None
+    seen: list[Slice] = field(default_factory=list)
+
+    async def measure(self, part: Slice) -> MeasuredSlice:
+        self.seen.append(part)
+        return await measure_slice(self.reader, part, self.measuring, window=3, keep_messages=True)
+
+    def stop(self, why: RagpipeError) -> None:
+        self.stopped = why
+
+
+def measured(
+    root: Path, answers: Sequence[str], metrics: Sequence[Metric], largest: int | None, on_error: str = "record"
+) -> tuple[list[bytes], JudgeStage, list[Slice]]:
+    """The bytes of the tables of a run over these answers, in blocks of 8: by slices of at most `largest`, None: without."""
+    folder = RunFolder(root)
+    folder.create()
+    records = [
+        SimpleNamespace(
+            sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where=""
+        )
+        for i, answer in enumerate(answers)
+    ]
+    load_dataset.load_dataset(records, samples=folder.samples, outputs=folder.outputs)
+    reader, iteration = CaseReader(folder.samples, folder.outputs), folder.iteration(1)
+    iteration.create()
+    session = JudgeSession(identity={}, label="none", transport=SimpleNamespace(stop=lambda _: None), store=None)  # type: ignore[arg-type]
+    measuring = CaseMeasuring(metrics, session, on_metric_error=on_error)
+
+    async def run() -> tuple[JudgeStage, list[Slice]]:
+        slices = None if largest is None else Here(reader, measuring, largest)
+        stage = JudgeStage(
+            cases=reader, measuring=measuring, session=session, folder=iteration, window=4, slices=slices
+        )
+        await stage.run()
+        return stage, [] if slices is None else slices.seen
+
+    try:
+        stage, seen = asyncio.run(run())
+    finally:
+        reader.close()
+    return [path.read_bytes() for path in (iteration.scores, iteration.judge_inputs)], stage, seen
+
+
+METRICS = {
+    "computed": [Letters(name="letters")],
+    "asking": [Late(name="late")],
+    "both": [Letters(name="letters"), Late(name="late")],
+}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_dataset, "BLOCK", 8)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("largest", [1, 2, 3, 7, 8, 1000])
+def test_the_same_bytes_whatever_the_slices(tmp_path: Path, small_blocks: None, kind: str, largest: int) -> None:
+    answers = ["a bad one" if i == 5 else "word " * (i % 7) for i in range(21)]
+    whole, stage, _ = measured(tmp_path / "whole", answers, METRICS[kind], None)
+    sliced, by_slices, seen = measured(tmp_path / "sliced", answers, METRICS[kind], largest)
+    assert sliced == whole
+    assert sorted(seen) == [part for block, size in enumerate((8, 8, 5)) for part in slices_of(block, size, largest)]
+    assert (by_slices.state.done, by_slices.state.errors, by_slices.state.error_kinds) == (
+        stage.state.done, stage.state.errors, stage.state.error_kinds
+    )  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=20), st.integers(1, 9))
+def test_any_answers_give_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, answers: list[str], largest: int
+) -> None:
+    load_dataset.BLOCK, before = 8, load_dataset.BLOCK
+    try:
+        root = tmp_path_factory.mktemp("slices")
+        whole, *_ = measured(root / "whole", answers, METRICS["both"], None)
+        assert measured(root / "sliced", answers, METRICS["both"], largest)[0] == whole
+    finally:
+        load_dataset.BLOCK = before
+
+
+def test_a_bug_of_a_metric_stops_the_run_and_its_workers(tmp_path: Path, small_blocks: None) -> None:
+    answers = ["a bad one" if i == 5 else "word" for i in range(21)]
+    with pytest.raises(RagpipeError, match="metric late on case s5/default: ZeroDivisionError: boom"):
+        measured(tmp_path / "run", answers, METRICS["both"], 3, on_error="stop")
+
+
+def test_a_start_after_a_stop_measures_only_the_blocks_that_are_not_written(tmp_path: Path, small_blocks: None) -> None:
+    answers = ["word " * (i % 7) for i in range(21)]
+    whole, *_ = measured(tmp_path / "whole", answers, METRICS["both"], None)
+    bad = [*answers[:20], "a bad one"]
+    with pytest.raises(RagpipeError, match="boom"):
+        measured(tmp_path / "run", bad, METRICS["both"], 4, on_error="stop")
+    again, stage, seen = measured(tmp_path / "run", answers, METRICS["both"], 4)
+    assert again == whole
+    assert {part.block for part in seen} == {2}
+    assert stage.state.resumed >= 16
