@@ -188,9 +188,11 @@ def printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as out:
         Console(out=out, err=io.StringIO()).lines([(Good("better"), " than before")])
-    text = os.read(reader, 1000).decode()
+    text = b""
+    while not text.endswith(b"\r\n"):  # a terminal hands over what it has so far
+        text += os.read(reader, 1000)
     os.close(reader)
-    return text
+    return text.decode()
 
 
 def test_words_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
