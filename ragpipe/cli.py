@@ -65,7 +65,7 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
 words
-  group=option      choose an option: dataset, system, judge, transport, embedder, metrics, scoring, report, task
+  group=option      choose an option: dataset, system, judge, transport, runner, embedder, metrics, scoring, report, task
   +experiment=NAME  put an experiment on top; +mode=NAME likewise
   key=value         set a key: dataset.limit=50, iterations=3, scoring.weights.faithfulness=0.5
   metrics=[a,b]     choose metrics; ~metrics.a takes one away

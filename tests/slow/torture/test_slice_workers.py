@@ -162,7 +162,7 @@ def test_a_killed_driver_leaves_no_worker_and_the_next_start_gives_the_same_byte
     place: Path, local: dict[str, bytes]
 ) -> None:
     words = ["output_dir=driver", "runner=processes", "runner.workers=3", "runner.slice=4"]
-    process = start(place, *words, SLOW_S="0.1")
+    process = start(place, *words, SLOW_S="0.5")
     workers = until(lambda: len(found := workers_of(place, process.pid)) == 3 and found)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -176,7 +176,7 @@ def test_a_killed_driver_leaves_no_worker_and_the_next_start_gives_the_same_byte
 
 def test_ctrl_c_ends_the_workers_and_the_run_goes_on_later(place: Path, local: dict[str, bytes]) -> None:
     words = ["output_dir=interrupted", "runner=processes", "runner.workers=2", "runner.slice=4"]
-    process = start(place, *words, SLOW_S="0.1")
+    process = start(place, *words, SLOW_S="0.5")
     workers = until(lambda: len(found := workers_of(place, process.pid)) == 2 and found)
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=20)
