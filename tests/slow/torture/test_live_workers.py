@@ -173,5 +173,5 @@ def test_a_provider_that_refuses_the_key_ends_the_run_as_in_one_process(tmp_path
         place = Place(tmp_path, server)
         alone = place.ended("alone", code=5)
         text = place.ended("out", *WORKERS, code=5)
-        errors = [[line for line in each.splitlines() if "RAGPIPE_TEST_KEY" in line][0] for each in (alone, text)]
+        errors = [next(line for line in each.splitlines() if "RAGPIPE_TEST_KEY" in line) for each in (alone, text)]
         assert errors[0] == errors[1]
