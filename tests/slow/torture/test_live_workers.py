@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -115,6 +116,16 @@ def test_several_workers_ask_each_question_once(place: Place) -> None:
     place.same_as_one_process("out")
     place.ended("out", *WORKERS)
     assert len(place.server.requests()) == len(requests)
+
+
+def test_any_number_of_workers_and_any_slices_give_the_same_bytes_over_the_same_replies(place: Place) -> None:
+    place.ended("local")
+    asked, local = len(place.server.requests()), place.content("local")
+    for workers, largest in (2, 1), (8, 1000):
+        place.ended("out", "runner=processes", f"runner.workers={workers}", f"runner.slice={largest}")
+        assert place.content("out") == local
+        shutil.rmtree(place.folder / "out")
+    assert len(place.server.requests()) == asked
 
 
 def test_workers_killed_at_random_cost_their_calls_in_flight(place: Place) -> None:
