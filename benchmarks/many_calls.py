@@ -1,11 +1,13 @@
 """Judged calls of a large run, with replies made in the process that asks: what is left is ragpipe's own work and its call store.
 
-    python benchmarks/many_calls.py [--cases 5000] [--workers 1 2] [--kills 0] [--folder DIR]
+    python benchmarks/many_calls.py [--cases 5000] [--workers 1 2] [--kills 0] [--folder DIR] [--latency-ms MS]
 
 Six questions per case. Printed per number of workers (1: one process): seconds by the clock and of CPU, calls per second, the highest
 memory of one process, bytes of the store per call, and the questions that were asked twice, by a log that the stand-in for the
 provider writes. With `--kills`, the driver is killed so often on the way, and started again. Each run is also compared with the one
 before by the bytes of its scores. A core for each worker must be idle.
+
+With `--latency-ms` a local server in a process of its own answers instead, and its CPU is printed too: it needs a core of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +51,8 @@ class OwnReplies(DirectClient):
                 "usage": {{"prompt_tokens": len(request.body) // 4, "completion_tokens": len(text) // 4}}}}
         return ApiResponse(200, {{}}, data)
 
-live_transport.make_client = OwnReplies
+if "REPLIES_LOG" in os.environ:
+    live_transport.make_client = OwnReplies
 
 class Length(Computed):
     """Characters of the answer."""
@@ -70,7 +75,8 @@ def write_cases(path: Path, count: int) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for i in range(count):
             contexts = [
-                f"Passage {k} of case {i}: " + " ".join(f"word{draw.randrange(999)}" for _ in range(30)) for k in range(3)
+                f"Passage {k} of case {i}: " + " ".join(f"word{draw.randrange(999)}" for _ in range(30))
+                for k in range(3)
             ]
             record = {
                 "id": f"q{i:07d}", "question": f"What does case {i} say?", "reference": f"Case {i} says {i * 3}.",
@@ -80,9 +86,13 @@ def write_cases(path: Path, count: int) -> None:
 
 
 def start(work: Path, words: list[str], log: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{work}", "REPLIES_LOG": str(log), "NO_KEY": "none"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{work}", "NO_KEY": "none"}
+    if not any(word.startswith("judge.api_base") for word in words):
+        environment["REPLIES_LOG"] = str(log)
     command = [sys.executable, "-m", "ragpipe", *WORDS, *words]
-    return subprocess.Popen(command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def finished(work: Path, words: list[str], log: Path, kills: int, calls: int) -> str:
@@ -102,18 +112,64 @@ def finished(work: Path, words: list[str], log: Path, kills: int, calls: int) ->
     return out
 
 
+def hashes(path: Path) -> list[bytes]:
+    """The hashes of the requests in a log."""
+    data = path.read_bytes()
+    if path.suffix == ".jsonl":
+        return [bytes.fromhex(json.loads(line)["body"])[:HASH_BYTES] for line in data.splitlines()]
+    return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+
+
 def asked(log: Path) -> int:
     """How many requests were sent so far."""
-    return sum(path.stat().st_size for path in log.iterdir()) // HASH_BYTES
+    by_server = sum(path.read_bytes().count(b"\n") for path in log.glob("*.jsonl"))
+    return by_server + sum(path.stat().st_size for path in log.glob("[0-9]*")) // HASH_BYTES
 
 
 def asked_twice(log: Path) -> int:
     """How many requests were sent again."""
     counts: Counter[bytes] = Counter()
     for path in log.iterdir():
-        data = path.read_bytes()
-        counts.update(data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES))
+        counts.update(hashes(path))
     return sum(counts.values()) - len(counts)
+
+
+class _Server:
+    """A local server in a process of its own."""
+
+    def __init__(self, log: Path, latency_ms: float):
+        command = [
+            sys.executable,
+            "-m",
+            "ragpipe.testing.local_server",
+            "--port",
+            "0",
+            "--log",
+            str(log / "server.jsonl"),
+        ]
+        self.process = subprocess.Popen(
+            [*command, "--latency-ms", str(latency_ms)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.url = next(word for word in self.process.stdout.readline().split() if word.startswith("http"))
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        cells = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(cells[11]) + int(cells[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def _served(log: Path, latency_ms: float | None) -> Iterator[_Server | None]:
+    if latency_ms is None:
+        yield None
+        return
+    server = _Server(log, latency_ms)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
 
 
 def main() -> None:
@@ -121,6 +177,10 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument(
+        "--latency-ms", type=float, default=None, help="of a local server; default: replies in the process"
+    )
+    parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--folder", type=Path, default=None, help="on a disk with room; default: a temporary one")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(dir=options.folder))
@@ -132,9 +192,14 @@ def main() -> None:
             log = work / f"log-{workers}"
             log.mkdir()
             words = [] if workers == 1 else ["runner=processes", f"runner.workers={workers}"]
-            cpu, began = _cpu(), time.perf_counter()
-            finished(work, words, log, options.kills, calls=6 * options.cases)
-            seconds, used, calls = time.perf_counter() - began, _cpu() - cpu, asked(log)
+            words.append(f"judge.concurrency={options.concurrency}")
+            with _served(log, options.latency_ms) as server:
+                words += [] if server is None else [f"judge.api_base={server.url}"]
+                cpu, began = _cpu(), time.perf_counter()
+                finished(work, words, log, options.kills, calls=6 * options.cases)
+                seconds, used, calls = time.perf_counter() - began, _cpu() - cpu, asked(log)
+                if server is not None:
+                    print(f"  CPU of the server {server.cpu():.1f} s")
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
             store = sum(path.stat().st_size for path in (work / "outputs" / ".store").glob("calls.sqlite*"))
             scores = next((work / "outputs" / "run").glob("*/iteration-1/scores.parquet")).read_bytes()
