@@ -37,13 +37,20 @@ async def open_workers(
         say: prints the reason, and what workers have to say.
     """
     runner = spec.config.runner
-    why = None if runner.kind == "local" else _one_process(spec.config, policy, iteration, known)
+    why = None if runner.kind == "local" else _one_process(spec.config, policy)
     if why:
         say(f"runner={runner.kind}: {why}; this process measures the cases alone")
     if why or runner.kind == "local":
         yield None
         return
-    start = WorkerStart(spec.folder.root.absolute(), spec.run_id, iteration, metric_signatures(spec.config))
+    earlier = known.earlier.get(iteration) if known is not None else None
+    start = WorkerStart(
+        spec.folder.root.absolute(),
+        spec.run_id,
+        iteration,
+        metric_signatures(spec.config),
+        None if earlier is None else earlier.as_json(),
+    )
     workers = _slice_workers(spec.config, start, say)
     try:
         yield workers
@@ -72,9 +79,7 @@ def _asks_servers(config: RunConfig) -> bool:
     return any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder))
 
 
-def _one_process(
-    config: RunConfig, policy: EvaluatePolicy, iteration: int, known: KnownMeasurements | None
-) -> str | None:
+def _one_process(config: RunConfig, policy: EvaluatePolicy) -> str | None:
     """Why the cases cannot be measured elsewhere; None where they can."""
     if type(policy) is not EvaluatePolicy:
         return "this task takes replies from a finished run"
@@ -83,6 +88,4 @@ def _one_process(
     judges = [member.judge for member in member_configs(config).values()]
     if any(isinstance(judge, DetectorSettings) for judge in judges) or computes_vectors(config):
         return "a model that computes here takes all cores by itself, and batches across cases"
-    if known is not None and iteration in known.earlier:
-        return "measurements of an earlier run are taken over"
     return None

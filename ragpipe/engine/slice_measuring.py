@@ -26,7 +26,8 @@ from ragpipe.metrics.base import Metric
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import MeasuredCases
+from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
 from ragpipe.store.run.run_folder import RunFolder
 
@@ -81,19 +82,30 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     if metric_signatures(config) != start.signatures:
         raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
     reader = CaseReader(folder.samples, folder.outputs, start.iteration)
+    known = _known(start, config)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
             introduce(session, ProviderRegistry(), folder)
             measure = partial(
                 measure_slice,
                 reader,
-                measuring=case_measuring(config, session),
+                measuring=case_measuring(config, session, known),
                 room=asyncio.Semaphore(case_window(config)),
                 keep_messages=config.keep_messages,
             )
             yield OpenedRun(session, measure)
     finally:
         reader.close()
+        known.close()
+
+
+def _known(start: WorkerStart, config: RunConfig) -> KnownMeasurements:
+    """What need not be measured: nothing that the plan has measured, for only the driver has that."""
+    replayed = ReplayedCases(keep_messages=config.keep_messages, limit=0)
+    if start.earlier is None:
+        return KnownMeasurements(replayed)
+    earlier = MeasuredCases.from_json(start.earlier, config.metrics.values())
+    return KnownMeasurements(replayed, {start.iteration: earlier})
 
 
 def _config_of(folder: RunFolder) -> RunConfig:

@@ -32,12 +32,14 @@ class WorkerStart:
         run_id: the run that pays.
         iteration: the iteration to measure.
         signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
+        earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
     """
 
     folder: Path
     run_id: str
     iteration: int
     signatures: dict[str, str]
+    earlier: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -128,6 +128,21 @@ def test_any_number_of_workers_and_any_slices_give_the_same_bytes_over_the_same_
     assert len(place.server.requests()) == asked
 
 
+def test_workers_take_over_what_an_earlier_run_has_measured(place: Place) -> None:
+    place.ended("out")
+    asked = len(place.server.requests())
+    words = ["metrics=[faithfulness,chunk_faithfulness,groundedness]", "judge.concurrency=4"]
+    text = place.ended("out", *WORKERS, *words)
+    assert "measured with faithfulness, chunk_faithfulness is taken over" in text
+    assert "alone" not in text
+    assert len(place.server.requests()) > asked
+    assert surplus(place.server) == 0
+    content = place.content("out")
+    shutil.rmtree(place.folder / "out")
+    place.ended("out", *words)
+    assert place.content("out") == content
+
+
 def test_workers_killed_at_random_cost_their_calls_in_flight(place: Place) -> None:
     chance = random.Random(7)
     process = place.started("out")
