@@ -184,6 +184,8 @@ class SliceWorkers:
             for job in worker.jobs.values():
                 job.fail(WorkerDied(f"a worker could not be started: {error}"))
             return
+        if self._stopped is not None:  # meanwhile
+            self._give_up(worker, self._stopped)
         for part in worker.jobs:
             worker.tell({"slice": part})
         try:
