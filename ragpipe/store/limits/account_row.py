@@ -35,7 +35,12 @@ class _Holder:
     requests: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        amounts = {"held": self.held.as_json(), "named": self.named.as_json(), "requests": self.requests, "since": self.since}
+        amounts = {
+            "held": self.held.as_json(),
+            "named": self.named.as_json(),
+            "requests": self.requests,
+            "since": self.since,
+        }
         return self.process | amounts
 
     @staticmethod
@@ -91,10 +96,10 @@ class AccountRow:
         if text is None:
             return AccountRow(me, moment)
         values = json.loads(text)
-        amounts = {name: Amount.from_json(values[name]) for name in _AMOUNTS}
+        fields: dict[str, Any] = {name: Amount.from_json(values[name]) for name in _AMOUNTS}
+        fields |= {name: values[name] for name in _PLAIN}
         holders = {name: _Holder.from_json(holder) for name, holder in values["holders"].items()}
-        plain = {name: values[name] for name in _PLAIN}
-        row = AccountRow(me, moment, **amounts, **plain, holders=holders)
+        row = AccountRow(me, moment, **fields, holders=holders)
         same_clock = values["clock"] == moment.clock
         dead = me.dead({name: holder.process for name, holder in holders.items()}, moment, same_clock=same_clock)
         for name in dead:

@@ -41,7 +41,7 @@ class LimitWorker(threading.Thread):
         self._users: list[RowUser] = []
         self._woken = threading.Event()
         self._lock = threading.Lock()
-        self._is_ending = False
+        self._is_ending = self._was_started = False
         self._next_sync = 0.0
         self._last_failure: tuple[float, RagpipeError] | None = None
 
@@ -49,9 +49,6 @@ class LimitWorker(threading.Thread):
         """Work for one more user, from now on."""
         with self._lock:
             self._users = [*self._users, user]
-            if not self.is_alive():
-                self.start()
-        self._woken.set()
 
     def remove(self, user: RowUser) -> None:
         """Work for this user no more."""
@@ -59,7 +56,12 @@ class LimitWorker(threading.Thread):
             self._users = [known for known in self._users if known is not user]
 
     def wake(self) -> None:
-        """A user is due earlier than it said before."""
+        """A user is due earlier than it said before. The first time this starts the thread."""
+        if not self._was_started:
+            with self._lock:
+                if not self._was_started:
+                    self._was_started = True
+                    self.start()
         self._woken.set()
 
     def stop(self) -> None:

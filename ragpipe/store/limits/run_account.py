@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -46,9 +47,9 @@ class AccountFigures:
     """What the account said when this process last saw it: `spent` in all starts, `assumed` of it without an answer, `held` by all
     processes for their requests under way."""
 
-    spent: Amount = Amount()
-    assumed: Amount = Amount()
-    held: Amount = Amount()
+    spent: Amount
+    assumed: Amount
+    held: Amount
 
 
 class RunAccount:
@@ -56,7 +57,7 @@ class RunAccount:
 
     Args:
         name: the run.
-        start: the start of it that asks: all its processes give the same.
+        start: the start of it that asks: all its processes give the same. It may be set later, before anything is asked.
         me: this process.
         worker: has the rows open.
     """
@@ -69,9 +70,9 @@ class RunAccount:
         self._turn: list[_Errand] = []
         self._kept: dict[str, int] = {}  # by judge, of the questions that were taken those not asked yet
         self._returned: dict[str, int] = {}
-        self._is_leaving = False
+        self._is_leaving = self._was_used = False
         self.due = math.inf
-        self.figures = AccountFigures()
+        self.figures = AccountFigures(Amount(), Amount(), Amount())
         worker.add(self)
 
     # --- what a process asks of its account ---
@@ -80,6 +81,10 @@ class RunAccount:
         """Go on from what the ledger of payments says. Waits for it. Raises OutputError, DataError."""
         self._do_now(lambda row, _: row.balance(ledger))
 
+    def refresh(self) -> None:
+        """Bring `figures` up to date. Raises OutputError, DataError."""
+        self._do_now(lambda row, _: None)
+
     async def hold(self, hold: Hold, limits: Limits) -> bool:
         """Hold what a request may cost, once it fits. False: it does not, and nothing is under way. Raises OutputError, DataError."""
 
@@ -87,7 +92,9 @@ class RunAccount:
             if answer == "held":
                 self.settle(hold, Amount())
 
-        return bool(await self._wait_for(_Errand(self._holding(hold, limits), Future(), hold.name, True, undo)) == "held")
+        return bool(
+            await self._wait_for(_Errand(self._holding(hold, limits), Future(), hold.name, True, undo)) == "held"
+        )
 
     def hold_now(self, hold: Hold, limits: Limits) -> Answer:
         """As `hold`, at once."""
@@ -134,11 +141,10 @@ class RunAccount:
 
     def close(self) -> None:
         """Leave the account: what this process still holds counts as spent."""
-        self._is_leaving = True
-        try:
-            self._do_now(lambda row, _: None)
-        except RagpipeError:
-            pass  # what it held counts as spent when its process has ended
+        if self._was_used:
+            self._is_leaving = True
+            with suppress(RagpipeError):  # what it held counts as spent when its process has ended
+                self._do_now(lambda row, _: None)
         self._worker.remove(self)
 
     # --- how it gets there ---
@@ -155,6 +161,7 @@ class RunAccount:
 
     def _send(self, errand: _Errand) -> None:
         with self._lock:
+            self._was_used = True
             self._errands.append(errand)
             self.due = 0.0
         self._worker.wake()
@@ -224,7 +231,9 @@ class RunAccount:
         requests = row.enter().requests
         if self._is_leaving:
             row.end(self._me.id)
-        texts = {self._row_of(name): None if left is None else json.dumps(left.as_json()) for name, left in named.items()}
+        texts = {
+            self._row_of(name): None if left is None else json.dumps(left.as_json()) for name, left in named.items()
+        }
         return {self._name: row.text, **texts}, (
             results,
             requests,
