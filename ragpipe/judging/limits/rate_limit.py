@@ -93,6 +93,13 @@ class RateState:
         rates += [self.pace.rate] if self.pace.rate is not None else []
         return max(1, int(seconds * min(rates, default=0.0)))
 
+    def delay(self, seconds: float) -> None:
+        """An attempt started so much later than it was taken: the next one starts as much later."""
+        self.pace_free_from += seconds
+        for unit, bucket in self._buckets:
+            if unit == "requests":
+                bucket.shift(seconds)
+
     def give_back(self, tokens: Mapping[Unit, float] | None, count: int) -> None:
         """So many attempts that were taken did not start."""
         if self.pace.rate is not None:

@@ -15,6 +15,7 @@ from ragpipe.judging.limits.token_demand import Demand
 from ragpipe.judging.limits.width import LearnedWidth
 
 _LEAST_WAIT_S = 0.001
+_LATE_S = 0.025  # from a reservation to its start, above which the next start is as much later: a busy machine
 
 
 class SharedRateLimiter(RateLimiter):
@@ -86,15 +87,18 @@ class SharedRateLimiter(RateLimiter):
         left, each, _ = self._ahead
         self._ahead = 0, None, 0.0
 
-        def start(row: ProviderRow, _: float) -> int:
+        def start(row: ProviderRow, ahead: float) -> tuple[int, float]:
             if left:
                 row.rate.give_back(each, left)
-            return row.start(tokens, wanted)
+            return row.start(tokens, wanted), row.moment.seconds - ahead
 
-        count: int | None = await self._provider.ask(start)
-        if count is None:
+        answer: tuple[int, float] | None = await self._provider.ask(start)
+        if answer is None:
             self.state.take(now, tokens)
             return True
+        count, reserved = answer
+        if count and (late := time.monotonic() - reserved) > _LATE_S:
+            self._provider.tell(lambda row, _: row.rate.delay(late), urgent=True)
         if count:
             self._ahead, self._used_of_last = (count - 1, tokens, time.monotonic() + AT_ONCE_S), 1
         return count > 0

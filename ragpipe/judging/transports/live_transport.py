@@ -25,6 +25,7 @@ from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.retries import RETRYABLE, holds_all
 from ragpipe.judging.limits.shared_limits import SharedUse
+from ragpipe.judging.limits.shared_provider import BEAT_S
 from ragpipe.judging.limits.width import ConcurrencyLimit, SlotSource
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
@@ -97,6 +98,7 @@ class LiveTransport:
         self._locks: dict[str, asyncio.Lock] = {}
         self._dead: ProviderUnusable | None = None
         self._name_of_count = sha256(state_name(settings))[:16]
+        self._name_of_model = f"{self.section} {settings.model}"
 
     def _request_costs(self, budget: Budget) -> RequestCosts:
         rates = self._rates or rates_for(self.settings)
@@ -174,15 +176,27 @@ class LiveTransport:
 
     async def _ask_alone(self, question: Question, kind: str, tally: AttemptTally) -> Call:
         """Ask the first question of its kind; a call that comes back, even with a refusal, proves the kind."""
+        is_first = not self.provider.proven_forms
+        if is_first:
+            await self._turn_among_processes()
         watch = None if self.provider.answered else asyncio.create_task(self._notify_while_silent(tally))
         try:
             call = await self._ask(question, tally)
+            if call.status not in RETRYABLE | {"case_deadline"} or call.status == "empty_reply":
+                self.provider.proven_forms.add(kind)
+            return call
         finally:
             if watch is not None:
                 watch.cancel()
-        if call.status not in RETRYABLE | {"case_deadline"} or call.status == "empty_reply":
-            self.provider.proven_forms.add(kind)
-        return call
+            if is_first and (row := self.provider.row) is not None:
+                name, is_proven = self._name_of_model, bool(self.provider.proven_forms)
+                row.tell(lambda known, _: known.asked_first(name, is_proven=is_proven), urgent=True)
+
+    async def _turn_among_processes(self) -> None:
+        """Wait until the model has answered another process, or none asks it its first question."""
+        row, name = self.provider.row, self._name_of_model
+        while row is not None and await row.ask(lambda known, _: known.may_ask_first(name)) is False:
+            await self._sleep(BEAT_S)
 
     async def _notify_while_silent(self, tally: AttemptTally) -> None:
         """Tell the user that the provider has not answered yet, after 8, 16, 32 ... seconds."""
