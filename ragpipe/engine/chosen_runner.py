@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.judge_access import member_configs, stores_vectors
+from ragpipe.engine.judge_access import case_window, computes_vectors, member_configs
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
@@ -37,36 +37,55 @@ async def open_workers(
         say: prints the reason, and what workers have to say.
     """
     runner = spec.config.runner
-    why = None if runner.kind == "local" else _one_process(spec.config, policy, iteration, known)
+    why = None if runner.kind == "local" else _one_process(spec.config, policy)
     if why:
         say(f"runner={runner.kind}: {why}; this process measures the cases alone")
     if why or runner.kind == "local":
         yield None
         return
-    start = WorkerStart(spec.folder.root.absolute(), spec.run_id, iteration, metric_signatures(spec.config))
-    workers = SliceWorkers(start, width=runner.workers or _usable_cores(), largest=runner.slice, say=say)
+    earlier = known.earlier.get(iteration) if known is not None else None
+    start = WorkerStart(
+        spec.folder.root.absolute(),
+        spec.run_id,
+        iteration,
+        metric_signatures(spec.config),
+        None if earlier is None else earlier.as_json(),
+    )
+    workers = _slice_workers(spec.config, start, say)
     try:
         yield workers
     finally:
         await workers.close()
 
 
-def _usable_cores() -> int:
+def _slice_workers(config: RunConfig, start: WorkerStart, say: Callable[[str], None]) -> SliceWorkers:
+    """The workers of a run. Where a server is asked, slices have no more cases than are open at once, and a worker has several: it
+    waits for answers, and the last cases of one slice must not leave it idle."""
+    runner, count = config.runner, config.runner.workers or usable_cores()
+    if not _asks_servers(config):
+        return SliceWorkers(start, workers=count, largest=runner.slice, say=say)
+    largest = min(runner.slice, max(1, case_window(config) // 2))
+    return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, say=say)
+
+
+def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _one_process(
-    config: RunConfig, policy: EvaluatePolicy, iteration: int, known: KnownMeasurements | None
-) -> str | None:
+def _asks_servers(config: RunConfig) -> bool:
+    """Whether questions may go to a server, for a judge or for an embedder."""
+    judges = [member.judge for member in member_configs(config).values()]
+    return any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder))
+
+
+def _one_process(config: RunConfig, policy: EvaluatePolicy) -> str | None:
     """Why the cases cannot be measured elsewhere; None where they can."""
     if type(policy) is not EvaluatePolicy:
         return "this task takes replies from a finished run"
+    if config.transport.kind == "batch":
+        return "a batch is made of the questions of one process"
     judges = [member.judge for member in member_configs(config).values()]
-    if any(isinstance(judge, JudgeSettings) for judge in judges):
-        return "the judge is a language model, whose limits and budget hold in one process"
-    if any(isinstance(judge, DetectorSettings) for judge in judges) or stores_vectors(config):
+    if any(isinstance(judge, DetectorSettings) for judge in judges) or computes_vectors(config):
         return "a model that computes here takes all cores by itself, and batches across cases"
-    if known is not None and iteration in known.earlier:
-        return "measurements of an earlier run are taken over"
     return None

@@ -14,6 +14,7 @@ from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.session_figures import show_figures
 from ragpipe.engine.slice_measuring import case_measuring, introduce
 from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
@@ -73,11 +74,13 @@ async def judge_iteration(
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
             introduce(session, providers, spec.folder)
+            if workers is not None:
+                workers.on_figures = lambda: show_figures(session, workers.figures())
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
             try:
                 with (
-                    _run_deadline(spec, session, time.monotonic() if began is None else began),
+                    _run_deadline(spec, stage, time.monotonic() if began is None else began),
                     console.progress(meter.state, label=_label(spec, iteration), keep=view.show),
                     SignalHandlers(stage, console.warn),
                 ):
@@ -91,7 +94,7 @@ async def judge_iteration(
 
 
 @contextmanager
-def _run_deadline(spec: RunSpec, session: JudgeSession, began: float) -> Iterator[None]:
+def _run_deadline(spec: RunSpec, stage: JudgeStage, began: float) -> Iterator[None]:
     """Inside, no question is asked after `judge.run_deadline_s`: those that are left fail (kind `run_deadline`)."""
     seconds = getattr(spec.config.judge, "run_deadline_s", None)
     if seconds is None:
@@ -99,7 +102,7 @@ def _run_deadline(spec: RunSpec, session: JudgeSession, began: float) -> Iterato
         return
     why = JudgeError("run_deadline", f"not asked any more: judge.run_deadline_s={seconds:g} s of this start were over")
     left = began + seconds - time.monotonic()
-    timer = asyncio.get_running_loop().call_later(max(0.0, left), session.end_asking, why)
+    timer = asyncio.get_running_loop().call_later(max(0.0, left), stage.end_asking, why)
     try:
         yield
     finally:

@@ -344,6 +344,12 @@ def stores_vectors(config: RunConfig) -> bool:
     return has_encoder or not isinstance(config.embedder, NoEmbedder)
 
 
+def computes_vectors(config: RunConfig) -> bool:
+    """Whether a model in this process computes vectors, or compares pairs token by token."""
+    has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
+    return has_encoder or not isinstance(config.embedder, NoEmbedder | ApiEmbedder)
+
+
 def _encoder_session(
     replies: ReplyStore, transport: Transport | None, settings: EncoderSettings, corpus: Corpus | None
 ) -> JudgeSession:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ragpipe.core.errors import (
     Interrupted,
+    JudgeError,
     RagpipeError,
 )
 from ragpipe.judging.session import JudgeSession
@@ -30,7 +31,7 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMarks, case_mark, case_of
-from ragpipe.stages.slices import MeasuredSlice, SliceRunner, failure_kinds, finished_entry, slices_of
+from ragpipe.stages.slices import MeasuredSlice, Slice, SliceRunner, failure_kinds, finished_entry, slices_of
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
@@ -49,6 +50,11 @@ OPEN_BLOCKS = 3
 
 GROUP_BYTES = 8 << 20
 """Characters of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
+
+
+def _open_cases(window: int, slices: SliceRunner | None) -> int:
+    """Cases that are open at once: here, or where they are measured elsewhere in slices."""
+    return window if slices is None else slices.width * slices.largest
 
 
 @dataclass(slots=True)
@@ -119,7 +125,7 @@ class JudgeStage:
         self._measuring = measuring
         self._window = asyncio.Semaphore(window)
         self._slices = slices
-        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + (slices.width if slices else window // BLOCK)))
+        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + _open_cases(window, slices) // BLOCK))
         self._keep_messages, self._retry, self._known_measurements = keep_messages, retry_errors, known
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
@@ -142,6 +148,14 @@ class JudgeStage:
         for task in tuple(self._tasks):
             task.cancel()
         self._session.cancel()
+        if self._slices is not None:
+            self._slices.cancel()
+
+    def end_asking(self, why: JudgeError) -> None:
+        """Ask no server any more: questions without a stored reply fail with this error."""
+        self._session.end_asking(why)
+        if self._slices is not None:
+            self._slices.end_asking(why)
 
     async def run(self) -> JudgingProgress:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
@@ -208,7 +222,7 @@ class JudgeStage:
         """Finish the cases of one block, measured slice by slice elsewhere."""
         try:
             parts = slices_of(index, self._cases.size(index), runner.largest)
-            measured = await asyncio.gather(*map(runner.measure, parts))
+            measured = await asyncio.gather(*(self._measure_slice(part, runner) for part in parts))
             await asyncio.to_thread(self._write_slices, index, measured)
             self._open.release()
         except asyncio.CancelledError:
@@ -216,18 +230,22 @@ class JudgeStage:
         except Exception as error:
             self._stop_for(error, f"block {index}")
 
+    async def _measure_slice(self, part: Slice, runner: SliceRunner) -> MeasuredSlice:
+        """What came of a slice, once its journal lines are written."""
+        measured = await runner.measure(part)
+        self._write_down(measured.keys, measured.entries)
+        for entry, errors in zip(measured.entries, measured.errors, strict=True):
+            self._count(entry, errors)
+        self._on_change(self.state)
+        return measured
+
     def _write_slices(self, index: int, measured: Sequence[MeasuredSlice]) -> None:
-        """Write a block from its slices, its journal lines first."""
-        for part in measured:
-            self._write_down(part.keys, part.entries)
-            for entry, errors in zip(part.entries, part.errors, strict=True):
-                self._count(entry, errors)
+        """Write a block from its slices."""
         if self._measuring.asks:
             packed = (rows for part in measured for rows in part.asked)
             groups = row_groups(packed, GROUP_BYTES)
             self._inputs.write_groups(index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
         self._scores.write(index, pa.concat_tables([part.scores for part in measured]))
-        self._on_change(self.state)
 
     def _count(self, entry: Mapping[str, Any], errors: Sequence[str]) -> None:
         """Count a finished case: its journal line, and the kinds of its errors."""

@@ -136,7 +136,12 @@ def surplus(server: Server) -> int:
 
 def committed(out: Path) -> frozenset[str]:
     """Bodies whose replies stand in the call store at this moment, under the hash that the server's log knows them by."""
-    path = out / ".store" / "calls.sqlite"
+    return committed_in(out / ".store")
+
+
+def committed_in(store: Path) -> frozenset[str]:
+    """As `committed`, of a store by its folder."""
+    path = store / "calls.sqlite"
     if not path.exists():
         return frozenset()
     with closing(sqlite3.connect(path)) as db:

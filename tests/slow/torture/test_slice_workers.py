@@ -188,6 +188,6 @@ def test_ctrl_c_ends_the_workers_and_the_run_goes_on_later(place: Path, local: d
 
 
 def test_what_workers_cannot_do_is_said_and_done_by_this_process(place: Path) -> None:
-    words = ["judge=llm", "judge.model=openai/test-2026-01-01", "transport=stored", "output_dir=stored"]
-    out = ended(place, *words, "runner=processes", code=4)
-    assert "runner=processes: the judge is a language model, whose limits and budget hold in one process" in out
+    words = ["metrics=[semantic_similarity]", "embedder=minilm", "output_dir=embedded", "dataset.limit=2"]
+    out = ended(place, *words, "runner=processes")
+    assert "runner=processes: a model that computes here takes all cores by itself, and batches across cases" in out

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import JudgeError, RagpipeError
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.schema.sample import Case, Output, Sample
@@ -74,10 +74,16 @@ class Here:
 
     async def measure(self, part: Slice) -> MeasuredSlice:
         self.seen.append(part)
-        return await measure_slice(self.reader, part, self.measuring, window=3, keep_messages=True)
+        return await measure_slice(self.reader, part, self.measuring, room=asyncio.Semaphore(3), keep_messages=True)
 
     def stop(self, why: RagpipeError) -> None:
         self.stopped = why
+
+    def cancel(self) -> None:
+        """Nothing is in flight."""
+
+    def end_asking(self, why: JudgeError) -> None:
+        """Nothing is asked."""
 
 
 def measured(
