@@ -9,7 +9,7 @@ DIGEST = 16
 _BUCKETS = 1 << 12
 
 
-def digest_of(*parts: str) -> bytes:
+def name_digest(*parts: str) -> bytes:
     """The digest of some texts: other texts, or other borders between them, give another one."""
     digest = blake2b(digest_size=DIGEST)
     for part in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from ragpipe.core.digest import canonical_json
-from ragpipe.core.digest_table import DIGEST, DigestTable, digest_of
+from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
 from ragpipe.datasets import native_form
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.schema.sample import Output, Sample
@@ -40,7 +40,7 @@ class SeenCases:
             return True
         self._last = sample
         content = content_digest(sample)
-        known = self._samples.setdefault(digest_of(sample.id), content + place)
+        known = self._samples.setdefault(name_digest(sample.id), content + place)
         if known is not None and known[:DIGEST] != content:
             fix = "give the sample another id, or the same question, references and labels everywhere"
             stands = f"the one of {self._places.text(known[DIGEST:])}"
@@ -52,7 +52,7 @@ class SeenCases:
 
 def case_digest(sample: Sample, output: Output | None) -> bytes:
     """The digest of what names a case, or a question without an output."""
-    return digest_of(sample.id, output.method, str(output.repeat)) if output else digest_of(sample.id)
+    return name_digest(sample.id, output.method, str(output.repeat)) if output else name_digest(sample.id)
 
 
 def content_digest(sample: Sample) -> bytes:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragpipe.core.digest_table import digest_of
+from ragpipe.core.digest_table import name_digest
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, table_of
@@ -97,7 +97,7 @@ class _Gathered:
         return len(self.outputs) >= BATCH or self._characters >= BATCH_TEXT
 
     def batch(self) -> CaseBatch:
-        names = [digest_of(sample_id) for sample_id in self._rows]
+        names = [name_digest(sample_id) for sample_id in self._rows]
         return CaseBatch(table_of(self._samples, SAMPLES), names, table_of(self.outputs, OUTPUTS))
 
 

@@ -251,8 +251,9 @@ class JudgeStage:
         """Count a finished case: its journal line, and the kinds of its errors."""
         self.state.done += 1
         self.state.transient += entry["transient"]
-        self.state.errors += bool(errors)
-        self.state.error_kinds.update(errors)
+        if errors:
+            self.state.errors += 1
+            self.state.error_kinds.update(errors)
 
     async def _compute_block(self, index: int) -> None:
         """Finish the cases of one block together, where no metric asks a judge: they have nothing to wait for."""
@@ -270,11 +271,10 @@ class JudgeStage:
             entries.append(journal_entry(case, ()))
             for scores in computed.values():
                 scores.add(case)
-        table = self._measuring.score_table(keys, (), computed)
         completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         # Their lines first: a case that could not be journalled leaves its block unwritten, and is done again.
         self._write_down(keys, [{**entry, "completed_at": completed_at} for entry in entries])
-        self._scores.write(index, table)
+        self._scores.write(index, self._measuring.score_table(keys, (), computed))
         self.state.done += len(keys)
 
     def _blocks_to_retry(self, finished: set[int]) -> set[int]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.core.digest_table import DigestTable, digest_of
+from ragpipe.core.digest_table import DigestTable, name_digest
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import Output, Sample
@@ -127,7 +127,7 @@ def _add_samples(batch: CaseBatch, known: DigestTable, table: _BlockWriter) -> t
 def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
     """Write `samples.parquet` alone, for a system that is still to be asked. Returns the number of samples."""
     seen = DigestTable()
-    new = (record.sample for record in records if seen.setdefault(digest_of(record.sample.id)) is None)
+    new = (record.sample for record in records if seen.setdefault(name_digest(record.sample.id)) is None)
     with _open(samples, SAMPLES) as table:
         while rows := list(map(sample_row, islice(new, _AT_ONCE))):
             cells = table_of(rows, SAMPLES)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.digest_table import DIGEST, DigestTable, digest_of
+from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES
 from ragpipe.stages.case_reader import CaseReader
@@ -85,11 +85,11 @@ class CaseMarks:
 
     def get(self, case: CaseKey) -> CaseMark | None:
         """The mark of a case; None where it has none."""
-        packed = self._marks.get(digest_of(*map(str, case))) if len(self._marks) else None
+        packed = self._marks.get(name_digest(*map(str, case))) if len(self._marks) else None
         return None if packed is None else CaseMark(packed[:DIGEST], bool(packed[DIGEST]), bool(packed[DIGEST + 1]))
 
     def __setitem__(self, case: CaseKey, mark: CaseMark) -> None:
-        self._marks[digest_of(*map(str, case))] = mark.result + bytes([mark.transient, mark.failed])
+        self._marks[name_digest(*map(str, case))] = mark.result + bytes([mark.transient, mark.failed])
 
 
 def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:

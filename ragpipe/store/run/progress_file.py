@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.digest_table import DigestTable, digest_of
+from ragpipe.core.digest_table import DigestTable, name_digest
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.atomic import atomic_write, is_disk_full, json_bytes
@@ -124,7 +124,7 @@ class ProgressView:
             return
         with self._lock:
             for left, finished in enumerate(cases, 1 - len(cases)):
-                if self._known.setdefault(digest_of(*map(str, finished.case))) is not None:
+                if self._known.setdefault(name_digest(*map(str, finished.case))) is not None:
                     name = _hash(finished.case)
                     self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
                 if -left < LAST or len(self._known) <= ALL_UP_TO:  # the others would leave at once

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.core.digest_table import DIGEST, DigestTable, digest_of
+from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
 
 
 def test_it_keeps_what_a_dict_keeps() -> None:
     table, expected = DigestTable(3), {}
     for number in range(20_000):
-        name = digest_of(f"q{number % 15_000}", "m")
+        name = name_digest(f"q{number % 15_000}", "m")
         value = number.to_bytes(3, "big")
         assert table.setdefault(name, value) == expected.get(name)
         expected.setdefault(name, value)
     assert len(table) == 15_000
     assert all(table.get(name) == value for name, value in expected.items())
-    name = digest_of("q7", "m")
+    name = name_digest("q7", "m")
     table[name] = b"new"
-    table[digest_of("other")] = b"one"
-    assert (table.get(name), table.get(digest_of("other")), len(table)) == (b"new", b"one", 15_001)
-    assert digest_of("absent") not in table
+    table[name_digest("other")] = b"one"
+    assert (table.get(name), table.get(name_digest("other")), len(table)) == (b"new", b"one", 15_001)
+    assert name_digest("absent") not in table
 
 
 def test_borders_between_texts_count() -> None:
-    assert len({digest_of("ab", "c"), digest_of("a", "bc"), digest_of("abc"), digest_of("ab", "c", "")}) == 4
+    assert len({name_digest("ab", "c"), name_digest("a", "bc"), name_digest("abc"), name_digest("ab", "c", "")}) == 4
 
 
 def test_a_digest_that_stands_across_two_entries_is_none() -> None:
