@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -16,6 +15,7 @@ from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.store.files.processes import usable_cores
 
 
 @asynccontextmanager
@@ -69,11 +69,6 @@ def _slice_workers(config: RunConfig, start: WorkerStart, say: Callable[[str], N
         return SliceWorkers(start, workers=count, largest=runner.slice, say=say)
     largest = min(runner.slice, max(1, case_window(config) // 2))
     return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, say=say)
-
-
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _asks_servers(config: RunConfig) -> bool:

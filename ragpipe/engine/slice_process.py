@@ -42,7 +42,7 @@ def main() -> None:
     """Measure slices until the driver is gone."""
     give_memory_back()
     gc.disable()  # until the first slice
-    incoming, outgoing = _own_streams()
+    incoming, outgoing = own_streams()
     start = WorkerStart.of(read_message(incoming))
     answers = _Answers(outgoing)
     with suppress(KeyboardInterrupt):
@@ -50,7 +50,7 @@ def main() -> None:
     answers.close()
 
 
-def _own_streams() -> tuple[BinaryIO, BinaryIO]:
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
     """The driver's messages, and where answers go. What anything in this process prints goes to stderr instead."""
     incoming, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
