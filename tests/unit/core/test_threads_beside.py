@@ -42,11 +42,10 @@ def test_the_next_item_is_made_while_the_last_one_is_worked_on_and_no_more() -> 
 
 
 def test_what_making_an_item_raises_comes_in_its_place() -> None:
-    seen = []
+    ahead = made_ahead(numbers(9, [], fault_at=3))
+    assert [next(ahead) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="no 3"):
-        for number in made_ahead(numbers(9, [], fault_at=3)):
-            seen.append(number)  # noqa: PERF402  # those before the error count
-    assert seen == [0, 1, 2]
+        next(ahead)
 
 
 def test_items_are_done_in_their_order_and_all_of_them() -> None:
@@ -67,13 +66,21 @@ def test_what_work_raises_ends_the_block(fault_at: int) -> None:
             raise OSError("disk full")
         done.append(number)
 
-    with pytest.raises(OSError, match="disk full"), done_behind(work) as hand_over:
-        for number in range(3):
-            hand_over(number)
+    def hand_over_three() -> None:
+        with done_behind(work) as hand_over:
+            for number in range(3):
+                hand_over(number)
+
+    with pytest.raises(OSError, match="disk full"):
+        hand_over_three()
     assert done == list(range(fault_at))
 
 
 def test_an_error_of_the_caller_wins() -> None:
-    with pytest.raises(KeyError), done_behind(lambda _: 1 / 0) as hand_over:
-        hand_over(0)
-        raise KeyError
+    def fail() -> None:
+        with done_behind(lambda _: 1 / 0) as hand_over:
+            hand_over(0)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
