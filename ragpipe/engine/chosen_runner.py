@@ -1,4 +1,4 @@
-"""Which processes measure the cases of an iteration: this one, or workers beside it."""
+"""Which processes measure the cases of an iteration: this one, workers beside it, or tasks of Ray."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.judge_access import member_configs, stores_vectors
+from ragpipe.engine.ray_runner import open_ray_runner
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
@@ -16,6 +17,7 @@ from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.slices import SliceRunner
 
 
 @asynccontextmanager
@@ -25,8 +27,8 @@ async def open_workers(
     iteration: int,
     known: KnownMeasurements | None,
     say: Callable[[str], None],
-) -> AsyncIterator[SliceWorkers | None]:
-    """The workers of `runner=processes`, ended at the end of the block; None where this process measures the cases itself: it says
+) -> AsyncIterator[SliceRunner | None]:
+    """The workers of `runner=processes` or `runner=ray`, ended at the end of the block; None where this process measures the cases itself: it says
     why, if that was not chosen.
 
     Args:
@@ -44,6 +46,10 @@ async def open_workers(
         yield None
         return
     start = WorkerStart(spec.folder.root.absolute(), spec.run_id, iteration, metric_signatures(spec.config))
+    if runner.kind == "ray":
+        async with open_ray_runner(start, runner, cores=_usable_cores(), say=say) as tasks:
+            yield tasks
+        return
     workers = SliceWorkers(start, width=runner.workers or _usable_cores(), largest=runner.slice, say=say)
     try:
         yield workers

@@ -15,7 +15,6 @@ from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.slice_measuring import case_measuring, introduce
-from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
@@ -24,6 +23,7 @@ from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
 
@@ -148,7 +148,7 @@ def _stage(
     console: Console,
     known: KnownMeasurements | None,
     view: ProgressView,
-    workers: SliceWorkers | None,
+    workers: SliceRunner | None,
     on_change: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
     """The judging of the iteration that the reader is for, by the run's configuration.
