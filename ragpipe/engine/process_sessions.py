@@ -17,7 +17,7 @@ _END_S = 5.0
 def end_session(session: int) -> None:
     """Kill the processes of a session that this machine has, without the calling one, and wait for their end (5 s at most)."""
     end = time.monotonic() + _END_S
-    while members := [pid for pid in _members(session) if pid != os.getpid()]:
+    while members := [pid for pid in members_of(session) if pid != os.getpid()]:
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -26,8 +26,8 @@ def end_session(session: int) -> None:
         time.sleep(0.02)
 
 
-def _members(session: int) -> Iterator[int]:
-    """The processes of a session that have not ended."""
+def members_of(session: int) -> Iterator[int]:
+    """The processes of a session on this machine that have not ended."""
     for pid, state in _processes():
         with suppress(ProcessLookupError, PermissionError):
             if not state.startswith("Z") and os.getsid(pid) == session:

@@ -14,7 +14,6 @@ from typing import Any
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import ConfigError, Problem
 
-TITLE = "runner=ray cannot measure the cases"
 _CONNECT_S = 10.0
 _OBJECTS = 256 << 20
 """Bytes that a cluster of our own may hold of what came of slices and was not fetched yet; more goes to its folder."""
@@ -40,17 +39,17 @@ def join_cluster(settings: RunnerSettings, cores: int, folder: Path) -> tuple[An
     if settings.address is None:
         ray = _started(settings, cores, folder)
         width = settings.workers or cores
-        if not _room(ray.nodes(), settings):
+        if not slices_at_once(ray.nodes(), settings):
             has = {name: value for name, value in ray.nodes()[0]["Resources"].items() if name in ("CPU", "GPU")}
             raise _unusable("runner", f"{_shown(has)} on this machine", f"{_shown(_needed(settings))} for a slice")
         return ray, width
     ray = _joined(settings.address)
-    return ray, settings.workers or max(1, _room(ray.nodes(), settings))
+    return ray, settings.workers or max(1, slices_at_once(ray.nodes(), settings))
 
 
 def waits_for(nodes: Iterable[Mapping[str, Any]], settings: RunnerSettings) -> str | None:
     """What slices wait for where no node of a cluster has enough for one; None where one has."""
-    if _room(nodes, settings):
+    if slices_at_once(nodes, settings):
         return None
     return f"no node of {settings.address} has {_shown(_needed(settings))}: slices wait for one"
 
@@ -92,7 +91,7 @@ def _joined(address: str) -> Any:
 
 
 def _unusable(key: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(TITLE, [Problem("runner=ray", key, found, expected)])
+    return ConfigError("runner=ray cannot measure the cases", [Problem("runner=ray", key, found, expected)])
 
 
 def _needed(settings: RunnerSettings) -> dict[str, float]:
@@ -101,7 +100,7 @@ def _needed(settings: RunnerSettings) -> dict[str, float]:
     return {name: value for name, value in needed.items() if value > 0}
 
 
-def _room(nodes: Iterable[Mapping[str, Any]], settings: RunnerSettings) -> int:
+def slices_at_once(nodes: Iterable[Mapping[str, Any]], settings: RunnerSettings) -> int:
     """How many slices fit into the nodes that live."""
     needed = _needed(settings)
     return sum(
