@@ -1,4 +1,4 @@
-"""Which processes measure the cases of an iteration: this one, or workers beside it."""
+"""Which processes measure the cases of an iteration: this one, workers beside it, or tasks of Ray."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.judge_access import case_window, computes_vectors, member_configs
+from ragpipe.engine.ray_runner import RayRunner, open_ray_runner
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
@@ -17,25 +18,44 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.store.files.processes import usable_cores
 
+Workers = SliceWorkers | RayRunner
+
+
+def worker_start(
+    spec: RunSpec, iteration: int, start: str, ends_at: float | None, known: KnownMeasurements | None
+) -> WorkerStart:
+    """What workers are told first.
+
+    Args:
+        spec: the run.
+        iteration: the number of the iteration.
+        start: the start of the run that asks (`ProviderRegistry.start`).
+        ends_at: when no question is asked any more (`end_of_asking`).
+        known: what need not be measured.
+    """
+    earlier = known.earlier.get(iteration) if known is not None else None
+    return WorkerStart(
+        spec.folder.root.absolute(),
+        spec.run_id,
+        iteration,
+        metric_signatures(spec.config),
+        start,
+        ends_at,
+        None if earlier is None else earlier.as_json(),
+    )
+
 
 @asynccontextmanager
 async def open_workers(
-    spec: RunSpec,
-    policy: EvaluatePolicy,
-    iteration: int,
-    known: KnownMeasurements | None,
-    start: str,
-    say: Callable[[str], None],
-) -> AsyncIterator[SliceWorkers | None]:
-    """The workers of `runner=processes`, ended at the end of the block; None where this process measures the cases itself: it says
-    why, if that was not chosen.
+    spec: RunSpec, policy: EvaluatePolicy, start: WorkerStart, say: Callable[[str], None]
+) -> AsyncIterator[Workers | None]:
+    """The workers of `runner=processes` or `runner=ray`, ended at the end of the block; None where this process measures the cases
+    itself: it says why, if that was not chosen.
 
     Args:
         spec: the run.
         policy: the task.
-        iteration: the number of the iteration.
-        known: what need not be measured.
-        start: the start of the run that asks.
+        start: what workers are told first.
         say: prints the reason, and what workers have to say.
     """
     runner = spec.config.runner
@@ -45,16 +65,13 @@ async def open_workers(
     if why or runner.kind == "local":
         yield None
         return
-    earlier = known.earlier.get(iteration) if known is not None else None
-    worker_start = WorkerStart(
-        spec.folder.root.absolute(),
-        spec.run_id,
-        iteration,
-        metric_signatures(spec.config),
-        start,
-        None if earlier is None else earlier.as_json(),
-    )
-    workers = _slice_workers(spec.config, worker_start, say)
+    if runner.kind == "ray":
+        async with open_ray_runner(
+            start, runner, cores=usable_cores(), asks=_asks_servers(spec.config), say=say
+        ) as tasks:
+            yield tasks
+        return
+    workers = _slice_workers(spec.config, start, say)
     try:
         yield workers
     finally:
@@ -77,13 +94,23 @@ def _asks_servers(config: RunConfig) -> bool:
     return any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder))
 
 
+def _computes(config: RunConfig) -> bool:
+    """Whether a model is loaded to judge or to embed."""
+    judges = [member.judge for member in member_configs(config).values()]
+    return computes_vectors(config) or any(isinstance(judge, DetectorSettings) for judge in judges)
+
+
 def _one_process(config: RunConfig, policy: EvaluatePolicy) -> str | None:
     """Why the cases cannot be measured elsewhere; None where they can."""
     if type(policy) is not EvaluatePolicy:
         return "this task takes replies from a finished run"
     if config.transport.kind == "batch":
         return "a batch is made of the questions of one process"
-    judges = [member.judge for member in member_configs(config).values()]
-    if any(isinstance(judge, DetectorSettings) for judge in judges) or computes_vectors(config):
+    has_gpus = config.runner.kind == "ray" and config.runner.num_gpus > 0
+    computes = _computes(config)
+    if computes and not has_gpus:
         return "a model that computes here takes all cores by itself, and batches across cases"
+    is_far = config.runner.kind == "ray" and config.runner.address is not None
+    if is_far and (computes or _asks_servers(config)) and getattr(config.store, "url", None) is None:
+        return "workers on several machines need one call store: set store.url"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.core.validation import NoOrigins
 from ragpipe.engine.finished_run import read_config, run_prompts
 from ragpipe.engine.judge_access import case_window, open_judge
+from ragpipe.engine.run_deadline import run_deadline
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.session_figures import session_figures
 from ragpipe.engine.slice_messages import WorkerStart
@@ -42,7 +43,7 @@ class OpenedRun:
     """
 
     session: JudgeSession
-    measure: Callable[[Slice], Awaitable[MeasuredSlice]]
+    measure: Callable[[Slice], Coroutine[Any, Any, MeasuredSlice]]
 
     @property
     def asks_servers(self) -> bool:
@@ -93,7 +94,8 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
                 room=asyncio.Semaphore(case_window(config)),
                 keep_messages=config.keep_messages,
             )
-            yield OpenedRun(session, measure)
+            with run_deadline(config, session, start.ends_at):
+                yield OpenedRun(session, measure)
     finally:
         reader.close()
         known.close()

@@ -33,6 +33,7 @@ class WorkerStart:
         iteration: the iteration to measure.
         signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
         start: the start of the run that asks (`ProviderRegistry.start`): its workers count questions together.
+        ends_at: when no question is asked any more (`judge.run_deadline_s`), in seconds of the epoch; None: never.
         earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
     """
 
@@ -41,6 +42,7 @@ class WorkerStart:
     iteration: int
     signatures: dict[str, str]
     start: str
+    ends_at: float | None = None
     earlier: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:
@@ -77,10 +79,11 @@ def read_message(file: BinaryIO) -> Any:
     return json.loads(text)
 
 
-def failure_message(error: Exception, part: Slice) -> bytes:
-    """What went wrong with a slice."""
+def failure_message(error: Exception, part: Slice | None = None) -> bytes:
+    """What went wrong with a slice; without one, before any."""
     is_expected = isinstance(error, RagpipeError)
-    text = str(error) if is_expected else f"{part}: {type(error).__name__}: {error}"
+    place = "" if part is None else f"{part}: "
+    text = str(error) if is_expected else f"{place}{type(error).__name__}: {error}"
     return packed_message({"slice": part, "failure": text, "exit_code": getattr(error, "exit_code", 1)})
 
 

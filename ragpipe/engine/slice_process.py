@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ragpipe.core.errors import Interrupted, JudgeError
+from ragpipe.core.errors import Interrupted
 from ragpipe.core.process_memory import collect_new_garbage, give_memory_back
 from ragpipe.engine.slice_messages import (
     WorkerStart,
@@ -171,10 +171,8 @@ class _Work:
             task = asyncio.create_task(self._measure(Slice(*order["slice"])))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif "stop" in order:
-            self._run.session.stop(Interrupted(order["stop"]))
         else:
-            self._run.session.end_asking(JudgeError(*order["end_asking"]))
+            self._run.session.stop(Interrupted(order["stop"]))
 
     async def _measure(self, part: Slice) -> None:
         try:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragpipe.core.errors import JudgeError, RagpipeError
+from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.session_figures import without_open_calls
 from ragpipe.engine.slice_messages import HEAD, WorkerStart, measured_of, packed_message
 from ragpipe.engine.slice_process import DRAIN_S
@@ -127,11 +127,6 @@ class SliceWorkers:
         self.stop(why)
         for worker in self._workers:
             self._give_up(worker, why)
-
-    def end_asking(self, why: JudgeError) -> None:
-        """Ask no server any more: questions without a stored reply fail with this error."""
-        for worker in self._workers:
-            worker.tell({"end_asking": [why.kind, why.message]})
 
     async def close(self) -> None:
         """End the workers: calls that their slices have left behind may finish."""

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from ragpipe.core.errors import (
     Interrupted,
-    JudgeError,
     RagpipeError,
 )
 from ragpipe.judging.session import JudgeSession
@@ -150,12 +149,6 @@ class JudgeStage:
         self._session.cancel()
         if self._slices is not None:
             self._slices.cancel()
-
-    def end_asking(self, why: JudgeError) -> None:
-        """Ask no server any more: questions without a stored reply fail with this error."""
-        self._session.end_asking(why)
-        if self._slices is not None:
-            self._slices.end_asking(why)
 
     async def run(self) -> JudgingProgress:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""

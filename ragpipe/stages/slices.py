@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from ragpipe.core.errors import JudgeError, RagpipeError
+from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
@@ -82,10 +82,6 @@ class SliceRunner(Protocol):
 
     def cancel(self) -> None:
         """Give up the calls in flight too."""
-        ...
-
-    def end_asking(self, why: JudgeError) -> None:
-        """Ask no server any more: questions without a stored reply fail with this error."""
         ...
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.core.errors import JudgeError, RagpipeError
+from ragpipe.core.errors import RagpipeError
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.schema.sample import Case, Output, Sample
@@ -81,9 +81,6 @@ class Here:
 
     def cancel(self) -> None:
         """Nothing is in flight."""
-
-    def end_asking(self, why: JudgeError) -> None:
-        """Nothing is asked."""
 
 
 def measured(
