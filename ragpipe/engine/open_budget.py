@@ -15,6 +15,7 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.store.run.run_folder import RunFolder
 
@@ -29,7 +30,7 @@ def budget_owner(config: RunConfig) -> JudgeSettings | JurySettings | None:
 
 
 @contextmanager
-def open_budget(config: RunConfig, store: Path, run_id: str) -> Iterator[Budget | None]:
+def open_budget(config: RunConfig, store: StorePlace, run_id: str) -> Iterator[Budget | None]:
     """The budget of one run, None where it has none. Its journal stands beside the call store, whose ledger it goes on from.
 
     Raises DataError for a damaged journal, OutputError.
@@ -38,14 +39,16 @@ def open_budget(config: RunConfig, store: Path, run_id: str) -> Iterator[Budget 
     if owner is None:
         yield None
         return
-    journal = HoldJournal.open(store.parent / "budgets" / f"{run_id}.jsonl", _ledger(config, owner, store, run_id))
+    journal = HoldJournal.open(
+        config.store.folder(config.output_dir) / "budgets" / f"{run_id}.jsonl", _ledger(config, owner, store, run_id)
+    )
     try:
         yield Budget(owner.budget, owner.section, journal)
     finally:
         journal.close()
 
 
-def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: Path, run_id: str) -> Amount:
+def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: StorePlace, run_id: str) -> Amount:
     """What the run has paid by the ledger of this call store, or by its folder where that came from another machine."""
     usage = paid_by(store, run_id)
     folder = RunFolder.at(Path(config.output_dir), config.name, run_id)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.store.calls.store_connection import StoreConnection
 from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.files.processes import Process, is_alive, is_stopped, this_process
 
@@ -123,7 +124,7 @@ class Owners:
         return now - since > self._silent_after_s
 
 
-def every_owner(db: sqlite3.Connection) -> list[Owner]:
+def every_owner(db: StoreConnection) -> list[Owner]:
     return [_owner(row) for row in db.execute("SELECT id, host, pid, mark, beat, run_id FROM owners").fetchall()]
 
 
