@@ -50,8 +50,8 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.load_dataset import load_dataset
 from ragpipe.stages.plan_calls import Plan
-from ragpipe.store.files.atomic import atomic_write, json_bytes
 from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.files.atomic import atomic_write, json_bytes
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.systems.settings import LiveSettings, RecordedSystem
 

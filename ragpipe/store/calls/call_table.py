@@ -29,8 +29,8 @@ from ragpipe.store.calls.open_table import StoreLost
 from ragpipe.store.calls.owners import Owners
 from ragpipe.store.calls.sqlite_connection import SqliteConnection
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
-from ragpipe.store.calls.store_requests import FIRST_POLL_S, ClaimResult, Freshness, Lookup
 from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_requests import FIRST_POLL_S, ClaimResult, Freshness, Lookup
 from ragpipe.store.calls.stored_calls import every_call, store
 from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.run.format_check import check_store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 import uuid
 from collections.abc import Sequence
@@ -53,7 +52,7 @@ class Owners:
     process cannot be checked.
     """
 
-    def __init__(self, db: sqlite3.Connection, *, run_id: str, silent_after_s: float):
+    def __init__(self, db: StoreConnection, *, run_id: str, silent_after_s: float):
         self._db, self._run_id, self._silent_after_s = db, run_id, silent_after_s
         self.me = uuid.uuid4().hex
         self._seen: dict[str, tuple[int, float]] = {}  # owner -> its beat, and when it was first seen so

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -58,24 +58,27 @@ class PostgresConnection:
         self.raw = raw
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> FetchedRows:
-        return FetchedRows(self.raw.execute(_statement(statement), _values(values), binary=True))  # type: ignore[arg-type]
+        return FetchedRows(self.raw.execute(_statement(statement), _values(values), binary=True))
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         with self.raw.cursor() as cursor:
-            cursor.executemany(_statement(statement), [_values(row) for row in rows])  # type: ignore[arg-type]
+            cursor.executemany(_statement(statement), [_values(row) for row in rows])
 
     def stream(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Call it in a transaction."""
-        with self.raw.cursor(name="ragpipe", binary=True) as cursor:
+        """In the transaction that is open, else in one of its own."""
+        is_idle = self.raw.info.transaction_status == postgres_driver().pq.TransactionStatus.IDLE
+        with (
+            self.raw.transaction() if is_idle else nullcontext(),
+            self.raw.cursor(name="ragpipe", binary=True) as cursor,
+        ):
             cursor.itersize = _AT_ONCE
-            cursor.execute(_statement(statement), _values(values))  # type: ignore[arg-type]
+            cursor.execute(_statement(statement), _values(values))
             for row in cursor:
                 yield _row(row)
 
     def scan(
         self, table: str, columns: Sequence[str], where: str = "TRUE", values: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, ...] | None]:
-        """Call it in a transaction."""
         return self.stream(f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {_ORDER[table]}", values)
 
     def keep_keys(self, keys: Iterable[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
 from ragpipe.core.extras import install_command
@@ -18,6 +19,7 @@ OLDER: tuple[str, ...] = ()
 """Versions that `task=store action=migrate` brings up to it."""
 _FOLDER = Path(__file__).parent / "migrations"
 _VERSIONS = "alembic_version"
+_ALEMBIC = Lock()  # alembic has one environment in a process
 
 
 def version_of(db: PostgresConnection) -> str | None:
@@ -46,13 +48,13 @@ def check_tables(place: PostgresPlace, db: PostgresConnection) -> bool:
         return False
     if version in OLDER:
         fix = "`python -m ragpipe task=store action=migrate store.url=...` brings them up to date; replies are kept"
-        raise format_mismatch("the tables of the call store are older", place, version, None, fix)
+        raise format_mismatch("the tables of the call store are older", str(place), version, None, fix)
     row = db.execute("SELECT value FROM meta WHERE name = 'format'").fetchone() if version == HEAD else None
     if version != HEAD or row is None or row[0] != str(FORMAT):
         fix = "use the ragpipe that made them, or another schema: store.url=postgresql://...?schema=NAME"
         stored = version if version != HEAD else (row and row[0])
         raise format_mismatch(
-            "a call store of another format is not read, continued or changed", place, stored, None, fix
+            "a call store of another format is not read, continued or changed", str(place), stored, None, fix
         )
     return True
 
@@ -77,7 +79,8 @@ def _migrate_or_wait(place: PostgresPlace, db: PostgresConnection) -> bool:
     """Each of several processes makes the tables in one transaction: the first one's stand, the others' meet them and end."""
     errors = postgres_driver().errors
     try:
-        _migrate(place)
+        with _ALEMBIC:
+            _migrate(place)
         return True
     except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateSchema, errors.DuplicateObject) as error:
         if version_of(db) != HEAD:
@@ -111,7 +114,7 @@ def _migrate(place: PostgresPlace) -> None:
     try:
         with (
             engine.connect() as connection,
-            EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs(HEAD, rev)) as environment,  # type: ignore[arg-type]
+            EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs(HEAD, rev)) as environment,
             connection.begin(),
         ):
             if connection.exec_driver_sql("SELECT to_regnamespace(%s)", (place.schema,)).scalar() is None:
