@@ -68,6 +68,8 @@ def check_payment(entry: PaymentEntry) -> None:
     milliseconds(paid.at)
     for number in numbers:
         storable_value(number)
+    if not -(2**31) <= entry.iteration < 2**31:
+        raise ValueError("no iteration")
     if paid.usd is not None and not math.isfinite(paid.usd):
         raise ValueError("no money")
 

@@ -12,7 +12,7 @@ SCHEMA = "ragpipe"
 OUTAGE_S = 600.0
 _SCHEMES = ("postgresql", "postgres")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
-_SECRET = re.compile(r"(?i)pass|secret|token")
+_SECRET = re.compile(r"(?i)password|secret|token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ def store_place_of(url: str | None, path: str | None, output_dir: str, outage_s:
     """The place of a store by its settings: `url`, or the file `calls.sqlite` in the folder of `store_folder_of`."""
     if url is None:
         return store_folder_of(path, output_dir) / "calls.sqlite"
-    parts = urlsplit(url)
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    address, _, query = url.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
     schema = next((value for name, value in options if name == "schema"), SCHEMA)
     rest = urlencode([option for option in options if option[0] != "schema"], quote_via=quote)
-    return PostgresPlace(parts._replace(query=rest).geturl(), schema, outage_s)
+    return PostgresPlace(f"{address}?{rest}" if rest else address, schema, outage_s)
 
 
 def store_folder_of(path: str | None, output_dir: str) -> Path:

@@ -46,7 +46,7 @@ def is_passing(error: BaseException) -> bool:
 
 def cause_of(error: BaseException) -> str:
     """What PostgreSQL says, on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split()).rstrip(".?") or type(error).__name__
 
 
 class postgres_errors:

@@ -161,7 +161,7 @@ class PostgresLink:
 
     def _unreachable(self, waited_s: float, cause: Exception) -> StoreUnreachable:
         return StoreUnreachable(
-            f"{self._name()} could not be reached for {waited_s:,.0f} s: {cause_of(cause)[:_SHOWN]}. Replies that were stored are "
+            f"the call store {self.place} could not be reached for {waited_s:,.0f} s: {cause_of(cause)[:_SHOWN]}. Replies that were stored are "
             "kept. To fix: let the database run again, then start the same command: it asks only what was not stored. "
             "store.outage_s says how long to wait."
         )

@@ -33,7 +33,7 @@ _STATEMENTS = (
     """CREATE TABLE payments (
         mark BIGINT NOT NULL, at BIGINT, tokens_in BIGINT, tokens_out BIGINT, tokens_cached BIGINT,
         tokens_reasoning BIGINT, tokens_written BIGINT, usd DOUBLE PRECISION,
-        run INTEGER NOT NULL, model INTEGER NOT NULL, iteration BIGINT NOT NULL, sum INTEGER NOT NULL
+        run INTEGER NOT NULL, model INTEGER NOT NULL, iteration INTEGER NOT NULL, sum INTEGER NOT NULL
     )""",
     # few distinct values: entries of equal runs share their room in the index
     "CREATE INDEX payments_by_run ON payments (run)",
