@@ -111,6 +111,6 @@ def _one_process(config: RunConfig, policy: EvaluatePolicy) -> str | None:
     if computes and not has_gpus:
         return "a model that computes here takes all cores by itself, and batches across cases"
     is_far = config.runner.kind == "ray" and config.runner.address is not None
-    if is_far and (computes or _asks_servers(config)) and getattr(config.store, "url", None) is None:
+    if is_far and (computes or _asks_servers(config)) and config.store.url is None:
         return "workers on several machines need one call store: set store.url"
     return None

@@ -31,11 +31,13 @@ class Server:
 
     log: Path
     options: Sequence[str] = ()
+    prefix: Sequence[str] = ()
+    """What its command begins with: `ip netns exec NAME`."""
     url: str = ""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def __enter__(self) -> Server:
-        command = [*SERVER, "--port", "0", "--log", str(self.log.resolve()), *self.options]
+        command = [*self.prefix, *SERVER, "--port", "0", "--log", str(self.log.resolve()), *self.options]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         line = self.process.stdout.readline().strip()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ragpipe.core.errors import DataError, OutputError, Problem
 from ragpipe.schema.call import Call
+from ragpipe.store.calls.ledger_rows import PaymentEntry
 from ragpipe.store.calls.row_export import line_of_call, line_of_payment
-from ragpipe.store.calls.spend import PaymentEntry
 
 _CONTENT = "what was paid for and could not be stored"
 
