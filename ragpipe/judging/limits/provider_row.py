@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragpipe.judging.limits.limit_headers import Unit
 from ragpipe.judging.limits.limit_rules import LimitRules
+from ragpipe.judging.limits.outage import KnownOutage
 from ragpipe.judging.limits.rate_limit import RateState
 from ragpipe.judging.limits.slot_shares import SlotShares
 from ragpipe.judging.limits.width import LearnedWidth
@@ -26,18 +27,6 @@ _PROVEN_S = 600.0  # for which an answer says that the provider can be used
 
 
 @dataclass(slots=True)
-class Outage:
-    """An outage that more than one question has met: silent `since`, the next probe at `next_probe`, after waits of `wait` seconds.
-    `prober` is who may send it, `error` what was met last."""
-
-    since: float
-    next_probe: float
-    wait: float
-    error: str
-    prober: str = ""
-
-
-@dataclass(slots=True)
 class ProviderRow:
     """The row, read for one owner. Methods change it; `text` is what is written back."""
 
@@ -47,7 +36,9 @@ class ProviderRow:
     width: LearnedWidth = field(default_factory=LearnedWidth)
     pools: dict[str, SlotShares] = field(default_factory=dict)
     owners: dict[str, dict[str, Any]] = field(default_factory=dict)
-    outage: Outage | None = None
+    outage: KnownOutage | None = None
+    prober: str = ""
+    """Who may send the next probe of the outage."""
     first: dict[str, str] = field(default_factory=dict)
     """By form of a request who asks the first question of it alone."""
     proven: dict[str, float] = field(default_factory=dict)
@@ -67,6 +58,7 @@ class ProviderRow:
             row.pools = {name: SlotShares.from_json(pool) for name, pool in values["pools"].items()}
             for name in me.dead(row.owners, moment, same_clock=True):
                 row.end(name)
+        is_new = me.id not in row.owners
         if leaves:
             row.end(me.id)
         else:
@@ -79,15 +71,15 @@ class ProviderRow:
             row.rate.restore(values["rate"])
             row.width.restore(values["width"])
             row.proven = values["proven"]
-            row.outage = None if values["outage"] is None else Outage(**values["outage"])
-            if row.outage is not None and row.outage.prober not in row.owners:
-                row.outage.prober = ""
+            row.outage = None if values["outage"] is None else KnownOutage(**values["outage"])
+            row.prober = values["prober"] if values["prober"] in row.owners else ""
+            if not row.owners.keys() - {me.id} and is_new:
+                row.outage = None  # nobody is left who has met it
         return row
 
     @property
     def text(self) -> str:
         """The row as it is written."""
-        outage = self.outage
         values = {
             "clock": self.moment.clock,
             "at": self.moment.seconds,
@@ -95,7 +87,8 @@ class ProviderRow:
             "pools": {name: pool.as_json() for name, pool in self.pools.items()},
             "rate": self.rate.as_json(),
             "width": self.width.as_json(),
-            "outage": None if outage is None else {name: getattr(outage, name) for name in Outage.__slots__},
+            "outage": None if self.outage is None else asdict(self.outage),
+            "prober": self.prober,
             "first": self.first,
             "proven": self.proven,
         }
@@ -130,31 +123,33 @@ class ProviderRow:
         self.rate.take(now, tokens, count)
         return count
 
-    def silent(self, since: float, next_probe: float, wait: float, error: str) -> None:
-        """More than one question of this process got no answer since then."""
-        known = self.outage
-        if known is None:
-            self.outage = Outage(since, next_probe, wait, error)
-        else:
-            prober = "" if known.prober == self.me.id else known.prober
-            self.outage = Outage(
-                min(known.since, since), max(known.next_probe, next_probe), max(known.wait, wait), error, prober
+    def silent(self, outage: KnownOutage) -> None:
+        """More than one question of this process got no answer: the outage begins, or goes on after a probe."""
+        known, prober = self.outage, self.prober
+        if known is not None:
+            outage = KnownOutage(
+                min(known.since, outage.since),
+                max(known.next_probe, outage.next_probe),
+                max(known.wait, outage.wait),
+                outage.error,
             )
+        self.outage, self.prober = outage, "" if prober == self.me.id else prober
+
+    def answered(self) -> None:
+        """A request was answered: that ends the outage."""
+        self.outage, self.prober = None, ""
 
     def may_probe(self) -> bool:
         """Whether this process may send the next probe of the outage; it has it then until it says what came of it."""
-        outage = self.outage
-        if outage is None:
-            return True
-        if outage.prober not in ("", self.me.id) or outage.next_probe > self.moment.seconds:
+        if self.outage is None or self.prober not in ("", self.me.id) or self.outage.next_probe > self.moment.seconds:
             return False
-        outage.prober = self.me.id
+        self.prober = self.me.id
         return True
 
     def give_up_probe(self) -> None:
         """The probe of this process has no result; another may go."""
-        if self.outage is not None and self.outage.prober == self.me.id:
-            self.outage.prober = ""
+        if self.prober == self.me.id:
+            self.prober = ""
 
     def may_ask_first(self, form: str) -> bool:
         """Whether this process may ask a question in this form: it was answered lately, or nobody else asks the first one."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ragpipe.judging.limits.limit_headers import Unit, read_limits
 from ragpipe.judging.limits.limit_rules import LimitRules
+from ragpipe.judging.limits.outage import KnownOutage
 from ragpipe.judging.limits.provider_row import AT_ONCE_S, LATE_S, SLOWER, ProviderRow
 from ragpipe.judging.limits.rate_limit import RateLimiter, RateState, Sleep
 from ragpipe.judging.limits.shared_provider import SharedProvider
@@ -162,3 +164,46 @@ class SharedWidth(LearnedWidth):
         if self.limit is not None and is_held:
             super().record_answer(is_held=True)
             self._provider.tell(lambda row, _: row.width.record_answer(is_held=True))
+
+
+class SharedOutage:
+    """What all processes know of an outage of the provider (`OutageSource`)."""
+
+    def __init__(self, provider: SharedProvider):
+        self.known: KnownOutage | None = None
+        self._provider = provider
+        provider.followers.append(self._follow)
+
+    def _follow(self, row: ProviderRow, ahead: float) -> None:
+        self.known = _moved(row.outage, -ahead)
+
+    def silent(self, outage: KnownOutage) -> None:
+        """Tell the others that more than one question had no answer."""
+        self.known = outage
+        self._provider.tell(lambda row, ahead: row.silent(_moved_known(outage, ahead)), urgent=True)
+
+    def answered(self) -> None:
+        """Tell the others that a request was answered."""
+        self.known = None
+        self._provider.tell(lambda row, _: row.answered(), urgent=True)
+
+    def give_up_probe(self) -> None:
+        """The probe of this process has no result."""
+        self._provider.tell(lambda row, _: row.give_up_probe(), urgent=True)
+
+    async def look(self, *, for_probe: bool) -> tuple[KnownOutage | None, bool] | None:
+        """The outage as it is now, and whether this process may send its probe, where it would."""
+
+        def look(row: ProviderRow, ahead: float) -> tuple[KnownOutage | None, bool]:
+            return _moved(row.outage, -ahead), for_probe and row.may_probe()
+
+        answer: tuple[KnownOutage | None, bool] | None = await self._provider.ask(look)
+        return answer
+
+
+def _moved(outage: KnownOutage | None, seconds: float) -> KnownOutage | None:
+    return None if outage is None else _moved_known(outage, seconds)
+
+
+def _moved_known(outage: KnownOutage, seconds: float) -> KnownOutage:
+    return replace(outage, since=outage.since + seconds, next_probe=outage.next_probe + seconds)

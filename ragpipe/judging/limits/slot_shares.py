@@ -56,17 +56,22 @@ class SlotShares:
         mine = self.shares[owner] = SlotShare(used, needed, most, now if known is None or is_new else known.since)
         short = {name: share for name, share in self.shares.items() if share.is_short and name != owner}
         limit = min([most, *(share.most for share in short.values())])
-        cap = most
-        if short or self.total > most:  # the server may take fewer than it did
-            active = sum(share.needed > 0 for share in self.shares.values())
-            cap = max(1, math.ceil(limit / max(1, active)))
-            nothing = any(share.slots == 0 for share in short.values())
-            if active > limit and nothing and used and now - mine.since > _TURN_S:
-                cap = 0
+        cap = self._cap(mine, short, limit, now) if short or self.total > most else most
         free = most - self.total - self._for_others_first(mine, short, cap)
         if (more := min(needed, cap) - used) > 0 and free > 0:
             mine.slots, mine.since = used + min(more, free), now
         return mine.slots, cap
+
+    def _cap(self, mine: SlotShare, short: dict[str, SlotShare], limit: int, now: float) -> int:
+        """How many slots a process may use where others wait, or where the server takes fewer than there are."""
+        active = max(1, sum(share.needed > 0 for share in self.shares.values()))
+        cap = max(1, math.ceil(limit / active))
+        fewest = min((share.slots for share in short.values()), default=mine.slots)
+        if fewest <= mine.slots - 2:
+            cap = min(cap, max(1, limit // active, mine.slots - 1))
+        if active > limit and fewest == 0 and mine.slots and now - mine.since > _TURN_S:
+            return 0
+        return cap
 
     @staticmethod
     def _for_others_first(mine: SlotShare, short: dict[str, SlotShare], cap: int) -> int:

@@ -73,6 +73,7 @@ class LiveTransport:
         self._slots = ConcurrencyLimit(settings.concurrency)
         self._served = ServedModel(settings)
         self._outage = OutageGate(settings.outage_s, settings.retries, self._notify, self._slots.allow_extra)
+        self._outage.source = self.provider.limits.outage
         self.attempts = AttemptRunner(
             settings,
             self.provider,
@@ -108,6 +109,7 @@ class LiveTransport:
         """Continue with what this process has learned about the provider, and add to it."""
         self.provider = self._state_in(providers)
         self.attempts.share(self.provider, self._slot_source())
+        self._outage.source = self.provider.limits.outage
         if self._shared is not None:
             self._shared.account.start = providers.start
 

@@ -9,7 +9,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.judging.limits.circuit_breaker import CircuitBreaker
 from ragpipe.judging.limits.limit_rules import LimitRules, limit_rules
 from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.shared_limiters import SharedRateLimiter, SharedWidth
+from ragpipe.judging.limits.shared_limiters import SharedOutage, SharedRateLimiter, SharedWidth
 from ragpipe.judging.limits.shared_limits import SharedLimits
 from ragpipe.judging.limits.shared_provider import SharedProvider
 from ragpipe.judging.limits.token_demand import TokenDemand
@@ -27,6 +27,7 @@ class ProviderLimits:
     width: LearnedWidth
     shared: SharedLimits | None = None
     row: SharedProvider | None = None
+    outage: SharedOutage | None = None
 
     @staticmethod
     def of(name: str, rules: LimitRules, shared: SharedLimits | None) -> ProviderLimits:
@@ -34,7 +35,7 @@ class ProviderLimits:
         if shared is None:
             return ProviderLimits(RateLimiter(rules=rules), LearnedWidth())
         row = shared.provider(name, rules)
-        return ProviderLimits(SharedRateLimiter(rules, row), SharedWidth(row), shared, row)
+        return ProviderLimits(SharedRateLimiter(rules, row), SharedWidth(row), shared, row, SharedOutage(row))
 
 
 @dataclass(slots=True)

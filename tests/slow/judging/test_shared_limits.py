@@ -54,19 +54,19 @@ def test_five_starts_a_second_over_four_processes_one_of_which_dies(tmp_path: Pa
     log = tmp_path / "log.jsonl"
     with serving_in_subprocess("--log", str(log), "--latency-ms", "100") as url:
         judge = {"rpm": 300, "concurrency": 16}
-        busy = [start(tmp_path, url, seconds=20, width=4, judge=judge) for _ in range(3)]
-        idle = start(tmp_path, url, seconds=20, width=1, idle_s=1.5, judge=judge)
-        wait_for(log, 45)
+        busy = [start(tmp_path, url, seconds=16, width=4, judge=judge) for _ in range(3)]
+        idle = start(tmp_path, url, seconds=16, width=1, idle_s=1.5, judge=judge)
+        wait_for(log, 35)
         killed = busy.pop()
         killed.kill()
         killed.communicate()
         ended([*busy, idle])
     times = arrivals(log)
-    steady = [time for time in times if times[0] + 3 <= time < times[0] + 18]  # all have started, none has ended
+    steady = [time for time in times if times[0] + 3 <= time < times[0] + 15]  # all have started, none has ended
     # a busy machine lets a request arrive some hundredths of a second late: the shorter window allows for it
     assert most_in(times, 0.95) <= 5
     assert most_in(times, 5) <= 25
-    assert len(steady) >= 0.95 * 15 * 5
+    assert len(steady) >= 0.95 * 12 * 5
 
 
 def test_questions_and_requests_are_counted_over_all_processes(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_process_that_is_killed_leaves_its_holds_spent(tmp_path: Path) -> None
 
 def test_a_retry_after_that_one_process_meets_holds_all(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    fault = "rate_limit:nth=120,retry_after=3"
+    fault = "429:nth=120,retry_after=3"
     with serving_in_subprocess("--log", str(log), "--latency-ms", "100", "--fault", fault) as url:
         ended([start(tmp_path, url, seconds=8, width=2, judge={}) for _ in range(4)])
     refused = next(line for line in read_log(log) if line["status"] == 429)
@@ -107,15 +107,19 @@ def test_a_retry_after_that_one_process_meets_holds_all(tmp_path: Path) -> None:
 
 def test_slots_are_shared_and_those_of_the_dead_are_freed(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    with serving_in_subprocess("--log", str(log), "--latency-ms", "200") as url:
-        processes = [start(tmp_path, url, seconds=12, width=8, judge={"concurrency": 8}) for _ in range(4)]
-        wait_for(log, 120)
+    with serving_in_subprocess("--log", str(log), "--latency-ms", "400") as url:
+        processes = [start(tmp_path, url, seconds=10, width=8, judge={"concurrency": 8}) for _ in range(4)]
+        wait_for(log, 80)
         processes[0].kill()
         processes[0].communicate()
         died = time.time()
         ended(processes[1:])
     lines = read_log(log)
-    assert max(line["in_flight"] for line in lines) <= 8
-    after = [line for line in lines if died + 1 <= line["arrived"] < died + 5]
-    answered = sum(line["done"] - line["arrived"] for line in after)
-    assert answered >= 0.90 * 8 * 4, "slots in use, in seconds"
+    # the server still works on what the dead one had sent
+    assert max(line["in_flight"] for line in lines if not died - 0.1 < line["arrived"] < died + 0.5) <= 8
+    assert used(lines, died + 1, died + 4) >= 0.95 * used(lines, died - 3, died)
+
+
+def used(lines: list[dict[str, Any]], begin: float, end: float) -> float:
+    """The seconds of all requests under way between two times."""
+    return sum(max(0.0, min(line["done"], end) - max(line["arrived"], begin)) for line in lines)
