@@ -33,6 +33,11 @@ class CallDatabase(Protocol):
     """The database of a call store. All raise OutputError where it cannot be used, DataError where it holds no call store, and
     FormatMismatch for one of another format."""
 
+    @property
+    def setting(self) -> str:
+        """The word of the command line that names the store, empty for a file: its folder says where it is."""
+        ...
+
     def exists(self) -> bool:
         """Whether there is something to read."""
         ...

@@ -64,7 +64,7 @@ class CallStore:
         self.place, self.run_id = place, run_id
         self._hurry = Event()
         self._closed = False
-        self._last_resort = LastResortFile()
+        self._last_resort = LastResortFile(database.setting)
         self._worker = CallWorker(
             lambda tell: database.open_table(OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry)),
             beat_s=min(beat_s, silent_after_s / 3),

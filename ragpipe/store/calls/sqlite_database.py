@@ -32,6 +32,10 @@ class SqliteDatabase:
     def __str__(self) -> str:
         return str(self.path)
 
+    @property
+    def setting(self) -> str:
+        return ""
+
     def exists(self) -> bool:
         return self.path.exists()
 

@@ -30,6 +30,12 @@ class PostgresPlace:
     def __str__(self) -> str:
         return self.url if self.schema == SCHEMA else f"{self.url} (schema {self.schema})"
 
+    @property
+    def setting(self) -> str:
+        """The word of the command line that names this place."""
+        separator = "&" if "?" in self.url else "?"
+        return f"store.url={self.url}" + ("" if self.schema == SCHEMA else f"{separator}schema={self.schema}")
+
 
 StorePlace = Path | PostgresPlace
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ragpipe.store.calls.postgres.postgres_errors import is_lost, postgres_driver, postgres_error
+from ragpipe.store.calls.postgres.postgres_errors import postgres_driver
 from ragpipe.store.calls.store_place import PostgresPlace
 
 if TYPE_CHECKING:
@@ -113,16 +113,6 @@ def connect(
         db.close()
         raise
     return db
-
-
-def connect_or_say_why(place: PostgresPlace) -> PostgresConnection:
-    """As `connect`. Raises OutputError."""
-    try:
-        return connect(place)
-    except Exception as error:
-        if is_lost(error) or isinstance(error, postgres_driver().Error):
-            raise postgres_error(place, error) from error
-        raise
 
 
 @lru_cache(maxsize=512)

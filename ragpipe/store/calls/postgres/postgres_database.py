@@ -35,6 +35,10 @@ class PostgresDatabase:
     def __str__(self) -> str:
         return str(self.place)
 
+    @property
+    def setting(self) -> str:
+        return self.place.setting
+
     def exists(self) -> bool:
         link = PostgresLink(self.place)
         try:

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TypeVar
 
 from ragpipe.store.calls.open_table import StoreLost
-from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect, connect_or_say_why
+from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
 from ragpipe.store.calls.postgres.postgres_errors import cause_of, is_lost, is_passing, postgres_driver, postgres_error
 from ragpipe.store.calls.store_place import PostgresPlace
 
@@ -20,6 +20,8 @@ HURRIED_S = 10.0
 _LAST_PAUSE_S = 5.0
 _STEP_S = 0.1
 _SHOWN = 200  # characters of a cause
+_REACHED: set[PostgresPlace] = set()
+"""The databases that this process has reached."""
 _REPEATS = 20  # of a transaction that others were in the way of
 
 
@@ -41,7 +43,7 @@ class PostgresLink:
         patience_s: after how many seconds of it.
         hurry: set when nobody wants to wait any longer; then an outage is waited out for `HURRIED_S` at most.
 
-    Raises OutputError where the database cannot be reached at the start.
+    Raises OutputError where the database cannot be reached, and never was by this process.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class PostgresLink:
         self.place, self._opened, self._tell = place, opened, tell
         self._patience_s, self._hurry = patience_s, hurry or Event()
         self._lost: StoreUnreachable | None = None
-        self.connection = connect_or_say_why(place)
+        self.connection = self._first_connection()
         try:
             self.run(opened)
         except BaseException:
@@ -100,6 +102,20 @@ class PostgresLink:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+    def _first_connection(self) -> PostgresConnection:
+        """A database that this process has reached before went away, and is waited for; any other one is not there."""
+        try:
+            connection = connect(self.place)
+        except Exception as error:
+            if self.place in _REACHED and is_lost(error):
+                self._connect_again(error)
+                return self.connection
+            if isinstance(error, postgres_driver().Error):
+                raise postgres_error(self.place, error) from error
+            raise
+        _REACHED.add(self.place)
+        return connection
 
     def _usable(self) -> PostgresConnection:
         if self._lost is not None:
