@@ -172,6 +172,19 @@ def test_the_same_command_asks_nothing_and_has_the_same_keys(unpacked: Unpacked)
         )
 
 
+def test_a_later_version_verifies_the_run_and_pays_for_nothing(
+    unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("run_identity", "manifest"):
+        monkeypatch.setattr(f"ragpipe.engine.{module}.__version__", "99.0.0")
+    assert unpacked.start("task=verify", "run={run}") == 0
+    assert unpacked.start(*WORDS) == 0
+    assert unpacked.server.log == []
+    latest = Path("outputs", NAME, "latest").resolve()
+    assert latest.name != unpacked.run.name, "figures of two versions never stand in one folder"
+    assert questions(latest) == questions(unpacked.run)
+
+
 def test_exported_replies_answer_in_an_empty_store(unpacked: Unpacked) -> None:
     assert unpacked.start("task=store", "action=import", "from=replies.parquet", "store.path=elsewhere") == 0
     assert unpacked.start(*WORDS, "store.path=elsewhere", "output_dir=other") == 0
