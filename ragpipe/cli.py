@@ -361,7 +361,7 @@ def _sweep_job(
 
 
 def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> TaskResult:
-    """Run one job. Raises nothing: an exception inside a job would end the whole sweep."""
+    """Run one job. Raises nothing that a job raises: an exception inside it would end the whole sweep."""
     if _stopped:
         return TaskResult(_stopped[0], "an earlier job was interrupted", ran=False)
     terminal: Console | None = None
@@ -374,7 +374,7 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
             terminal = console_of_job(checked)
         result = TaskResult(_run_task(task, checked, terminal, sweep=sweep), resume=terminal.resume)
     except BaseException as error:
-        if isinstance(error, GeneratorExit):
+        if isinstance(error, GeneratorExit) or _is_queued_again(error):
             raise
         if isinstance(error, SystemExit):
             result = TaskResult(error.code if isinstance(error.code, int) else 1, "ended by SystemExit")
@@ -383,6 +383,11 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
             if result.code in INTERRUPTED:
                 _stopped.append(result.code)
     return result if terminal is None else replace(result, folder=terminal.folder, warnings=terminal.kept_warnings)
+
+
+def _is_queued_again(error: BaseException) -> bool:
+    """Whether submitit ends this process, because it has put the job of the sweep into its queue again."""
+    return isinstance(error, SystemExit) and "SUBMITIT_EXECUTOR" in os.environ
 
 
 def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import Incomplete, OutputError
-from ragpipe.core.version import __version__
 from ragpipe.engine.alert_file import write_alerts
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.completion_notice import completion_notice
@@ -294,7 +293,7 @@ class Evaluation:
 
     def _signature(self, iteration: int, states: Mapping[str, Mapping[str, Any]]) -> str:
         return run_signature(
-            version=__version__,
+            version=str(self._spec.identity["ragpipe"]),  # a later one that verifies the run gives it the same words
             dataset=self._source.name,
             dataset_digest=self._source.digest,
             judge=self._config.judge.label,
