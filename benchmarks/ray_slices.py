@@ -19,10 +19,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ragpipe.engine.process_sessions import members_of
+from workers import ROOT, write_cases
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.workers import ROOT, write_cases
+sys.path.insert(0, str(ROOT))
+
+from ragpipe.engine.process_sessions import members_of
 
 LARGE = 1_000
 

@@ -85,7 +85,9 @@ def _joined(address: str) -> Any:
     try:
         ray.init(address=address, **{key: value for key, value in _SILENT.items() if key != "include_dashboard"})
     except Exception as error:  # other versions of Ray or Python, another token, no node on this machine
-        expected = "a cluster with this Ray and this Python, of which this machine is a node"
+        expected = (
+            "a cluster with this Ray, this Python and this token (RAY_AUTH_TOKEN_PATH), of which this machine is a node"
+        )
         raise _unusable("runner.address", f"{address}: {' '.join(str(error).split())}", expected) from error
     return ray
 
