@@ -287,7 +287,7 @@ class Dataset:
         if self._settings.group is not None:
             rows = rows_by_key(rows, self._settings.group, faults)
         part = self._files.main[0].part if self._files.main else None
-        for index, (file, position, record) in enumerate(rows, part.index if part else 1):
+        for index, (file, position, record) in enumerate(rows, part.number if part else 1):
             if wanted is not None and index not in wanted:
                 continue
             where = file_formats.place(file, position)

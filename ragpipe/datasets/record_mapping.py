@@ -48,7 +48,7 @@ class RecordMapping:
         steps |= {name: _explode_step(name, path) for name, path in settings.explode.items()}
         self._steps = [steps[name] for name in settings.order()]
         self._fields = {name: _value(spec, f"fields.{name}") for name, spec in settings.fields.items()}
-        self._parts = {
+        self._parts: dict[str, bool] = {
             name: False
             for name in ("answer", "contexts", "chunks")
             if name in settings.fields and not _may_be_null(settings.fields[name])

@@ -23,7 +23,7 @@ class FilePart(NamedTuple):
     start: int
     stop: int
     line: int
-    index: int
+    number: int
 
 
 @dataclass(frozen=True)

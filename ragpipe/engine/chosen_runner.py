@@ -24,6 +24,7 @@ async def open_workers(
     policy: EvaluatePolicy,
     iteration: int,
     known: KnownMeasurements | None,
+    start: str,
     say: Callable[[str], None],
 ) -> AsyncIterator[SliceWorkers | None]:
     """The workers of `runner=processes`, ended at the end of the block; None where this process measures the cases itself: it says
@@ -34,6 +35,7 @@ async def open_workers(
         policy: the task.
         iteration: the number of the iteration.
         known: what need not be measured.
+        start: the start of the run that asks.
         say: prints the reason, and what workers have to say.
     """
     runner = spec.config.runner
@@ -44,14 +46,15 @@ async def open_workers(
         yield None
         return
     earlier = known.earlier.get(iteration) if known is not None else None
-    start = WorkerStart(
+    worker_start = WorkerStart(
         spec.folder.root.absolute(),
         spec.run_id,
         iteration,
         metric_signatures(spec.config),
+        start,
         None if earlier is None else earlier.as_json(),
     )
-    workers = _slice_workers(spec.config, start, say)
+    workers = _slice_workers(spec.config, worker_start, say)
     try:
         yield workers
     finally:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
+from ragpipe.judging.limits.shared_budget import SharedBudget
+from ragpipe.judging.limits.shared_limits import SharedUse, open_limits
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.store.run.run_folder import RunFolder
 
 
@@ -28,21 +30,40 @@ def budget_owner(config: RunConfig) -> JudgeSettings | JurySettings | None:
     return owner if is_limited else None
 
 
-@contextmanager
-def open_budget(config: RunConfig, store: Path, run_id: str) -> Iterator[Budget | None]:
-    """The budget of one run, None where it has none. Its journal stands beside the call store, whose ledger it goes on from.
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What holds new calls back: the budget of the run, and the limits that it shares with other processes. None: there are none."""
 
-    Raises DataError for a damaged journal, OutputError.
+    budget: Budget | None = None
+    shared: SharedUse | None = None
+
+
+@contextmanager
+def open_spending(config: RunConfig, store: Path, run_id: str, tell: Callable[[str], None]) -> Iterator[Spending]:
+    """What holds the calls of one run back; nothing, where no provider is asked. The limits stand beside the call store, whose ledger
+    the budget goes on from.
+
+    Args:
+        config: the configuration of the run.
+        store: the file of the call store.
+        run_id: the run whose account pays.
+        tell: gets notices for the user.
+
+    Raises DataError for a damaged account, OutputError.
     """
-    owner = budget_owner(config)
-    if owner is None:
-        yield None
+    if not config.transport.asks or not _asks_a_provider(config):
+        yield Spending()
         return
-    journal = HoldJournal.open(store.parent / "budgets" / f"{run_id}.jsonl", _ledger(config, owner, store, run_id))
-    try:
-        yield Budget(owner.budget, owner.section, journal)
-    finally:
-        journal.close()
+    owner = budget_owner(config)
+    with open_limits(store.parent, tell) as limits, closing(limits.account(run_id)) as account:
+        budget = None
+        if owner is not None:
+            budget = SharedBudget(owner.budget, owner.section, account, _ledger(config, owner, store, run_id))
+        yield Spending(budget, SharedUse(limits, account))
+
+
+def _asks_a_provider(config: RunConfig) -> bool:
+    return any(isinstance(section, JudgeSettings | JurySettings) for section in (config.judge, config.embedder))
 
 
 def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: Path, run_id: str) -> Amount:

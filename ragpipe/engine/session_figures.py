@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ragpipe.judging.limits.attempts import AttemptRunner
+from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.traffic import Hold, Traffic
 from ragpipe.judging.session import JudgeSession
 from ragpipe.schema.usage import Usage
@@ -24,6 +25,7 @@ def session_figures(session: JudgeSession) -> dict[str, Any]:
     return {
         "servers": [_server_figures(attempts, now) for attempts in _servers(session)],
         "paid": [each.usage.spend.as_json() for each in (session, *session.colleagues)],
+        "used_up": _used_up(session.budget),
     }
 
 
@@ -38,6 +40,9 @@ def show_figures(session: JudgeSession, workers: Iterable[Mapping[str, Any]]) ->
         attempts.hold_elsewhere = Hold(now + max(holds)[0], max(holds)[1]) if holds else None
     for place, each in enumerate((session, *session.colleagues)):
         each.usage.spend = Usage.sum(Usage.from_json(worker["paid"][place]) for worker in figures)
+    used_up = next((worker["used_up"] for worker in figures if worker["used_up"] is not None), None)
+    if session.budget is not None and used_up is not None:
+        session.budget.used_up = BudgetUsedUp(used_up[0], tuple(used_up[1]))
 
 
 def without_open_calls(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,6 +52,11 @@ def without_open_calls(figures: Mapping[str, Any]) -> dict[str, Any]:
         for server in figures["servers"]
     ]
     return {**figures, "servers": servers}
+
+
+def _used_up(budget: Budget | None) -> list[Any] | None:
+    """Why the budget admits nothing more, with the words that raise it; None as long as it does."""
+    return None if budget is None or budget.used_up is None else [str(budget.used_up), budget.used_up.raised]
 
 
 def _servers(session: JudgeSession) -> list[AttemptRunner]:

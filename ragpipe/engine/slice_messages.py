@@ -32,6 +32,7 @@ class WorkerStart:
         run_id: the run that pays.
         iteration: the iteration to measure.
         signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
+        start: the start of the run that asks (`ProviderRegistry.start`): its workers count questions together.
         earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
     """
 
@@ -39,6 +40,7 @@ class WorkerStart:
     run_id: str
     iteration: int
     signatures: dict[str, str]
+    start: str
     earlier: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:

@@ -45,6 +45,21 @@ class Reservation:
     number: int
 
 
+class NoJournal:
+    """Writes nothing down: the account stands elsewhere."""
+
+    def __init__(self) -> None:
+        self.carried = self.assumed = Amount()
+        self.named: Mapping[str, tuple[int, Amount]] = {}
+
+    def hold(self, amount: Amount, name: str = "") -> int:
+        """No number."""
+        return 0
+
+    def settle(self, number: int, cost: Amount) -> None:
+        """Nothing."""
+
+
 class Budget:
     """The account of one budget. It belongs to one event loop; several transports may share it.
 
@@ -219,6 +234,9 @@ class Budget:
         least = self.spent + self.held + amount
         limits = {part: getattr(self.limits, part) for part in PARTS}
         names = [part for part, limit in limits.items() if limit is not None and getattr(least, part) > limit]
+        names = names or [
+            part for part, limit in limits.items() if limit is not None
+        ]  # another process has freed some since
         name = names[0]
         limit, spent, need = limits[name], getattr(self.spent, name), getattr(amount, name)
         raised = tuple(

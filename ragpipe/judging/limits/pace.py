@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 _CUT_TO = 0.87  # of the rate that was refused
 _BACK_AFTER = 12.0  # seconds until the learned rate is again the one that was refused; then it grows beyond
@@ -90,6 +91,31 @@ class LearnedPace:
         self._last_cut, self.rate = now, max(_LOWEST, self.rate)
         self._grown, self._back_after = 0.0, min(_LONGEST_BACK, max(_BACK_AFTER, _BACK_AFTER_STARTS / self.rate))
 
+    def as_json(self) -> dict[str, Any]:
+        """As it is written to the row of a provider."""
+        plain = {name: getattr(self, name) for name in _PACE_FIELDS}
+        answers = [round(time, 3) for time in self._answers]
+        last_cut = None if self._last_cut == float("-inf") else self._last_cut
+        outcomes = "".join("x" if refused else "." for refused in self._outcomes)
+        return {**plain, "answers": answers, "outcomes": outcomes, "last_cut": last_cut}
+
+    def shift(self, seconds: float) -> None:
+        """Move all times to a clock that is so many seconds ahead."""
+        self._last_answer += seconds
+        self._last_cut += seconds
+        self._answers = deque((time + seconds for time in self._answers), maxlen=self._answers.maxlen)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> LearnedPace:
+        """What `as_json` wrote."""
+        pace = cls()
+        for name in _PACE_FIELDS:
+            setattr(pace, name, values[name])
+        pace._answers.extend(values["answers"])
+        pace._outcomes.extend(mark == "x" for mark in values["outcomes"])
+        pace._last_cut = float("-inf") if values["last_cut"] is None else values["last_cut"]
+        return pace
+
     def _is_futile(self, rate: float, share: float) -> bool:
         """Whether a slower pace avoids no refusals."""
         self._highest = max(self._highest, rate)
@@ -116,18 +142,45 @@ class LearnedPace:
         return len(recent) / max(0.25, now - recent[0])
 
 
+_PACE_FIELDS = (
+    "rate",
+    "_refused",
+    "_back_after",
+    "_grown",
+    "_last_answer",
+    "_highest",
+    "_early_cuts",
+    "_slower",
+    "_tolerated",
+)
+"""The fields of a pace that are plain numbers."""
+
+
 class Bucket:
     """A limit of so many units (requests or tokens) per second, spaced evenly: what is taken delays what comes next.
 
-    What the server counted less than was taken is credit for the next attempts, up to `CREDIT` seconds of it. Times are seconds
-    of a clock that only grows.
+    What the server counted less than was taken is credit for the next attempts, up to `CREDIT` seconds of it. An attempt that starts
+    up to `late` seconds after it might have started delays the next one by so much less. Times are seconds of a clock that only grows.
     """
 
     CREDIT = 2.0
 
-    def __init__(self, per_second: float, why: str):
-        self.per_second, self.why = per_second, why
+    def __init__(self, per_second: float, why: str, *, late: float = 0.0):
+        self.per_second, self.why, self.late = per_second, why, late
         self._free_from = self._credit = 0.0
+
+    @property
+    def state(self) -> list[float]:
+        """Until when it is taken, and its credit."""
+        return [self._free_from, self._credit]
+
+    def restore(self, state: list[float]) -> None:
+        """Go on from a `state`."""
+        self._free_from, self._credit = state
+
+    def shift(self, seconds: float) -> None:
+        """Move to a clock that is so many seconds ahead."""
+        self._free_from += seconds
 
     def next_start(self, now: float) -> float:
         """When the next attempt may start."""
@@ -137,7 +190,11 @@ class Bucket:
         """An attempt of so many units starts."""
         from_credit = min(self._credit, amount)
         self._credit -= from_credit
-        self._free_from = max(self._free_from, now) + (amount - from_credit) / self.per_second
+        self._free_from = max(self._free_from, now - self.late) + (amount - from_credit) / self.per_second
+
+    def give_back(self, amount: float) -> None:
+        """So many of the units that were taken are not used."""
+        self._free_from -= amount / self.per_second
 
     def settle(self, amount: float) -> None:
         """The server counted so many units more (negative: fewer) than were taken."""

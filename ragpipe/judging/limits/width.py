@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any, Protocol
 
 _CUT_TO = 0.8  # of the requests that were in flight
 
@@ -60,6 +61,15 @@ class LearnedWidth:
         self._last_cut = float("-inf")
         self._answers = 0  # since the last cut, while the width held attempts back
 
+    def as_json(self) -> list[float | None]:
+        """As it is written to the row of a provider."""
+        return [self.limit, None if self._last_cut == float("-inf") else self._last_cut, self._answers]
+
+    def restore(self, values: list[Any]) -> None:
+        """Go on from what `as_json` wrote."""
+        self.limit, last_cut, self._answers = values
+        self._last_cut = float("-inf") if last_cut is None else last_cut
+
     def record_refusal(self, started: float, in_flight: int, now: float) -> None:
         """An attempt that began at `started` was refused while so many others were in flight, because they were too many."""
         if started <= self._last_cut:
@@ -75,32 +85,49 @@ class LearnedWidth:
             self.limit += (1 + self._answers / self.FASTER_AFTER) / (self.ROUNDS * self.limit)
 
 
-class RequestSlots:
-    """Slots for requests in flight: at most `most`, and no more than the server was found to take. Of one event loop."""
+class SlotSource(Protocol):
+    """Where slots come from that several processes share. `wait` asks for what the waiting requests of some slots need."""
 
-    def __init__(self, most: int, learned: LearnedWidth):
-        self._most, self.learned = most, learned
+    def take(self) -> bool: ...
+    def give(self) -> None: ...
+    def wait(self, slots: RequestSlots) -> None: ...
+
+
+class RequestSlots:
+    """Slots for requests in flight: at most `most`, and no more than the server was found to take. Of one event loop.
+
+    With a `source` each slot is taken from it too.
+    """
+
+    def __init__(self, most: int, learned: LearnedWidth, source: SlotSource | None = None):
+        self.most, self.learned, self.source = most, learned, source
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.taken = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a slot."""
+        return len(self._waiting)
 
     @property
     def limit(self) -> int:
         """How many requests may be in flight now."""
         learned = self.learned.limit
-        return self._most if learned is None else min(self._most, int(learned))
+        return self.most if learned is None else min(self.most, int(learned))
 
     @property
     def is_narrowed(self) -> bool:
         """Whether requests wait because the server takes no more at once."""
-        return bool(self._waiting) and self.limit < self._most
+        return bool(self._waiting) and self.limit < self.most
 
     async def acquire(self) -> None:
         """Take a slot, as soon as one is free, in order of arrival."""
-        if not self._waiting and self.taken < self.limit:
-            self.taken += 1
+        if not self._waiting and self._take():
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
+        if self.source is not None:
+            self.source.wait(self)
         try:
             await waiter
         except asyncio.CancelledError:
@@ -110,15 +137,25 @@ class RequestSlots:
                 self._waiting.remove(waiter)
             raise
 
+    def _take(self) -> bool:
+        if self.taken >= self.limit or (self.source is not None and not self.source.take()):
+            return False
+        self.taken += 1
+        return True
+
     def release(self) -> None:
         """Give a slot back."""
         self.taken -= 1
+        if self.source is not None:
+            self.source.give()
         self.admit()
 
     def admit(self) -> None:
         """Give free slots to those that wait: one is free, or the width has grown."""
-        while self._waiting and self.taken < self.limit:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                self.taken += 1
-                waiter.set_result(None)
+        while self._waiting:
+            if self._waiting[0].done():
+                self._waiting.popleft()
+            elif self._take():
+                self._waiting.popleft().set_result(None)
+            else:
+                return

@@ -201,3 +201,20 @@ def test_a_provider_that_refuses_the_key_ends_the_run_as_in_one_process(tmp_path
         text = place.ended("out", *WORKERS, code=5)
         errors = [next(line for line in each.splitlines() if "RAGPIPE_TEST_KEY" in line) for each in (alone, text)]
         assert errors[0] == errors[1]
+
+
+def test_limits_hold_over_all_workers(place: Place) -> None:
+    place.ended("out", *WORKERS)
+    assert max(request["in_flight"] for request in place.server.requests()) <= CONCURRENCY
+
+
+def test_a_budget_is_exact_over_all_workers(place: Place) -> None:
+    text = place.ended("out", *WORKERS, "judge.budget.calls=70", code=4)
+    assert len(place.server.requests()) == 70
+    assert "judge.budget.calls=70 is used up: 70 calls spent in all starts of this run" in text
+    assert "judge.budget.calls=140" in text
+    text = place.ended("out", *WORKERS, "judge.budget.calls=100", code=4)
+    assert len(place.server.requests()) == 100
+    place.ended("out", *WORKERS)
+    assert surplus(place.server) == 0
+    place.same_as_one_process("out")

@@ -1,0 +1,171 @@
+"""What all processes know of one provider under one key, in one row: its rate, its slots, whether it is down, whether it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragpipe.judging.limits.limit_headers import Unit
+from ragpipe.judging.limits.limit_rules import LimitRules
+from ragpipe.judging.limits.rate_limit import RateState
+from ragpipe.judging.limits.slot_shares import SlotShares
+from ragpipe.judging.limits.width import LearnedWidth
+from ragpipe.store.limits.limit_rows import Moment
+from ragpipe.store.limits.row_owners import RowOwner
+
+OwnLimits = Mapping[Unit, tuple[float, str]]
+"""The limits that the user of a process sets: by unit so many per second, and the name of the setting."""
+
+SLOWER = 1.04  # times: a start reaches the server some milliseconds later than it was reserved, now fewer, now more
+LATE_S = 0.015  # by which a start may be late and not delay the next one
+AT_ONCE_S = 0.02  # of a rate that a process takes at once
+_FORGOTTEN_S = 600.0  # without anybody who asks, after which what was learned is forgotten
+_PROVEN_S = 600.0  # for which an answer says that the provider can be used
+
+
+@dataclass(slots=True)
+class Outage:
+    """An outage that more than one question has met: silent `since`, the next probe at `next_probe`, after waits of `wait` seconds.
+    `prober` is who may send it, `error` what was met last."""
+
+    since: float
+    next_probe: float
+    wait: float
+    error: str
+    prober: str = ""
+
+
+@dataclass(slots=True)
+class ProviderRow:
+    """The row, read for one owner. Methods change it; `text` is what is written back."""
+
+    me: RowOwner
+    moment: Moment
+    rate: RateState
+    width: LearnedWidth = field(default_factory=LearnedWidth)
+    pools: dict[str, SlotShares] = field(default_factory=dict)
+    owners: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outage: Outage | None = None
+    first: dict[str, str] = field(default_factory=dict)
+    """By form of a request who asks the first question of it alone."""
+    proven: dict[str, float] = field(default_factory=dict)
+    """By form of a request when it was last answered."""
+
+    @staticmethod
+    def read(
+        text: str | None, me: RowOwner, moment: Moment, rules: LimitRules, own: OwnLimits, *, leaves: bool = False
+    ) -> ProviderRow:
+        """The row at this moment, without the dead. `own` are the limits of this process; the lowest of all that are alive hold.
+        `leaves`: this process uses it no more."""
+        row = ProviderRow(me, moment, RateState(rules, slower=SLOWER, late=LATE_S))
+        values = {} if text is None else json.loads(text)
+        same_clock = values.get("clock") == moment.clock and values.get("at", 0.0) <= moment.seconds
+        if same_clock:
+            row.owners, row.first = values["owners"], values["first"]
+            row.pools = {name: SlotShares.from_json(pool) for name, pool in values["pools"].items()}
+            for name in me.dead(row.owners, moment, same_clock=True):
+                row.end(name)
+        if leaves:
+            row.end(me.id)
+        else:
+            limits = {unit: [per_second, why] for unit, (per_second, why) in own.items()}
+            row.owners[me.id] = {**me.beat(moment), "own": limits}
+        for owner in row.owners.values():
+            for unit, (per_second, why) in owner["own"].items():
+                row.rate.limit_own(unit, per_second, why)
+        if same_clock and moment.seconds - values["at"] < _FORGOTTEN_S:
+            row.rate.restore(values["rate"])
+            row.width.restore(values["width"])
+            row.proven = values["proven"]
+            row.outage = None if values["outage"] is None else Outage(**values["outage"])
+            if row.outage is not None and row.outage.prober not in row.owners:
+                row.outage.prober = ""
+        return row
+
+    @property
+    def text(self) -> str:
+        """The row as it is written."""
+        outage = self.outage
+        values = {
+            "clock": self.moment.clock,
+            "at": self.moment.seconds,
+            "owners": self.owners,
+            "pools": {name: pool.as_json() for name, pool in self.pools.items()},
+            "rate": self.rate.as_json(),
+            "width": self.width.as_json(),
+            "outage": None if outage is None else {name: getattr(outage, name) for name in Outage.__slots__},
+            "first": self.first,
+            "proven": self.proven,
+        }
+        return json.dumps(values, separators=(",", ":"))
+
+    def end(self, owner: str) -> None:
+        """This owner is no more: its slots are free."""
+        self.owners.pop(owner, None)
+        for pool in self.pools.values():
+            pool.end(owner)
+        self.first = {form: name for form, name in self.first.items() if name != owner}
+
+    def slots(self, pool: str, used: int, needed: int, most: int) -> tuple[int, int]:
+        """As `SlotShares.ask`; `most` is what the settings allow, and the server may take fewer."""
+        learned = self.width.limit
+        allowed = most if learned is None else min(most, int(learned))
+        shares = self.pools.setdefault(pool, SlotShares())
+        return shares.ask(self.me.id, used, needed, allowed, self.moment.seconds)
+
+    def elsewhere(self, used: int) -> int:
+        """Requests in flight of all processes, where so many are of this one."""
+        others = [p.shares[name].slots for p in self.pools.values() for name in p.shares if name != self.me.id]
+        return used + sum(others)
+
+    def start(self, tokens: Mapping[Unit, float] | None, count: int) -> int:
+        """Reserve up to so many starts, now, of attempts with so many tokens each: as many as may start within 20 ms, at least one.
+        0: none may start now."""
+        now = self.moment.seconds
+        if self.rate.next_start(now)[0] > now:
+            return 0
+        count = min(count, self.rate.most_at_once(AT_ONCE_S, tokens))
+        self.rate.take(now, tokens, count)
+        return count
+
+    def silent(self, since: float, next_probe: float, wait: float, error: str) -> None:
+        """More than one question of this process got no answer since then."""
+        known = self.outage
+        if known is None:
+            self.outage = Outage(since, next_probe, wait, error)
+        else:
+            prober = "" if known.prober == self.me.id else known.prober
+            self.outage = Outage(
+                min(known.since, since), max(known.next_probe, next_probe), max(known.wait, wait), error, prober
+            )
+
+    def may_probe(self) -> bool:
+        """Whether this process may send the next probe of the outage; it has it then until it says what came of it."""
+        outage = self.outage
+        if outage is None:
+            return True
+        if outage.prober not in ("", self.me.id) or outage.next_probe > self.moment.seconds:
+            return False
+        outage.prober = self.me.id
+        return True
+
+    def give_up_probe(self) -> None:
+        """The probe of this process has no result; another may go."""
+        if self.outage is not None and self.outage.prober == self.me.id:
+            self.outage.prober = ""
+
+    def may_ask_first(self, form: str) -> bool:
+        """Whether this process may ask a question in this form: it was answered lately, or nobody else asks the first one."""
+        proven = self.proven.get(form)
+        if proven is not None and self.moment.seconds - proven < _PROVEN_S:
+            return True
+        return self.first.setdefault(form, self.me.id) == self.me.id
+
+    def asked_first(self, form: str, *, is_proven: bool) -> None:
+        """The first question of this process was answered, or not."""
+        if self.first.get(form) == self.me.id:
+            del self.first[form]
+        if is_proven:
+            self.proven[form] = self.moment.seconds

@@ -1,0 +1,82 @@
+"""The limits that all processes over one call store share, as this process has them open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from uuid import uuid4
+
+from ragpipe.judging.limits.limit_rules import LimitRules
+from ragpipe.judging.limits.shared_provider import SharedProvider
+from ragpipe.store.files.processes import this_process
+from ragpipe.store.limits.limit_rows import LimitRows
+from ragpipe.store.limits.limit_worker import LimitWorker
+from ragpipe.store.limits.row_owners import RowOwner
+from ragpipe.store.limits.run_account import RunAccount
+from ragpipe.store.limits.sqlite_limits import FILE_NAME, SqliteLimits
+
+
+class SharedLimits:
+    """The rows, with a thread that is started when the first of them is needed.
+
+    Args:
+        open_rows: opens the rows; called in the thread.
+        tell: gets the notice that they cannot be used.
+    """
+
+    def __init__(self, open_rows: Callable[[], LimitRows], tell: Callable[[str], None]):
+        self._worker = LimitWorker(open_rows)
+        self._me = RowOwner(uuid4().hex, this_process())
+        self._tell = tell
+        self._providers: dict[str, SharedProvider] = {}
+        self._lock = Lock()
+
+    def provider(self, name: str, rules: LimitRules) -> SharedProvider:
+        """The row of a provider under one key."""
+        with self._lock:
+            if name not in self._providers:
+                self._providers[name] = SharedProvider(name, rules, self._me, self._worker, self._tell)
+            return self._providers[name]
+
+    def account(self, run: str) -> RunAccount:
+        """The account of a run, as a start of its own uses it. Close it."""
+        return RunAccount(run, uuid4().hex, self._me, self._worker)
+
+    def close(self) -> None:
+        """Give back all that this process has."""
+        for provider in self._providers.values():
+            provider.close()
+        self._worker.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedUse:
+    """What a run shares with other processes: the limits of its providers, and its account."""
+
+    limits: SharedLimits
+    account: RunAccount
+
+
+_OPEN: dict[Path, tuple[SharedLimits, int]] = {}
+_LOCK = Lock()
+
+
+@contextmanager
+def open_limits(folder: Path, tell: Callable[[str], None]) -> Iterator[SharedLimits]:
+    """The limits that stand in the folder of a call store: one object for all that have them open in this process."""
+    path = folder.resolve() / FILE_NAME
+    with _LOCK:
+        limits, users = _OPEN.get(path) or (SharedLimits(lambda: SqliteLimits(path), tell), 0)
+        _OPEN[path] = limits, users + 1
+    try:
+        yield limits
+    finally:
+        with _LOCK:
+            limits, users = _OPEN.pop(path)
+            if users > 1:
+                _OPEN[path] = limits, users - 1
+        if users == 1:
+            limits.close()
