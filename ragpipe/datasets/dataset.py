@@ -226,7 +226,9 @@ class Dataset:
         if selection is None:
             return None
         faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
-        chosen = drawn_ids(selection, ((record.sample, record.where) for record in self.checked_records(faults)), faults)
+        chosen = drawn_ids(
+            selection, ((record.sample, record.where) for record in self.checked_records(faults)), faults
+        )
         faults.raise_all()
         return chosen
 

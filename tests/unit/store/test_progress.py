@@ -167,7 +167,9 @@ def test_a_lone_surrogate_is_escaped(tmp_path: Path) -> None:
 def test_cases_noted_together_are_shown_as_one_by_one(tmp_path: Path) -> None:
     """Also where a case comes again, and where the view begins to drop entries."""
     finished = [
-        FinishedCase(CaseKey(f"q{number % 1150}", "m"), "?", {"s": number}, f"2026-01-01T00:00:{number % 60:02}.000+00:00")
+        FinishedCase(
+            CaseKey(f"q{number % 1150}", "m"), "?", {"s": number}, f"2026-01-01T00:00:{number % 60:02}.000+00:00"
+        )
         for number in range(1300)
     ]
     single, together = view(tmp_path / "a", 1300), view(tmp_path / "b", 1300)
