@@ -47,23 +47,20 @@ def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:
 def _fast_loads(text: str) -> Any:
     """The value, where it is certain that nothing in the text is refused; None where `strict_loads` has to look closely.
 
-    The parser of pydantic takes half the time. It accepts two things that are refused here. A number beyond all floats is written
-    again as Infinity. Of a key that comes twice one is dropped: then fewer keys are written again than were read.
+    The parser of pydantic is quicker. It accepts three things that are refused here. Deep nesting shows in the brackets. A number
+    beyond all floats is written again as Infinity. Of a key that comes twice one is dropped: then fewer quotes are written again
+    than were read.
     """
-    if "\\u0022" in text or any(f"{space}:" in text for space in " \t\r\n"):  # keys cannot be counted by their `":`
+    if "\\" in text and "\\u0022" in text:  # a quote that is written again as another one
         return None
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = from_json(text, allow_inf_nan=False, cache_strings="keys")
         written = to_json(value, inf_nan_mode="constants")
     except ValueError:
         return None
-    if written.count(b'":') != text.count('":') or b"Infinity" in written:
+    if written.count(b'"') != text.count('"') or b"Infinity" in written:
         return None
-    try:
-        check_json(value, text)
-    except InvalidJson:
-        return None
-    return value
+    return value if text.count("[") + text.count("{") <= MAX_DEPTH else None
 
 
 def raw_decode(text: str, start: int, *, nan_is_null: bool = False) -> tuple[Any, int]:

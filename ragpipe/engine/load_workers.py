@@ -39,6 +39,10 @@ class _ReadAlone(Exception):
     """The data set is to be read by one process after all."""
 
 
+class _WorkerLost(Exception):
+    """A worker died, or could not be told what to read."""
+
+
 def load_by_workers(
     dataset: Dataset,
     *,
@@ -65,9 +69,9 @@ def load_by_workers(
     try:
         with _workers(start_message(dataset), width) as answer:
             return load_batches(_whole(dataset, _in_order(answer, parts, width)), samples=samples, outputs=outputs)
-    except (EOFError, OSError) as error:
+    except _WorkerLost as error:
         say(f"runner=processes: a worker that read the data died ({error}); this process reads it alone")
-    except (UnevenLines, _ReadAlone):
+    except (UnevenLines, _ReadAlone, OSError):  # one process says what is wrong with the data, or with the disk
         pass
     return None
 
@@ -118,6 +122,8 @@ def _workers(start: bytes, width: int) -> Iterator[Callable[[DataFile], LoadedPa
         process = free.get()
         try:
             return loaded_of(*_asked(process, part_message(part)))
+        except (EOFError, OSError) as error:
+            raise _WorkerLost(str(error)) from error
         finally:
             free.put(process)
 
@@ -126,7 +132,8 @@ def _workers(start: bytes, width: int) -> Iterator[Callable[[DataFile], LoadedPa
             process = _new_process()
             processes.append(process)
             free.put(process)
-            _send(process, start)
+            with suppress(OSError):  # it died already: its first answer will be missing
+                _send(process, start)
         yield answer
     finally:
         for process in processes:

@@ -16,6 +16,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.engine import load_workers
+from ragpipe.engine.load_messages import part_message, start_message
 from ragpipe.engine.load_workers import FEWEST_PARTS, load_by_workers
 from ragpipe.stages.load_dataset import DatasetCounts, load_dataset
 
@@ -97,3 +98,17 @@ def test_a_dead_worker_leaves_the_reading_to_one_process(tmp_path: Path, monkeyp
     assert "a worker that read the data died" in lines[0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl"]
     assert all(process.returncode == -signal.SIGKILL for process in started)
+
+
+def test_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
+    """Its input ends while it reads: it neither goes on nor waits for somebody to take its answer."""
+    dataset = written(tmp_path / "d.jsonl", records(1500))
+    parts = dataset.parts(1 << 20)
+    assert parts is not None
+    with load_workers._new_process() as process:
+        load_workers._send(process, start_message(dataset))
+        for part in parts:
+            load_workers._send(process, part_message(part))
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
