@@ -64,7 +64,9 @@ def test_no_bill_exceeds_the_limits(seed: int, owners: int) -> None:
 
 
 @given(st.integers(0, 100_000), st.integers(1, 5), st.integers(1, 120))
-def test_questions_of_a_start_are_never_more_than_it_may_ask_and_none_is_kept(seed: int, owners: int, most: int) -> None:
+def test_questions_of_a_start_are_never_more_than_it_may_ask_and_none_is_kept(
+    seed: int, owners: int, most: int
+) -> None:
     draw, rows, kept, asked, lost = random.Random(seed), Rows(), dict.fromkeys(range(owners), 0), 0, 0
     alive = list(range(owners))
     for step in range(400):
