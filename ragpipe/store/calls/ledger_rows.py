@@ -79,7 +79,7 @@ def add_payments(db: StoreConnection, shared: SharedValues, entries: Sequence[Pa
     rows = []
     for entry in entries:
         paid = entry.payment
-        run, model = names_of(entry)
+        run, model = shared_values_of(entry)
         tokens = (storable_value(getattr(paid, name)) for name in TOKENS)
         cells = (entry.mark, entry.iteration, milliseconds(paid.at), *tokens, real(paid.usd))
         numbers = shared.number("runs", run), shared.number("models", model)
@@ -88,7 +88,7 @@ def add_payments(db: StoreConnection, shared: SharedValues, entries: Sequence[Pa
         db.executemany(_ADD, rows)
 
 
-def names_of(entry: PaymentEntry) -> tuple[Cells, Cells]:
+def shared_values_of(entry: PaymentEntry) -> tuple[Cells, Cells]:
     """The shared values of a payment: its run and its model."""
     return (entry.run_id,), (str(storable_value(entry.payment.model)),)
 

@@ -74,13 +74,13 @@ def postgres_error(place: PostgresPlace, error: BaseException) -> RagpipeError:
     elif state in _FULL:
         fix = "make room on the server and start again: stored replies are kept"
     elif state.startswith(_TABLES):
-        return not_a_store(place, f"tables that are not those of a call store ({cause})")
+        return not_a_call_store(place, f"tables that are not those of a call store ({cause})")
     elif is_lost(error):
         fix = "check that the server runs and lets this user in (`psql` with the same address), then start again"
     return OutputError(f"cannot use the call store {place}: {cause}. To fix: {fix}.")
 
 
-def not_a_store(place: PostgresPlace, content: str) -> DataError:
+def not_a_call_store(place: PostgresPlace, content: str) -> DataError:
     """The error for a schema that has no call store in it."""
     fix = "name another schema: store.url=postgresql://...?schema=NAME. Nothing is ever replaced automatically"
     problem = Problem(str(place), f"schema {place.schema}", content, "a call store, or nothing", fix)

@@ -10,7 +10,7 @@ from ragpipe.core.extras import install_command
 from ragpipe.core.version import __version__
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
-from ragpipe.store.calls.postgres.postgres_errors import not_a_store, postgres_driver, postgres_errors
+from ragpipe.store.calls.postgres.postgres_errors import not_a_call_store, postgres_driver, postgres_errors
 from ragpipe.store.calls.store_place import PostgresPlace
 
 HEAD = "0001"
@@ -44,7 +44,7 @@ def check_tables(place: PostgresPlace, db: PostgresConnection) -> bool:
     version = version_of(db)
     if version is None:
         if has_table(db, "calls"):
-            raise not_a_store(place, "a table `calls` of another program")
+            raise not_a_call_store(place, "a table `calls` of another program")
         return False
     if version in OLDER:
         fix = "`python -m ragpipe task=store action=migrate store.url=...` brings them up to date; replies are kept"
@@ -84,7 +84,7 @@ def _migrate_or_wait(place: PostgresPlace, db: PostgresConnection) -> bool:
         return True
     except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateSchema, errors.DuplicateObject) as error:
         if version_of(db) != HEAD:
-            raise not_a_store(place, "tables of the same names that no call store made") from error
+            raise not_a_call_store(place, "tables of the same names that no call store made") from error
         return False
 
 

@@ -16,7 +16,7 @@ from ragpipe.store.calls.call_rows import (
     key_bytes,
     unpacked,
 )
-from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, names_of
+from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, shared_values_of
 from ragpipe.store.calls.open_table import OpenedFor
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink
@@ -179,7 +179,7 @@ class PostgresTable:
         tables = ("runs", "judges", "served")
         values = {(table, cells) for put in puts for table, cells in zip(tables, put.shared, strict=True)}
         for entry in paid:
-            run, model = names_of(entry)
+            run, model = shared_values_of(entry)
             values |= {("runs", run), ("models", model)}
         for table, cells in sorted(values, key=lambda value: (value[0], digest_of(value[1]))):
             self._shared.number(table, cells)
