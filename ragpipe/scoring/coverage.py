@@ -62,6 +62,7 @@ def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
             parts = [part for part, weight in weights.items() if weight > 0 and part in ledger.scores]
             score = ledger.overall if name == OVERALL.name else ledger.scores[name]
             ledger.lost[name] = _composed(score, [lost(ledger, part, settings) for part in parts])
+        ledger.lost[name] = Lost(*(flags if flags.any() else ledger.nobody for flags in ledger.lost[name]))
     cases: Lost = ledger.lost[name]
     return cases
 

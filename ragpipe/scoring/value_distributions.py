@@ -93,7 +93,7 @@ def _classed(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> Iterator[tuple
             groups.setdefault(spec.in_class[0], []).append((spec.in_class[1], spec.name))
     for group, members in groups.items():
         scores = [ledger.scores[name] for _, name in members]
-        holds = np.stack([(score.status == OK) & (score.values == 1) for score in scores], axis=1)
+        holds = np.stack([(score.status == OK) & (score.values[:] == 1) for score in scores], axis=1)
         cases = np.flatnonzero(holds.any(axis=1))
         yield group, [label for label, _ in members], cases, np.argmax(holds[cases], axis=1).astype(np.int64)
 
