@@ -1,5 +1,5 @@
-"""What the aggregation needs of all cases, as compact arrays: 5 bytes per score (12 with more than 256 different values) and 8
-per field.
+"""What the aggregation needs of all cases, as compact arrays: 2 bytes per score (up to 10 where it has many different values or
+reasons) and 8 per field.
 
 Texts are not kept: the values of the fields to break down by and the reasons of skips and errors become numbers, each
 distinct text stored once.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ragpipe.schema.sample import PARTS
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import Coded, Fields
-from ragpipe.scoring.growing_columns import GrowingArray, GrowingValues
+from ragpipe.scoring.growing_columns import CodedColumn, GrowingArray, GrowingCodes, GrowingValues
 from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.scored_columns import ERROR, SKIPPED, Column, Scored
 from ragpipe.scoring.system_usage import Price, UsageLedger, json_objects
@@ -31,6 +31,7 @@ Whole = NDArray[np.int64]
 _REASONS = (
     500  # distinct reasons kept per score; a metric that writes the case into its reason must not fill the memory
 )
+_STATUSES, _VERDICTS = 4, 3  # of a column: -1 to 2 and -1 to 1
 _MARKS = ("empty", "unrecorded", "error", "timeout", "abstained", "retried")
 _LABELS = 1000  # distinct values of a field; a field with so many is none to break down by
 OTHER = "(other)"
@@ -70,17 +71,14 @@ class ScoreLedger:
 
     def __init__(self) -> None:
         self.reasons = Codes(_REASONS)
-        self._values = GrowingValues()
-        self._passed, self._status, self._why = GrowingArray(np.int8), GrowingArray(np.int8), GrowingArray(np.int16)
+        self._values, self._states = GrowingValues(), GrowingCodes()
 
     def add(self, column: Column) -> None:
         self._values.add(column.values)
-        self._passed.add(column.passed)
-        self._status.add(column.status)
-        why = np.full(len(column.status), -1, dtype=np.int32)
+        why = np.full(len(column.status), -1, dtype=np.int64)
         places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR))
         why[places] = self._codes(column.reasons.take(pa.array(places)), column.status[places] == ERROR)
-        self._why.add(why)
+        self._states.add(((why + 1) * _STATUSES + column.status + 1) * _VERDICTS + column.passed + 1)
 
     def _codes(self, reasons: pa.Array, failed: NDArray[np.bool_]) -> NDArray[np.int32]:
         """The number of each reason, of a failure that of its kind. Each different one is looked up once, in data order."""
@@ -96,13 +94,16 @@ class ScoreLedger:
     def close(self) -> None:
         """To be called after the last block: `values`, `passed`, `status`, `why` are there from now on."""
         self.values = self._values.column()
-        self.passed, self.status, self.why = self._passed.array(), self._status.array(), self._why.array()
+        codes, states = self._states.codes(), self._states.different()
+        self.passed = CodedColumn(codes, (states % _VERDICTS - 1).astype(np.int8))
+        self.status = CodedColumn(codes, (states // _VERDICTS % _STATUSES - 1).astype(np.int8))
+        self.why = CodedColumn(codes, states // _VERDICTS // _STATUSES - 1)
 
     def has_reason(self, reason: str) -> NDArray[np.bool_]:
         """The cases that were skipped, or failed, with exactly this reason."""
         if reason not in self.reasons.names:
             return np.zeros(len(self.why), dtype=np.bool_)
-        return np.asarray(self.why == self.reasons.names.index(reason))
+        return np.asarray(self.why[:] == self.reasons.names.index(reason))
 
 
 class Accumulators:

@@ -68,7 +68,7 @@ def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
 
 
 def _measured(ledger: Accumulators, score: ScoreLedger) -> Lost:
-    skipped, methods = score.status == SKIPPED, ledger.methods
+    skipped, methods = score.status[:] == SKIPPED, ledger.methods
     failed = skipped & score.has_reason(SYSTEM_ERROR)
     absent = np.zeros(ledger.n, dtype=np.bool_)
     for part in PARTS:
@@ -82,7 +82,7 @@ def _measured(ledger: Accumulators, score: ScoreLedger) -> Lost:
 
 
 def _composed(score: ScoreLedger, parts: Sequence[Lost]) -> Lost:
-    skipped = score.status == SKIPPED
+    skipped = score.status[:] == SKIPPED
     failed = skipped & np.any([np.zeros_like(skipped), *(part.system_error for part in parts)], axis=0)
     absent = skipped & ~failed & np.any([np.zeros_like(skipped), *(part.not_recorded for part in parts)], axis=0)
     return Lost(failed, absent)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Kind = TypeVar("_Kind", bound=np.generic)
-_CODES = 256  # different values that fit into a byte
+_IN_A_BYTE = 256
+_MOST_DIFFERENT = 4096
 
 
 class GrowingArray(Generic[_Kind]):
@@ -27,49 +28,70 @@ class GrowingArray(Generic[_Kind]):
         return np.frombuffer(self._bytes, dtype=self._kind)
 
 
-class GrowingValues:
-    """Floats of which most columns have few different ones (0 and 1, a fraction of ten claims, a rank): a byte each for up to 256
-    different values, else eight. Every bit of a value is kept."""
+class GrowingCodes:
+    """Whole numbers of which few are different: a byte each for up to 256 different ones, else two."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
-        self._codes = GrowingArray(np.uint8)
-        self._values: GrowingArray[np.float64] | None = None
+        self._bytes: GrowingArray[np.uint8] | None = GrowingArray(np.uint8)
+        self._words = GrowingArray(np.uint16)
+
+    def __len__(self) -> int:
+        """How many are different."""
+        return len(self._numbers)
+
+    def add(self, numbers: NDArray[np.int64]) -> None:
+        """Numbers behind those that are there; of all of them at most 65,536 are different."""
+        different, places = np.unique(numbers, return_inverse=True)
+        codes = [self._numbers.setdefault(number, len(self._numbers)) for number in different.tolist()]
+        if self._bytes is not None and len(self._numbers) > _IN_A_BYTE:
+            self._words.add(self._bytes.array())
+            self._bytes = None
+        (self._bytes or self._words).add(np.array(codes, dtype=np.int64)[places])
+
+    def codes(self) -> NDArray[Any]:
+        """The number of each in `different`: nothing may be added any more."""
+        return (self._bytes or self._words).array()
+
+    def different(self) -> NDArray[np.int64]:
+        """The different numbers in the order of their first appearance, those of one block by size."""
+        return np.array(list(self._numbers), dtype=np.int64)
+
+
+class GrowingValues:
+    """Floats of which most columns have few different ones (0 and 1, a fraction of ten claims, a rank): a byte or two each for up to
+    4,096 different values, else eight. Every bit of a value is kept."""
+
+    def __init__(self) -> None:
+        self._coded: GrowingCodes | None = GrowingCodes()
+        self._values = GrowingArray(np.float64)
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Values behind those that are there."""
-        if self._values is None:
-            bits = np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
-            different, places = np.unique(bits, return_inverse=True)
-            codes = [self._numbers.setdefault(value, len(self._numbers)) for value in different.tolist()]
-            if len(self._numbers) <= _CODES:
-                self._codes.add(np.array(codes, dtype=np.int64)[places])
-                return
-            self._values = GrowingArray(np.float64)
-            self._values.add(_floats(list(self._numbers))[self._codes.array()])
-            self._codes, self._numbers = GrowingArray(np.uint8), {}
-        self._values.add(values)
+        """At most 60,000 values behind those that are there."""
+        if self._coded is None:
+            self._values.add(values)
+            return
+        self._coded.add(np.ascontiguousarray(values, dtype=np.float64).view(np.int64))
+        if len(self._coded) > _MOST_DIFFERENT:
+            self._values.add(self.column()[:])
+            self._coded = None
 
-    def column(self) -> CodedValues:
+    def column(self) -> CodedColumn:
         """All of them: nothing may be added any more."""
-        if self._values is not None:
-            return CodedValues(self._values.array(), None)
-        return CodedValues(self._codes.array(), _floats(list(self._numbers)))
+        if self._coded is None:
+            return CodedColumn(self._values.array())
+        return CodedColumn(self._coded.codes(), self._coded.different().view(np.float64))
 
 
-class CodedValues:
-    """Floats that are decoded where they are read: `values[places]` are those at some places, `values[:]` all."""
+class CodedColumn:
+    """A column that is decoded where it is read: `column[places]` is what it has at some places, `column[:]` all."""
 
-    def __init__(self, stored: NDArray[Any], different: NDArray[np.float64] | None):
+    def __init__(self, stored: NDArray[Any], different: NDArray[Any] | None = None):
         self._stored, self._different = stored, different
 
     def __len__(self) -> int:
         return len(self._stored)
 
-    def __getitem__(self, places: Any) -> NDArray[np.float64]:
+    def __getitem__(self, places: Any) -> NDArray[Any]:
         chosen: NDArray[Any] = self._stored[places]
         return chosen if self._different is None else self._different[chosen]
-
-
-def _floats(bits: list[int]) -> NDArray[np.float64]:
-    return np.array(bits, dtype=np.int64).view(np.float64)

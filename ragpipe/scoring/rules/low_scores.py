@@ -83,7 +83,7 @@ class LowScores:
         for name, low in self._scores.items():
             bands = low.of_case.array()
             of_score = ledger.overall if name == OVERALL.name else ledger.scores[name]
-            measured = np.flatnonzero(of_score.status == OK)
+            measured = np.flatnonzero(of_score.status[:] == OK)
             if len(measured):
                 scores[name] = self._score(self._specs[name], low, bands, measured, ledger)
         return scores

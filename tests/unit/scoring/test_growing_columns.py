@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.scoring.growing_columns import GrowingArray, GrowingValues
+from ragpipe.scoring.growing_columns import GrowingArray, GrowingCodes, GrowingValues
 
 VALUES = st.lists(st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, float("nan")]), max_size=60)
 
@@ -30,13 +30,22 @@ def test_every_bit_of_a_value_comes_back(values: list[float], size: int, step: i
     assert column[expected == 1].tobytes() == expected[expected == 1].tobytes()
 
 
-@pytest.mark.parametrize(("different", "width"), [(256, 1), (257, 8)])
-@pytest.mark.parametrize("size", [1, 100, 600])
-def test_beyond_256_different_values_each_takes_eight_bytes(different: int, width: int, size: int) -> None:
-    values = [place % different / 7 for place in range(600)]
+@pytest.mark.parametrize(("different", "width"), [(256, 1), (257, 2), (4096, 2), (4097, 8)])
+@pytest.mark.parametrize("size", [100, 9000])
+def test_more_different_values_take_more_bytes(different: int, width: int, size: int) -> None:
+    values = [place % different / 7 for place in range(9000)]
     column = grown(values, size).column()
     assert column[:].tolist() == values
-    assert column._stored.nbytes == 600 * width  # what it is there for
+    assert column._stored.nbytes == 9000 * width  # what it is there for
+
+
+@given(st.lists(st.integers(0, 999), max_size=999), st.integers(1, 999))
+def test_codes_lead_to_their_numbers(numbers: list[int], size: int) -> None:
+    column = GrowingCodes()
+    for start in range(0, len(numbers), size):
+        column.add(np.array(numbers[start : start + size], dtype=np.int64))
+    assert column.different()[column.codes()].tolist() == numbers
+    assert len(column) == len(set(numbers))
 
 
 @given(st.lists(st.lists(st.integers(-128, 127))))
