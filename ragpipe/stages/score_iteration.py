@@ -43,7 +43,7 @@ from ragpipe.scoring.system_usage import Price
 from ragpipe.scoring.weighted_grades import weighted_grades, weighting_warnings
 from ragpipe.stages.gate_measurements import ScoringSources, measured_together
 from ragpipe.stages.score_origins import score_origins
-from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.parquet_writer import RowGroups, parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
 
 
@@ -178,20 +178,19 @@ def _write_records(
     the pointers. A block is read while the one before it is scored, and written while the next one is."""
     names = [spec.name for spec in inputs.specs]
     path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
-    with (
-        open_unless_same(path) as file,
-        parquet_writer(file, schema, compression="zstd") as writer,
-        done_behind(writer.write_table) as write,
-    ):
-        for block, columns in made_ahead(_described_blocks(inputs, times)):
-            fields = Fields(columns)
-            scored = score_block(block, fields, inputs.specs, inputs.settings)
-            facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
-            accumulators.add(block, fields, scored)
-            low_scores.add(facts)
-            pointers.add(block.outputs, block.samples, block.chunks)
-            findings = {**accumulators.findings.add(facts), **case_flags(block)}
-            write(records_of(columns, scored, findings, schema))
+    with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
+        groups = RowGroups(writer)
+        with done_behind(groups.add) as write:
+            for block, columns in made_ahead(_described_blocks(inputs, times)):
+                fields = Fields(columns)
+                scored = score_block(block, fields, inputs.specs, inputs.settings)
+                facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
+                accumulators.add(block, fields, scored)
+                low_scores.add(facts)
+                pointers.add(block.outputs, block.samples, block.chunks)
+                findings = {**accumulators.findings.add(facts), **case_flags(block)}
+                write(records_of(columns, scored, findings, schema))
+        groups.write()
 
 
 def _described_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseBlock, dict[str, pa.Array]]]:
