@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
 from ragpipe.core.resume_words import with_words
-from ragpipe.core.user_faults import user_fault
+from ragpipe.core.user_faults import is_queued_again, user_fault
 from ragpipe.core.version import __version__
 from ragpipe.process_streams import logging_kept, steady_streams
 
@@ -374,7 +374,7 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
             terminal = console_of_job(checked)
         result = TaskResult(_run_task(task, checked, terminal, sweep=sweep), resume=terminal.resume)
     except BaseException as error:
-        if isinstance(error, GeneratorExit) or _is_queued_again(error):
+        if isinstance(error, GeneratorExit) or is_queued_again(error):
             raise
         if isinstance(error, SystemExit):
             result = TaskResult(error.code if isinstance(error.code, int) else 1, "ended by SystemExit")
@@ -383,11 +383,6 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
             if result.code in INTERRUPTED:
                 _stopped.append(result.code)
     return result if terminal is None else replace(result, folder=terminal.folder, warnings=terminal.kept_warnings)
-
-
-def _is_queued_again(error: BaseException) -> bool:
-    """Whether submitit ends this process, because it has put the job of the sweep into its queue again."""
-    return isinstance(error, SystemExit) and "SUBMITIT_EXECUTOR" in os.environ
 
 
 def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int:

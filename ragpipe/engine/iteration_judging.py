@@ -78,19 +78,23 @@ async def judge_iteration(
                 workers.on_figures = lambda: show_figures(session, workers.figures())
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
-            try:
-                with (
-                    run_deadline(spec.config, session, ends_at),
-                    console.progress(meter.state, label=_label(spec, iteration), keep=view.show),
-                    SignalHandlers(stage, console.warn),
-                ):
-                    progress = await stage.run()
-            finally:
-                view.show(meter.state(), at_once=True)
+            with run_deadline(spec.config, session, ends_at):
+                progress = await _run_shown(stage, meter, view, console, _label(spec, iteration))
             return _judged(progress, session, spec, console)
     finally:
         clock.write()
         reader.close()
+
+
+async def _run_shown(
+    stage: JudgeStage, meter: WorkMeter, view: ProgressView, console: Console, label: str
+) -> JudgingProgress:
+    """Run the stage, showing its progress; signals end it early."""
+    try:
+        with console.progress(meter.state, label=label, keep=view.show), SignalHandlers(stage, console.warn):
+            return await stage.run()
+    finally:
+        view.show(meter.state(), at_once=True)
 
 
 def _judged(progress: JudgingProgress, session: JudgeSession, spec: RunSpec, console: Console) -> JudgedIteration:

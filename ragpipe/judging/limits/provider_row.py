@@ -48,8 +48,16 @@ class ProviderRow:
     def read(
         text: str | None, me: RowOwner, moment: Moment, rules: LimitRules, own: OwnLimits, *, leaves: bool = False
     ) -> ProviderRow:
-        """The row at this moment, without the dead. `own` are the limits of this process; the lowest of all that are alive hold.
-        `leaves`: this process uses it no more."""
+        """The row at this moment, without the dead.
+
+        Args:
+            text: what stands in it; None: there is none yet.
+            me: this process.
+            moment: now.
+            rules: what is known of the provider's limits.
+            own: the limits of this process; the lowest of all that are alive hold.
+            leaves: whether this process uses the row no more.
+        """
         row = ProviderRow(me, moment, RateState(rules, slower=SLOWER, late=LATE_S))
         values = {} if text is None else json.loads(text)
         same_clock = values.get("clock") == moment.clock and values.get("at", 0.0) <= moment.seconds

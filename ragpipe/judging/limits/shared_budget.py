@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.limits.budget import Budget, NoJournal, Reservation
 from ragpipe.schema.amount import PARTS, Amount
-from ragpipe.store.limits.account_row import Hold
+from ragpipe.store.limits.account_row import HeldAmount
 from ragpipe.store.limits.run_account import RunAccount
 
 
@@ -15,7 +15,7 @@ from ragpipe.store.limits.run_account import RunAccount
 class SharedReservation(Reservation):
     """What is held for one request, as the account knows it."""
 
-    hold: Hold
+    hold: HeldAmount
 
 
 class SharedBudget(Budget):
@@ -39,17 +39,17 @@ class SharedBudget(Budget):
         """As of Budget: it waits for the requests of all processes, and none overtakes another."""
         if self.used_up is not None and not name:
             raise self.used_up
-        hold = Hold(amount, name)
+        hold = HeldAmount(amount, name)
         is_held = await self._account.hold(hold, self._limits)
         return self._admitted(hold, is_held)
 
     def reserve_now(self, amount: Amount, name: str) -> Reservation | None:
         """As of Budget."""
-        hold = Hold(amount, name)
+        hold = HeldAmount(amount, name)
         answer = self._account.hold_now(hold, self._limits)
         return None if answer == "wait" else self._admitted(hold, answer == "held")
 
-    def _admitted(self, hold: Hold, is_held: bool) -> Reservation:
+    def _admitted(self, hold: HeldAmount, is_held: bool) -> Reservation:
         self._look()
         if not is_held:
             self.used_up = self.used_up or self._error(hold.amount)

@@ -49,8 +49,16 @@ class SlotShares:
         return sum(share.slots for share in self.shares.values())
 
     def ask(self, owner: str, used: int, needed: int, most: int, now: float) -> tuple[int, int]:
-        """A process has kept so many slots and needs so many. Returns how many it has now, and how many of its requests may be in
-        flight: it sends none above that, and gives slots back as they become free."""
+        """Returns how many slots a process has now, and how many of its requests may be in flight: it sends none above that, and gives
+        slots back as they become free.
+
+        Args:
+            owner: the process.
+            used: slots that it has kept.
+            needed: slots that it needs, with those.
+            most: requests that may be in flight over all processes.
+            now: the time in seconds.
+        """
         known = self.shares.get(owner)
         is_new = known is None or known.slots > used or (known.needed <= known.slots and needed > used)
         mine = self.shares[owner] = SlotShare(used, needed, most, now if known is None or is_new else known.since)

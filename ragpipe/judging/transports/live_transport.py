@@ -25,7 +25,6 @@ from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.retries import RETRYABLE, holds_all
 from ragpipe.judging.limits.shared_limits import SharedUse
-from ragpipe.judging.limits.shared_provider import BEAT_S
 from ragpipe.judging.limits.width import ConcurrencyLimit, SlotSource
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
@@ -34,13 +33,12 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.cache_marks import with_cache_marks
 from ragpipe.judging.transports.call_records import CallRecorder, Outcome
+from ragpipe.judging.transports.first_call import first_turn, notify_while_silent
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState, state_name
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
-
-_NOTICE_AFTER_S = 8.0  # without any answer; the next notice comes after twice as long, and so on
 
 
 class LiveTransport:
@@ -99,7 +97,6 @@ class LiveTransport:
         self._locks: dict[str, asyncio.Lock] = {}
         self._dead: ProviderUnusable | None = None
         self._name_of_count = sha256(state_name(settings))[:16]
-        self._name_of_model = f"{self.section} {settings.model}"
 
     def _request_costs(self, budget: Budget) -> RequestCosts:
         rates = self._rates or rates_for(self.settings)
@@ -178,38 +175,25 @@ class LiveTransport:
 
     async def _ask_alone(self, question: Question, kind: str, tally: AttemptTally) -> Call:
         """Ask the first question of its kind; a call that comes back, even with a refusal, proves the kind."""
-        is_first = not self.provider.proven_forms
-        if is_first:
-            await self._turn_among_processes()
-        watch = None if self.provider.answered else asyncio.create_task(self._notify_while_silent(tally))
+        if self.provider.proven_forms:
+            return await self._ask_watched(question, kind, tally)
+        model, is_proven = f"{self.section} {self.settings.model}", lambda: bool(self.provider.proven_forms)
+        async with first_turn(self.provider.row, model, sleep=self._sleep, is_proven=is_proven):
+            return await self._ask_watched(question, kind, tally)
+
+    async def _ask_watched(self, question: Question, kind: str, tally: AttemptTally) -> Call:
+        tries, notices = 1 + self.settings.retries, None
+        if not self.provider.answered:
+            watching = notify_while_silent(tally, tries=tries, place=self._place, notify=self._notify)
+            notices = asyncio.create_task(watching)
         try:
             call = await self._ask(question, tally)
-            if call.status not in RETRYABLE | {"case_deadline"} or call.status == "empty_reply":
-                self.provider.proven_forms.add(kind)
-            return call
         finally:
-            if watch is not None:
-                watch.cancel()
-            if is_first and (row := self.provider.row) is not None:
-                name, is_proven = self._name_of_model, bool(self.provider.proven_forms)
-                row.tell(lambda known, _: known.asked_first(name, is_proven=is_proven), urgent=True)
-
-    async def _turn_among_processes(self) -> None:
-        """Wait until the model has answered another process, or none asks it its first question."""
-        row, name = self.provider.row, self._name_of_model
-        while row is not None and await row.ask(lambda known, _: known.may_ask_first(name)) is False:
-            await self._sleep(BEAT_S)
-
-    async def _notify_while_silent(self, tally: AttemptTally) -> None:
-        """Tell the user that the provider has not answered yet, after 8, 16, 32 ... seconds."""
-        began, wait = time.monotonic(), _NOTICE_AFTER_S
-        while True:
-            await asyncio.sleep(wait)
-            passed = time.monotonic() - began
-            attempt, limit = max(1, tally.attempts), 1 + self.settings.retries
-            text = f"no answer yet from {self._place} after {passed:.0f} s: try {attempt} of {limit}"
-            self._notify(f"{text}; the one before: {tally.last_error}" if tally.last_error else text)
-            wait = passed
+            if notices is not None:
+                notices.cancel()
+        if call.status not in RETRYABLE | {"case_deadline"} or call.status == "empty_reply":
+            self.provider.proven_forms.add(kind)
+        return call
 
     def stop(self, why: RagpipeError) -> None:
         """Start no more attempts. Requests in flight go on; waiting questions raise `why` at once."""

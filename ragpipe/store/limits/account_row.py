@@ -51,7 +51,7 @@ class _Holder:
 
 
 @dataclass(slots=True)
-class Hold:
+class HeldAmount:
     """What a request may cost, and the name of its hold where that outlives the process. `since` is when its process entered the
     account."""
 
@@ -168,7 +168,7 @@ class AccountRow:
             self.base_assumed += self.lost
         self.ledger, self.answered, self.lost = ledger, Amount(), Amount()
 
-    def hold(self, hold: Hold, named_before: Amount | None, limits: Limits, start: str) -> Answer:
+    def hold(self, hold: HeldAmount, named_before: Amount | None, limits: Limits, start: str) -> Answer:
         """Hold what a request may cost. `named_before` is what an earlier start held for the same request, which makes room.
 
         Requests are admitted in the order in which they ask, over all processes: what is cheap does not overtake. Where one
@@ -208,7 +208,7 @@ class AccountRow:
         if name in self.waiting:
             self.waiting.remove(name)
 
-    def settle(self, hold: Hold, cost: Amount | None) -> None:
+    def settle(self, hold: HeldAmount, cost: Amount | None) -> None:
         """A request of this process ended: what it has cost; None: nobody knows. Where this process was taken for dead meanwhile, its
         hold is spent already."""
         holder = self.enter()

@@ -16,7 +16,7 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.schema.amount import Amount
-from ragpipe.store.limits.account_row import AccountRow, Answer, Hold, Limits
+from ragpipe.store.limits.account_row import AccountRow, Answer, HeldAmount, Limits
 from ragpipe.store.limits.limit_rows import Moment, Texts
 from ragpipe.store.limits.limit_worker import LimitWorker
 from ragpipe.store.limits.row_owners import RowOwner
@@ -85,7 +85,7 @@ class RunAccount:
         """Bring `figures` up to date. Raises OutputError, DataError."""
         self._do_now(lambda row, _: None)
 
-    async def hold(self, hold: Hold, limits: Limits) -> bool:
+    async def hold(self, hold: HeldAmount, limits: Limits) -> bool:
         """Hold what a request may cost, once it fits. False: it does not, and nothing is under way. Raises OutputError, DataError."""
 
         def undo(answer: Answer) -> None:
@@ -96,12 +96,12 @@ class RunAccount:
             await self._wait_for(_Errand(self._holding(hold, limits), Future(), hold.name, True, undo)) == "held"
         )
 
-    def hold_now(self, hold: Hold, limits: Limits) -> Answer:
+    def hold_now(self, hold: HeldAmount, limits: Limits) -> Answer:
         """As `hold`, at once."""
         answer: Answer = self._do_now(self._holding(hold, limits), hold.name)
         return answer
 
-    def settle(self, hold: Hold, cost: Amount | None) -> None:
+    def settle(self, hold: HeldAmount, cost: Amount | None) -> None:
         """A request has ended: what it has cost; None: nobody knows."""
 
         def settle(row: AccountRow, named: dict[str, Amount | None]) -> None:
@@ -149,7 +149,7 @@ class RunAccount:
 
     # --- how it gets there ---
 
-    def _holding(self, hold: Hold, limits: Limits) -> Step:
+    def _holding(self, hold: HeldAmount, limits: Limits) -> Step:
         def step(row: AccountRow, named: dict[str, Amount | None]) -> Answer:
             before = named.get(hold.name) if hold.name else None
             answer = row.hold(hold, before, limits, self.start)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ragpipe.schema.amount import Amount
 from ragpipe.store.files.processes import Process
-from ragpipe.store.limits.account_row import AccountRow, Hold
+from ragpipe.store.limits.account_row import AccountRow, HeldAmount
 from ragpipe.store.limits.limit_rows import Moment
 from ragpipe.store.limits.row_owners import RowOwner
 
@@ -35,7 +35,7 @@ class Rows:
 def test_no_bill_exceeds_the_limits(seed: int, owners: int) -> None:
     """Each request is billed up to its hold; of those whose process dies, all are billed and none is told."""
     draw, rows, billed, alive = random.Random(seed), Rows(), Amount(), list(range(owners))
-    under_way: dict[int, list[Hold]] = {number: [] for number in alive}
+    under_way: dict[int, list[HeldAmount]] = {number: [] for number in alive}
     for step in range(150):
         number = draw.choice(alive)
         row = rows.read(number)
@@ -47,7 +47,7 @@ def test_no_bill_exceeds_the_limits(seed: int, owners: int) -> None:
             billed += Amount() if outcome == "refused" else cost
             row.settle(hold, {"answered": cost, "refused": Amount(), "lost": None}[outcome])
         else:
-            hold = Hold(Amount(tokens=draw.randint(1, 120), calls=1))
+            hold = HeldAmount(Amount(tokens=draw.randint(1, 120), calls=1))
             if row.hold(hold, None, LIMITS, f"start {seed}") == "held":
                 held.append(hold)
         rows.text, rows.now = row.text, rows.now + 0.1
@@ -106,23 +106,23 @@ def test_another_start_asks_as_many_again() -> None:
 def test_what_is_cheap_does_not_overtake_and_an_account_is_closed_for_its_start() -> None:
     rows = Rows()
     row = rows.read(1)
-    first = Hold(Amount(tokens=900))
+    first = HeldAmount(Amount(tokens=900))
     assert row.hold(first, None, LIMITS, "start") == "held"
     rows.text = row.text
     row = rows.read(2)
-    assert row.hold(Hold(Amount(tokens=200)), None, LIMITS, "start") == "wait"
+    assert row.hold(HeldAmount(Amount(tokens=200)), None, LIMITS, "start") == "wait"
     rows.text = row.text
     row = rows.read(3)
-    assert row.hold(Hold(Amount(tokens=10)), None, LIMITS, "start") == "wait", "it would fit"
+    assert row.hold(HeldAmount(Amount(tokens=10)), None, LIMITS, "start") == "wait", "it would fit"
     rows.text = row.text
     row = rows.read(1)
     row.settle(first, Amount(tokens=900))
     rows.text = row.text
     row = rows.read(2)
-    assert row.hold(Hold(Amount(tokens=200)), None, LIMITS, "start") == "full"
+    assert row.hold(HeldAmount(Amount(tokens=200)), None, LIMITS, "start") == "full"
     rows.text = row.text
-    assert rows.read(3).hold(Hold(Amount(tokens=10)), None, LIMITS, "start") == "full"
-    assert rows.read(3).hold(Hold(Amount(tokens=10)), None, LIMITS, "next start") == "held"
+    assert rows.read(3).hold(HeldAmount(Amount(tokens=10)), None, LIMITS, "start") == "full"
+    assert rows.read(3).hold(HeldAmount(Amount(tokens=10)), None, LIMITS, "next start") == "held"
 
 
 def test_a_ledger_is_counted_once_and_the_holds_of_the_dead_are_assumed() -> None:
@@ -131,7 +131,7 @@ def test_a_ledger_is_counted_once_and_the_holds_of_the_dead_are_assumed() -> Non
     rows = Rows()
     row = rows.read(1)
     row.balance(Amount(tokens=100))
-    holds = [Hold(Amount(tokens=30)), Hold(Amount(tokens=20))]
+    holds = [HeldAmount(Amount(tokens=30)), HeldAmount(Amount(tokens=20))]
     assert [row.hold(hold, None, LIMITS, "a") for hold in holds] == ["held", "held"]
     row.settle(holds[0], Amount(tokens=10))
     rows.text = row.text
@@ -152,7 +152,7 @@ def test_a_ledger_is_counted_once_and_the_holds_of_the_dead_are_assumed() -> Non
 def test_a_process_that_was_taken_for_dead_and_comes_back_frees_nothing_twice() -> None:
     rows = Rows()
     row = rows.read(1)
-    hold = Hold(Amount(tokens=30))
+    hold = HeldAmount(Amount(tokens=30))
     row.hold(hold, None, LIMITS, "a")
     rows.text = row.text
     rows.now += 60  # it was frozen
@@ -167,13 +167,13 @@ def test_a_process_that_was_taken_for_dead_and_comes_back_frees_nothing_twice() 
 def test_a_named_hold_outlives_its_process_and_is_taken_over() -> None:
     rows = Rows()
     row = rows.read(1)
-    hold = Hold(Amount(tokens=600), "batch/key")
+    hold = HeldAmount(Amount(tokens=600), "batch/key")
     row.hold(hold, None, LIMITS, "a")
     rows.text, rows.dead = row.text, {1}
     row = rows.read(2)
     assert (row.spent.tokens, row.assumed.tokens, row.held.tokens) == (600, 600, 0)
-    again = Hold(Amount(tokens=700), "batch/key")
-    assert row.hold(Hold(Amount(tokens=700)), None, LIMITS, "b") == "full"
+    again = HeldAmount(Amount(tokens=700), "batch/key")
+    assert row.hold(HeldAmount(Amount(tokens=700)), None, LIMITS, "b") == "full"
     assert row.hold(again, hold.amount, LIMITS, "b") == "held"
     assert (row.spent.tokens, row.held.tokens) == (0, 700)
     row.settle(again, Amount(tokens=50, calls=1))
