@@ -3,12 +3,10 @@ process over the same replies, whoever is killed."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,60 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import Server, arguments, asked_again, committed_in, finish, start, surplus, write_cases
+from tests.support.harness import Server, asked_again, committed_in, surplus
+from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-CASES, CONCURRENCY = 60, 8
-EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
 WORKERS = ["runner=processes", "runner.workers=3", "runner.slice=4"]
-
-
-class Place:
-    """Cases, a server with its log, and one call store for all runs."""
-
-    def __init__(self, folder: Path, server: Server):
-        self.folder, self.server, self.store = folder, server, folder / "store"
-        self.data = write_cases(folder / "cases.jsonl", CASES)
-
-    def words(self, out: str, *words: str) -> list[str]:
-        common = [EXHAUSTIVE, f"store.path={self.store}", "report.formats=[markdown]"]
-        return arguments(self.data, self.folder / out, self.server.url, *common, *words, concurrency=CONCURRENCY)
-
-    def ended(self, out: str, *words: str, code: int = 0) -> str:
-        found, text = finish(self.words(out, *words), self.folder)
-        assert found == code, text
-        return text
-
-    def started(self, out: str, *words: str) -> subprocess.Popen[str]:
-        return start(self.words(out, *WORKERS, *words), self.folder, start_new_session=True)
-
-    def content(self, out: str) -> dict[str, bytes]:
-        """All files of a run that say what came of it."""
-        folder = (self.folder / out / "torture" / "latest").resolve()
-        paths = [
-            *folder.glob("*.parquet"),
-            *folder.glob("iteration-1/*.*"),
-            *folder.glob("final/*"),
-            folder / "gates.json",
-        ]
-        return {
-            str(p.relative_to(folder)): p.read_bytes() for p in paths if p.name[0] != "." and "journal" not in p.name
-        }
-
-    def same_as_one_process(self, out: str) -> None:
-        """One process over the same replies asks nothing, and comes to the same bytes."""
-        asked = len(self.server.requests())
-        self.ended("local")
-        assert len(self.server.requests()) == asked
-        local, content = self.content("local"), self.content(out)
-        assert len(local) >= 8
-        assert {name: content[name] == data for name, data in local.items()} == dict.fromkeys(content, True)
-
-    def progress(self, out: str) -> dict[str, int]:
-        path = self.folder / out / "torture" / "latest" / "iteration-1" / ".progress.json"
-        calls: dict[str, int] = json.loads(path.read_text())["state"]["calls"]
-        return calls
 
 
 @pytest.fixture
@@ -90,15 +40,6 @@ def command_of(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text()
     return ""
-
-
-def wait_for_calls(place: Place, process: subprocess.Popen[str], count: int) -> None:
-    before = len(place.server.requests())
-    end = time.monotonic() + 60
-    while len(place.server.requests()) < before + count:
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_several_workers_ask_each_question_once(place: Place) -> None:
@@ -145,7 +86,7 @@ def test_workers_take_over_what_an_earlier_run_has_measured(place: Place) -> Non
 
 def test_workers_killed_at_random_cost_their_calls_in_flight(place: Place) -> None:
     chance = random.Random(7)
-    process = place.started("out")
+    process = place.started("out", *WORKERS)
     kills = []
     for _ in range(4):
         wait_for_calls(place, process, chance.randint(5, 30))
@@ -162,7 +103,7 @@ def test_workers_killed_at_random_cost_their_calls_in_flight(place: Place) -> No
 
 
 def test_a_killed_driver_stops_its_workers_and_the_next_start_goes_on(place: Place) -> None:
-    process = place.started("out")
+    process = place.started("out", *WORKERS)
     wait_for_calls(place, process, 60)
     workers = workers_of(process.pid)
     assert len(workers) == 3
@@ -182,7 +123,7 @@ def test_a_killed_driver_stops_its_workers_and_the_next_start_goes_on(place: Pla
 
 
 def test_ctrl_c_lets_the_calls_of_all_workers_finish(place: Place) -> None:
-    process = place.started("out")
+    process = place.started("out", *WORKERS)
     wait_for_calls(place, process, 60)
     os.kill(process.pid, signal.SIGINT)
     text, _ = process.communicate(timeout=30)
