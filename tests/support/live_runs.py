@@ -14,14 +14,15 @@ EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
 
 
 class Place:
-    """Cases, a server with its log, and one call store for all runs."""
+    """Cases, a server with its log, and one call store for all runs: a file, or the PostgreSQL database of a URL."""
 
-    def __init__(self, folder: Path, server: Server):
+    def __init__(self, folder: Path, server: Server, url: str | None = None):
         self.folder, self.server, self.store = folder, server, folder / "store"
+        self._store = f"store.path={self.store}" if url is None else f"store.url={url}"
         self.data = write_cases(folder / "cases.jsonl", CASES)
 
     def words(self, out: str, *words: str) -> list[str]:
-        common = [EXHAUSTIVE, f"store.path={self.store}", "report.formats=[markdown]"]
+        common = [EXHAUSTIVE, self._store, "report.formats=[markdown]"]
         return arguments(self.data, self.folder / out, self.server.url, *common, *words, concurrency=CONCURRENCY)
 
     def ended(self, out: str, *words: str, code: int = 0) -> str:
@@ -29,8 +30,8 @@ class Place:
         assert found == code, text
         return text
 
-    def started(self, out: str, *words: str) -> subprocess.Popen[str]:
-        return start(self.words(out, *words), self.folder, start_new_session=True)
+    def started(self, out: str, *words: str, **environment: str) -> subprocess.Popen[str]:
+        return start(self.words(out, *words), self.folder, env=environment, start_new_session=True)
 
     def content(self, out: str) -> dict[str, bytes]:
         """All files of a run that say what came of it."""

@@ -9,13 +9,13 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.harness import Server, asked_again, committed_in, surplus
 from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
+from tests.support.worker_processes import command_of, workers_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -26,20 +26,6 @@ WORKERS = ["runner=processes", "runner.workers=3", "runner.slice=4"]
 def place(tmp_path: Path) -> Iterator[Place]:
     with Server(tmp_path / "log", ("--latency-ms", "60")) as server:
         yield Place(tmp_path, server)
-
-
-def workers_of(driver: int) -> list[int]:
-    """The living worker processes of a driver."""
-    with suppress(OSError):
-        pids = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
-        return [int(pid) for pid in pids if "slice_process" in command_of(int(pid))]
-    return []
-
-
-def command_of(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    return ""
 
 
 def test_several_workers_ask_each_question_once(place: Place) -> None:

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.engine.process_sessions import end_session, members_of
+from tests.support.ray_cluster import RayCluster
 from tests.support.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -26,46 +26,6 @@ CASES = 1_050
 """Two blocks."""
 SECRET = "the-value-of-a-key"
 PASSED = "runner.env_vars=[MEASURED,SLOW_S,FATAL,FATAL_ONCE]"
-
-
-class RayCluster:
-    """A cluster on this machine: its address, its nodes by the process that started each, and what others need to join it."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        (folder / "token").write_text("3f9d" * 16)
-        self.environment = {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
-            "RAY_TMPDIR": str(folder),
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
-        self.nodes: list[int] = []
-        self.address = ""
-
-    def add_node(self, *before: str) -> int:
-        """Start a node with one core, with the words of another program before its command."""
-        log = self._folder / f"node-{len(self.nodes)}.log"
-        joins = (
-            [f"--address={self.address}"]
-            if self.address
-            else ["--head", "--port=0", "--include-dashboard=false", f"--temp-dir={self._folder}"]
-        )
-        command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", *joins, "--block", "--num-cpus=1"]
-        with open(log, "w") as out:
-            process = subprocess.Popen(
-                [*command, "--disable-usage-stats"], stdout=out, stderr=out, start_new_session=True,
-                env={**os.environ, **self.environment},
-            )  # fmt: skip
-        self.nodes.append(process.pid)
-        until(lambda: "Ray runtime started" in log.read_text(), 90)
-        if not self.address:
-            self.address = re.findall(r"--address='(\S+)'", log.read_text())[0]
-        return process.pid
-
-    def close(self) -> None:
-        for node in reversed(self.nodes):
-            end_session(node)
 
 
 @pytest.fixture(scope="module")
