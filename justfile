@@ -28,6 +28,10 @@ oracles:
 detectors:
     python -m pytest -m detectors
 
+# the tests of runner=ray: the extra ray
+ray:
+    python -m pytest -m ray
+
 # the tests of the built wheel: they need hatchling
 wheel:
     python -m pytest -m wheel

@@ -21,8 +21,8 @@ from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import SharedValues, packed, time_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.call_table import store
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
+from ragpipe.store.calls.stored_calls import store
 
 JUDGE = {f"judge.{number}": sha256(number) for number in range(9)}
 

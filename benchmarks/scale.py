@@ -1,6 +1,6 @@
 """Recorded cases with the retrieval metrics: CPU and peak memory of each command, beside plain reading and writing.
 
-    python benchmarks/scale.py [--small 10000] [--large 100000] [--chunks 20]
+    python benchmarks/scale.py [--small 10000] [--large 100000] [--chunks 20] [--runner local]
 
 The baseline is a process that reads the same lines with `json.loads` and writes their samples and outputs as two Parquet
 tables with pyarrow; every command is also given as a multiple of its CPU in the same run, for a machine that is busy.
@@ -18,6 +18,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,14 +55,16 @@ for name, columns in (("samples", samples), ("outputs", outputs)):
 
 
 class Measured(NamedTuple):
-    """What one process took: CPU seconds, and peak resident MiB."""
+    """What one command took: CPU seconds of all its processes, peak resident MiB of the largest one, seconds by the clock."""
 
     cpu: float
     peak: float
+    wall: float
 
 
 def measure(folder: Path, words: list[str]) -> Measured:
     """Run Python with these words in a process of its own. Exits when it fails."""
+    began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -69,14 +72,15 @@ def measure(folder: Path, words: list[str]) -> Measured:
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"it ended with {os.waitstatus_to_exitcode(status)}: {' '.join(words)[:300]}")
-    return Measured(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Measured(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, time.monotonic() - began)
 
 
-def commands(data: Path, cases: int) -> dict[str, list[str]]:
+def commands(data: Path, cases: int, runner: str) -> dict[str, list[str]]:
     """The commands to measure, in the order in which they can run. The first one makes the run that the others use."""
     ragpipe, run = ["-m", "ragpipe"], f"run=outputs{cases}/scale/latest"
     evaluate = [
         "dataset=jsonl", f"dataset.path={data}", "metrics=[retrieval]", "name=scale", f"output_dir=outputs{cases}",
+        f"runner={runner}",
     ]  # fmt: skip
     return {
         "run": [*ragpipe, *evaluate],
@@ -93,6 +97,7 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=10_000)
     parser.add_argument("--large", type=int, default=100_000)
     parser.add_argument("--chunks", type=int, default=20)
+    parser.add_argument("--runner", choices=["local", "processes"], default="local")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, peaks = Path(name), []
@@ -101,13 +106,14 @@ def main() -> None:
             write(data, cases, args.chunks)
             baseline = measure(folder, ["-c", BASELINE, str(data), str(folder)])
             print(f"{cases:,} cases\n  {'json + pyarrow':<15}{baseline.cpu:7.2f} s CPU  peak {baseline.peak:5.0f} MiB")
-            for command, words in commands(data, cases).items():
+            for command, words in commands(data, cases, args.runner).items():
                 measured = measure(folder, words)
                 if command == "run":
                     peaks.append(measured.peak)
                 ratio = measured.cpu / baseline.cpu
                 print(
                     f"  {command:<15}{measured.cpu:7.2f} s CPU  peak {measured.peak:5.0f} MiB  {ratio:6.1f} x the baseline"
+                    f"  {measured.wall:7.2f} s"
                 )
         print(f"peak memory of the run, large / small: {peaks[1] / peaks[0]:.2f}")
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
 from ragpipe.core.resume_words import with_words
-from ragpipe.core.user_faults import user_fault
+from ragpipe.core.user_faults import is_queued_again, user_fault
 from ragpipe.core.version import __version__
 from ragpipe.process_streams import logging_kept, steady_streams
 
@@ -361,7 +361,7 @@ def _sweep_job(
 
 
 def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> TaskResult:
-    """Run one job. Raises nothing: an exception inside a job would end the whole sweep."""
+    """Run one job. Raises nothing that a job raises: an exception inside it would end the whole sweep."""
     if _stopped:
         return TaskResult(_stopped[0], "an earlier job was interrupted", ran=False)
     terminal: Console | None = None
@@ -374,7 +374,7 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
             terminal = console_of_job(checked)
         result = TaskResult(_run_task(task, checked, terminal, sweep=sweep), resume=terminal.resume)
     except BaseException as error:
-        if isinstance(error, GeneratorExit):
+        if isinstance(error, GeneratorExit) or is_queued_again(error):
             raise
         if isinstance(error, SystemExit):
             result = TaskResult(error.code if isinstance(error.code, int) else 1, "ended by SystemExit")

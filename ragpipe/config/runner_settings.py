@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from ragpipe.core.extras import install_command
 from ragpipe.schema.settings import Settings
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):[0-9]{1,5}")
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class RunnerSettings(Settings):
     """Which processes measure the cases. No figure depends on it."""
 
-    kind: Literal["local", "processes"] = Field(
+    kind: Literal["local", "processes", "ray"] = Field(
         default="local",
         description=(
-            "local: one process does everything. processes: several on this machine measure the cases, where no model is asked."
+            "local: one process does everything. processes: several on this machine measure the cases, where no model is asked. "
+            "ray: tasks of Ray do, on this machine or a cluster."
         ),
     )
     workers: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Processes. null: one per core that this process may use."
+        default=None,
+        description="Processes. null: one per core that this process may use; in a cluster of Ray as many as fit when the run starts.",
     )
     slice: int = Field(
         default=250, ge=1, description="The most cases that a process gets at once, and does again if it dies."
     )
+    address: str | None = Field(
+        default=None,
+        description="Where the cluster of Ray is, as HOST:PORT; this machine must be one of its nodes. null: a cluster on this machine, for this run.",
+    )
+    num_cpus: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Cores of Ray that a slice holds, above 0."
+    )
+    num_gpus: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="GPUs of Ray that a slice holds.")
+    resources: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict, description="Resources with names of your own that a slice holds, in a cluster of Ray."
+    )
+    env_vars: list[Name] = Field(
+        default_factory=list,
+        description="Names of environment variables, never their values, that workers of a cluster get from this process.",
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, address: str | None) -> str | None:
+        if address is not None and not _ADDRESS.fullmatch(address):
+            raise ValueError("HOST:PORT of a cluster of Ray, as `ray start --head` prints it, without ray:// before it")
+        return address
+
+    def missing(self) -> Iterator[tuple[str, str, str, str]]:
+        """What this start lacks for it: key, what was found, what was expected, how to fix it."""
+        if self.kind != "ray":
+            return
+        spec = find_spec("ray")
+        if spec is None or spec.origin is None:  # without origin: a folder of this name
+            yield "runner.kind", "ray, without its package", "a runner that is installed", install_command("ray")
+        for name in self.env_vars:
+            if name not in os.environ:
+                yield "runner.env_vars", f"{name}, which is not set", "variables of this environment", f"export {name}"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.resources import prompts_dir
@@ -24,6 +24,7 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.store.calls.store_place import OUTAGE_S, StorePlace, store_folder_of, store_place_of, url_fault
 from ragpipe.store.objects.addresses import address_fault, is_remote, publishing_fault
 from ragpipe.store.objects.copies import copied_folder
 from ragpipe.store.objects.settings import Storage, StorageSettings
@@ -54,11 +55,26 @@ class TransportSettings(Settings):
 
 
 class StoreSettings(Settings):
-    """The `store` section: where judge replies are kept for all runs (on a local disk, never on NFS), and a recording of some."""
+    """The `store` section: where judge replies are kept for all runs (a folder of a local disk, never NFS, or a PostgreSQL database), and a recording of some."""
 
     path: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description="Folder of the judge replies of all runs, on a local disk. null: `.store` in `output_dir`.",
+    )
+    url: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description=(
+            "PostgreSQL database of the judge replies instead of a file, for runs on several hosts: "
+            "postgresql://user@host:5432/database, `?schema=NAME` for another schema than `ragpipe`. No password: that comes from "
+            "PGPASSWORD, ~/.pgpass or PGSERVICE. null: a file in `path`."
+        ),
+    )
+    outage_s: float = Field(
+        default=OUTAGE_S,
+        ge=0,
+        le=1e7,
+        allow_inf_nan=False,
+        description="Seconds for which a run waits for a database that went away, 0 to 10,000,000.",
     )
     recorded: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
@@ -67,6 +83,25 @@ class StoreSettings(Settings):
             "ragpipe. null: none."
         ),
     )
+
+    @field_validator("url")
+    @classmethod
+    def _without_a_password(cls, url: str | None, info: ValidationInfo) -> str | None:
+        if url is None:
+            return None
+        if expected := url_fault(url):
+            raise ValueError(expected)
+        if info.data.get("path") is not None:
+            raise ValueError("one place: store.path is a folder, store.url a database; the other one is null")
+        return url
+
+    def place(self, output_dir: str) -> StorePlace:
+        """Where the call store of the runs in this folder is."""
+        return store_place_of(self.url, self.path, output_dir, self.outage_s)
+
+    def folder(self, output_dir: str) -> Path:
+        """The folder on this machine of what stands beside the store: drift files, journals of budgets, batches."""
+        return store_folder_of(self.path, output_dir)
 
 
 class TopSettings(Settings):

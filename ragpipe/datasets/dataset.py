@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragpipe.core.digest import canonical_json, sha256, sha256_file
+from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets import csv_cells, file_formats, native_form
 from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.datasets.file_locator import Files, locate
+from ragpipe.datasets.file_parts import file_parts
 from ragpipe.datasets.joins import Index, records
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.record_mapping import RecordMapping
 from ragpipe.datasets.row_groups import rows_by_key
 from ragpipe.datasets.sample_draw import drawn_ids
+from ragpipe.datasets.seen_cases import SeenCases, is_hashed
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.datasets.text_lines import DataFile
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
 
@@ -117,7 +119,7 @@ class Dataset:
     def __iter__(self) -> Iterator[Record]:
         faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
         chosen, kept, yielded = self._chosen, dict[str, None](), 0
-        for record in self._records(faults):
+        for record in self.checked_records(faults):
             sample_id = record.sample.id
             if faults or (chosen is not None and sample_id not in chosen):
                 continue
@@ -150,6 +152,43 @@ class Dataset:
         if not faults and self._mapping:
             self._mapping.check(self._files.display_path, faults)
 
+    def parts(self, size: int) -> Iterator[DataFile] | None:
+        """The files in parts of about `size` bytes, each of which can be read by itself; None where the records of one
+        part depend on those of others, or the files are not lines.
+
+        Iterating raises UnevenLines where a file cannot be cut after all.
+        """
+        settings, files = self._settings, self._files
+        depends = settings.join or settings.group or settings.sample or settings.limit or settings.records
+        if depends or any(file.format != "jsonl" or not file.path.stat().st_size for file in files.main):
+            return None
+        return file_parts(files.main, size)
+
+    @property
+    def settings(self) -> DatasetSettings:
+        """What it was opened with."""
+        return self._settings
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files with the records."""
+        return sum(file.path.stat().st_size for file in self._files.main)
+
+    @property
+    def display_path(self) -> str:
+        """Its path as the user gave it."""
+        return self._files.display_path
+
+    @property
+    def found_parts(self) -> dict[str, bool]:
+        """What the mapping has found so far, for `check_whole_reading`."""
+        return self._mapping.found_parts if self._mapping else {}
+
+    def note_mapping(self, counts: Mapping[str, bool]) -> None:
+        """Take over what the mapping of a part has found."""
+        if self._mapping:
+            self._mapping.note_parts(counts)
+
     def first(self) -> First:
         """The first record as it was mapped, field by field. Raises DataError when the data set cannot be used."""
         record = next(iter(self))
@@ -163,7 +202,7 @@ class Dataset:
                 is_given = name in noun.model_fields_set and name != "sample_id"
                 if is_given:
                     source = sources.get(name) or sources.get(short) or name
-                    if name == "id" and _is_hashed(record.sample):
+                    if name == "id" and is_hashed(record.sample):
                         source = "hash of the content"
                     rows += _apart(name, source, getattr(noun, name), sources)
         return First(record.where, tuple(rows))
@@ -187,7 +226,9 @@ class Dataset:
         if selection is None:
             return None
         faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
-        chosen = drawn_ids(selection, ((record.sample, record.where) for record in self._records(faults)), faults)
+        chosen = drawn_ids(
+            selection, ((record.sample, record.where) for record in self.checked_records(faults)), faults
+        )
         faults.raise_all()
         return chosen
 
@@ -204,8 +245,9 @@ class Dataset:
             if now[path] != state:
                 raise DataError(f"data set {self.name!r}: {path} changed while it was being used; start again")
 
-    def _records(self, faults: Faults) -> Iterator[Record]:
-        seen = _Seen(faults)
+    def checked_records(self, faults: Faults) -> Iterator[Record]:
+        """Every record that the filter lets through, before a choice is made. What is wrong with others is added to the faults."""
+        seen = SeenCases(faults)
         for record in self.flat_records(faults):
             where, fields, outputs = record.where, record.fields, record.outputs
             if not outputs:
@@ -246,7 +288,8 @@ class Dataset:
         rows = records(self._files.main, inside, faults)
         if self._settings.group is not None:
             rows = rows_by_key(rows, self._settings.group, faults)
-        for index, (file, position, record) in enumerate(rows, 1):
+        part = self._files.main[0].part if self._files.main else None
+        for index, (file, position, record) in enumerate(rows, part.number if part else 1):
             if wanted is not None and index not in wanted:
                 continue
             where = file_formats.place(file, position)
@@ -267,51 +310,3 @@ def _apart(name: str, source: str, value: Any, sources: Mapping[str, str]) -> li
     parts = {part: sources.get(f"{name}.{part}") for part in value} if name == "recorded" else {}
     apart = [FieldShown(f"{name}.{part}", path, value[part]) for part, path in parts.items() if path is not None]
     return apart or [FieldShown(name, source, value)]
-
-
-def _is_hashed(sample: Sample) -> bool:
-    content = sample.model_dump(include={"question", "history", "references"})
-    return sample.id == native_form.content_id(content)
-
-
-def _or_an_id(sample: Sample) -> str:
-    return "; or give the records an id: without one it is the hash of what they ask" if _is_hashed(sample) else ""
-
-
-class _Seen:
-    """Which cases and samples have been read: ids and 16 bytes a sample, no texts."""
-
-    def __init__(self, faults: Faults):
-        self._faults = faults
-        self._cases: dict[tuple[str, str | None, int], str] = {}
-        self._samples: dict[str, tuple[bytes, str]] = {}
-        self._last: Sample | None = None
-
-    def fits(self, sample: Sample, output: Output | None, where: str) -> bool:
-        """False (and a fault) for a second case of the same name, or a sample id with another content."""
-        key = (sample.id, output.method, output.repeat) if output else (sample.id, None, 1)
-        first = self._cases.get(key)
-        if first is not None:  # it may stand in the same place: one record with two outputs of a method
-            case, fix = f"id {sample.id!r}", "give each question its own id"
-            if output:
-                case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
-                fix = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
-            self._faults.add(
-                where, "id", f"{case} a second time", f"once; it stands at {first}", fix + _or_an_id(sample)
-            )
-            return False
-        self._cases[key] = where
-        if sample is self._last:
-            return True
-        self._last = sample
-        content = blake2b(
-            canonical_json(sample.model_dump(mode="json", exclude_defaults=True)).encode(), digest_size=16
-        ).digest()
-        known, place = self._samples.setdefault(sample.id, (content, where))
-        if known != content:
-            fix = "give the sample another id, or the same question, references and labels everywhere" + _or_an_id(
-                sample
-            )
-            self._faults.add(where, "id", f"id {sample.id!r} with another sample content", f"the one of {place}", fix)
-            return False
-        return True

@@ -184,8 +184,8 @@ def _chunk(item: Any, rank: int, context: bool, order: Sequence[str] | None) -> 
         item = {"text": item}
     if not isinstance(item, dict):
         return item
-    chunk = dict(item)
-    if chunk.get("rank") is None:
+    chunk = {"rank": rank, **item}
+    if chunk["rank"] is None:
         chunk["rank"] = rank
     if chunk.get("id") is None:
         chunk["id"] = f"c{chunk['rank']}"

@@ -48,7 +48,7 @@ class RecordMapping:
         steps |= {name: _explode_step(name, path) for name, path in settings.explode.items()}
         self._steps = [steps[name] for name in settings.order()]
         self._fields = {name: _value(spec, f"fields.{name}") for name, spec in settings.fields.items()}
-        self._parts = {
+        self._parts: dict[str, bool] = {
             name: False
             for name in ("answer", "contexts", "chunks")
             if name in settings.fields and not _may_be_null(settings.fields[name])
@@ -93,6 +93,16 @@ class RecordMapping:
                 self._answered = True
                 self._parts |= {name: True for name in self._parts if fields.get(name) is not None}
             yield fields, NO_OUTPUT not in scope, bad
+
+    @property
+    def found_parts(self) -> dict[str, bool]:
+        """Which of the mapped parts of an output had a value in a record so far; none where no record had an output."""
+        return dict(self._parts) if self._answered else {}
+
+    def note_parts(self, found: Mapping[str, bool]) -> None:
+        """Take over what the mapping of other records of the same data set has found."""
+        self._answered = self._answered or bool(found)
+        self._parts |= {name: True for name, is_there in found.items() if is_there}
 
     def check(self, where: str, faults: Faults) -> None:
         """A fault when an answer or contexts are mapped and no output of a whole reading has any: a wrong path would

@@ -13,6 +13,7 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.model import CaseName
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.calls.nearest_key import NearestCall, StoredKey, nearest_call, stored_as
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import query_rows
 
@@ -24,7 +25,7 @@ Row = dict[str, Any]
 
 
 def explain_cache_miss(
-    store: Path,
+    store: StorePlace,
     runs: Sequence[RunFolder],
     folder: RunFolder | None,
     iteration: int,
@@ -34,7 +35,7 @@ def explain_cache_miss(
     """A few lines per question of a run, or for one key.
 
     Args:
-        store: the file of the call store.
+        store: the place of the call store.
         runs: the runs whose tables may hold the text of an earlier question.
         folder: the run that asked; None where only the key is known.
         iteration: the iteration of that run.
@@ -59,7 +60,7 @@ def explain_cache_miss(
 
 
 def _explain_question(
-    store: Path, runs: Sequence[RunFolder], call: StoredKey, row: Row | None, folder: RunFolder | None
+    store: StorePlace, runs: Sequence[RunFolder], call: StoredKey, row: Row | None, folder: RunFolder | None
 ) -> Iterator[str]:
     case = f"{CaseName.of(row)} / {row['metric']} / {row['step']}: " if row else ""
     yield on_one_line(

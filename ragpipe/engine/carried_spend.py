@@ -7,6 +7,7 @@ from typing import Any
 
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
@@ -19,7 +20,7 @@ NOTE = ".paid.json"
 class CarriedSpend:
     """The spend of a run by iteration: what its folder says, and what the call store of this machine gained since."""
 
-    def __init__(self, folder: RunFolder, store: Path, run_id: str):
+    def __init__(self, folder: RunFolder, store: StorePlace, run_id: str):
         self._folder, self._store, self._run_id = folder, store, run_id
 
     def note_before(self, iteration: int) -> None:

@@ -18,6 +18,7 @@ from ragpipe.engine.frozen_inputs import table_damage
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
+from ragpipe.engine.load_workers import load_by_workers
 from ragpipe.engine.manifest import previous_manifest
 from ragpipe.engine.system_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
@@ -27,10 +28,11 @@ from ragpipe.schema.sample import Output
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs, has_failures, take_over_outputs
-from ragpipe.stages.load_dataset import load_dataset, load_outputs, load_samples, read_samples
+from ragpipe.stages.load_dataset import DatasetCounts, load_dataset, load_outputs, load_samples, read_samples
 from ragpipe.stages.system_budget import cost_of_answer, open_system_budget
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.files.processes import usable_cores
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.progress_file import ProgressView
@@ -125,8 +127,20 @@ class DatasetSource:
         self._write_index(folder)
 
     def _load(self, folder: RunFolder, system: RecordedSystem) -> None:
-        counts = load_dataset(mark_closed_book(self.dataset, system), samples=folder.samples, outputs=folder.outputs)
+        counts = self._load_by_workers(folder, system) or load_dataset(
+            mark_closed_book(self.dataset, system), samples=folder.samples, outputs=folder.outputs
+        )
         self._warn_of_unknown_methods(counts.methods)
+
+    def _load_by_workers(self, folder: RunFolder, system: RecordedSystem) -> DatasetCounts | None:
+        """What was loaded by workers; None where this process is to load the data."""
+        runner = self._config.runner
+        if runner.kind == "local" or system.retrieves is not True:
+            return None
+        width = runner.workers or usable_cores()
+        return load_by_workers(
+            self.dataset, width=width, samples=folder.samples, outputs=folder.outputs, say=self._console.say
+        )
 
     def restore(self, folder: RunFolder, fault: str) -> None:
         if isinstance(self._config.system, RecordedSystem):

@@ -1,13 +1,13 @@
-"""Which processes measure the cases of an iteration: this one, or workers beside it."""
+"""Which processes measure the cases of an iteration: this one, workers beside it, or tasks of Ray."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.judge_access import member_configs, stores_vectors
+from ragpipe.engine.judge_access import case_window, computes_vectors, member_configs
+from ragpipe.engine.ray_runner import RayRunner, open_ray_runner
 from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
@@ -16,57 +16,101 @@ from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.store.files.processes import usable_cores
+
+Workers = SliceWorkers | RayRunner
+
+
+def worker_start(
+    spec: RunSpec, iteration: int, start: str, ends_at: float | None, known: KnownMeasurements | None
+) -> WorkerStart:
+    """What workers are told first.
+
+    Args:
+        spec: the run.
+        iteration: the number of the iteration.
+        start: the start of the run that asks (`ProviderRegistry.start`).
+        ends_at: when no question is asked any more (`end_of_asking`).
+        known: what need not be measured.
+    """
+    earlier = known.earlier.get(iteration) if known is not None else None
+    return WorkerStart(
+        spec.folder.root.absolute(),
+        spec.run_id,
+        iteration,
+        metric_signatures(spec.config),
+        start,
+        ends_at,
+        None if earlier is None else earlier.as_json(),
+    )
 
 
 @asynccontextmanager
 async def open_workers(
-    spec: RunSpec,
-    policy: EvaluatePolicy,
-    iteration: int,
-    known: KnownMeasurements | None,
-    say: Callable[[str], None],
-) -> AsyncIterator[SliceWorkers | None]:
-    """The workers of `runner=processes`, ended at the end of the block; None where this process measures the cases itself: it says
-    why, if that was not chosen.
+    spec: RunSpec, policy: EvaluatePolicy, start: WorkerStart, say: Callable[[str], None]
+) -> AsyncIterator[Workers | None]:
+    """The workers of `runner=processes` or `runner=ray`, ended at the end of the block; None where this process measures the cases
+    itself: it says why, if that was not chosen.
 
     Args:
         spec: the run.
         policy: the task.
-        iteration: the number of the iteration.
-        known: what need not be measured.
+        start: what workers are told first.
         say: prints the reason, and what workers have to say.
     """
     runner = spec.config.runner
-    why = None if runner.kind == "local" else _one_process(spec.config, policy, iteration, known)
+    why = None if runner.kind == "local" else _one_process(spec.config, policy)
     if why:
         say(f"runner={runner.kind}: {why}; this process measures the cases alone")
     if why or runner.kind == "local":
         yield None
         return
-    start = WorkerStart(spec.folder.root.absolute(), spec.run_id, iteration, metric_signatures(spec.config))
-    workers = SliceWorkers(start, width=runner.workers or _usable_cores(), largest=runner.slice, say=say)
+    if runner.kind == "ray":
+        async with open_ray_runner(
+            start, runner, cores=usable_cores(), asks=_asks_servers(spec.config), say=say
+        ) as tasks:
+            yield tasks
+        return
+    workers = _slice_workers(spec.config, start, say)
     try:
         yield workers
     finally:
         await workers.close()
 
 
-def _usable_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _slice_workers(config: RunConfig, start: WorkerStart, say: Callable[[str], None]) -> SliceWorkers:
+    """The workers of a run. Where a server is asked, slices have no more cases than are open at once, and a worker has several: it
+    waits for answers, and the last cases of one slice must not leave it idle."""
+    runner, count = config.runner, config.runner.workers or usable_cores()
+    if not _asks_servers(config):
+        return SliceWorkers(start, workers=count, largest=runner.slice, say=say)
+    largest = min(runner.slice, max(1, case_window(config) // 2))
+    return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, say=say)
 
 
-def _one_process(
-    config: RunConfig, policy: EvaluatePolicy, iteration: int, known: KnownMeasurements | None
-) -> str | None:
+def _asks_servers(config: RunConfig) -> bool:
+    """Whether questions may go to a server, for a judge or for an embedder."""
+    judges = [member.judge for member in member_configs(config).values()]
+    return any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder))
+
+
+def _computes(config: RunConfig) -> bool:
+    """Whether a model is loaded to judge or to embed."""
+    judges = [member.judge for member in member_configs(config).values()]
+    return computes_vectors(config) or any(isinstance(judge, DetectorSettings) for judge in judges)
+
+
+def _one_process(config: RunConfig, policy: EvaluatePolicy) -> str | None:
     """Why the cases cannot be measured elsewhere; None where they can."""
     if type(policy) is not EvaluatePolicy:
         return "this task takes replies from a finished run"
-    judges = [member.judge for member in member_configs(config).values()]
-    if any(isinstance(judge, JudgeSettings) for judge in judges):
-        return "the judge is a language model, whose limits and budget hold in one process"
-    if any(isinstance(judge, DetectorSettings) for judge in judges) or stores_vectors(config):
+    if config.transport.kind == "batch":
+        return "a batch is made of the questions of one process"
+    has_gpus = config.runner.kind == "ray" and config.runner.num_gpus > 0
+    computes = _computes(config)
+    if computes and not has_gpus:
         return "a model that computes here takes all cores by itself, and batches across cases"
-    if known is not None and iteration in known.earlier:
-        return "measurements of an earlier run are taken over"
+    is_far = config.runner.kind == "ray" and config.runner.address is not None
+    if is_far and (computes or _asks_servers(config)) and config.store.url is None:
+        return "workers on several machines need one call store: set store.url"
     return None

@@ -26,7 +26,7 @@ from ragpipe.drifting.drift_rule import (
     kept_verdicts,
 )
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.judge_access import open_judge, store_path
+from ragpipe.engine.judge_access import open_judge, store_folder, store_place
 from ragpipe.engine.plan_summary import check_call_budget, plan_line, prompt_counter
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
@@ -75,7 +75,7 @@ def check_drift(
     """
     canaries = read_canaries(config.drift.canaries)
     identity = config.judge.identity_of_judge()
-    path = drift_file(store_path(config).parent, identity)
+    path = drift_file(store_folder(config), identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     with waiting(_LOCK_WAIT_S), FolderLock(path.parent) as lock:
         for notice in lock.notices:
@@ -210,8 +210,8 @@ class _Start:
     def _free_repeats(self, count: int) -> int:
         """The first of `count` repeat numbers with which the call store holds no reply: a drift file may have been removed while
         its replies stayed. The numbers count as used from now on."""
-        first, path = self.record.next_repeat, store_path(self.config)
-        while path.exists() and read_calls(path, self._keys(self.canaries.items, range(first, first + count))):
+        first, place = self.record.next_repeat, store_place(self.config)
+        while read_calls(place, self._keys(self.canaries.items, range(first, first + count))):
             first += count
         self.record.next_repeat = first + count
         return first
@@ -246,9 +246,8 @@ class _Start:
 
     def _announce(self, items: Sequence[CanaryItem], numbers: Sequence[int]) -> None:
         """Print the plan. Raises ConfigError where it is over `judge.max_calls`."""
-        path = store_path(self.config)
         keys = self._keys(items, numbers)
-        stored = len(read_calls(path, keys, run_id=self.payer)) if path.exists() else 0
+        stored = len(read_calls(store_place(self.config), keys, run_id=self.payer))
         counter, sample = prompt_counter(self.config.judge), TokenSample()
         for item in items:
             length = sum(len(message["content"]) for message in item.payload.messages)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import Incomplete, OutputError
-from ragpipe.core.version import __version__
 from ragpipe.engine.alert_file import write_alerts
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.completion_notice import completion_notice
@@ -18,7 +17,7 @@ from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.engine.iteration_judging import judge_iteration
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
-from ragpipe.engine.judge_access import judge_description, scoring_warnings, store_path
+from ragpipe.engine.judge_access import judge_description, scoring_warnings, store_place
 from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
 from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plan_summary import changed_line, missing_embedder_line
@@ -70,7 +69,7 @@ class Evaluation:
         self._before_result = before_result
         self._spec, self._policy, self._console = spec, policy, console
         self._config, self._folder, self._source = spec.config, spec.folder, spec.source
-        self._carried_spend = CarriedSpend(spec.folder, store_path(spec.config), spec.run_id)
+        self._carried_spend = CarriedSpend(spec.folder, store_place(spec.config), spec.run_id)
         self._providers = ProviderRegistry()  # calls against `judge.max_calls`, and what was learnt of the judge
         self._began = time.monotonic()
         self._scored: list[int] = []  # the iterations that this start judged or scored
@@ -112,7 +111,7 @@ class Evaluation:
     def _check_formats(self) -> None:
         """Before anything is made or asked: a folder of another format is not even locked."""
         if self._policy.uses_call_store:
-            check_formats(self._folder, store_path(self._config))
+            check_formats(self._folder, store_place(self._config))
         else:
             read_manifest(self._folder)
 
@@ -271,7 +270,7 @@ class Evaluation:
             return recorded
         if self._spec.is_own_source:
             return self._carried_spend.spend_of(iteration)
-        return paid_by(store_path(self._config), self._spec.run_id, iteration)
+        return paid_by(store_place(self._config), self._spec.run_id, iteration)
 
     def _rates(self, iteration: int) -> Mapping[str, Rates]:
         recorded = self._policy.recorded_rates(iteration)
@@ -294,7 +293,7 @@ class Evaluation:
 
     def _signature(self, iteration: int, states: Mapping[str, Mapping[str, Any]]) -> str:
         return run_signature(
-            version=__version__,
+            version=str(self._spec.identity["ragpipe"]),  # a later one that verifies the run gives it the same words
             dataset=self._source.name,
             dataset_digest=self._source.digest,
             judge=self._config.judge.label,

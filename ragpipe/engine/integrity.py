@@ -59,10 +59,16 @@ def describe_changes(path: Path, sealed: Mapping[str, Any]) -> str:
 
     try:
         rows, columns = changed_cells(path, sealed)
-        places = ", ".join(named_row(path, row) for row in rows[:_SHOWN_ROWS])
+        places = ", ".join(_named_rows(path, together) for together in rows[:_SHOWN_ROWS])
     except (pa.ArrowException, OSError) as error:
         return f"no readable table any more ({str(error)[:200]})"
     if not rows and not columns:
         return "its bytes are not what they were (every cell still says the same)"
-    more = f" and {len(rows) - _SHOWN_ROWS:,} more rows" if len(rows) > _SHOWN_ROWS else ""
+    more = f" and {sum(map(len, rows[_SHOWN_ROWS:])):,} more rows" if len(rows) > _SHOWN_ROWS else ""
     return f"{', '.join(columns)} changed in {places or 'its schema'}{more}"
+
+
+def _named_rows(path: Path, rows: range) -> str:
+    """A row by its number and its case; of several that share a digest the first, and how many come after it."""
+    first = named_row(path, rows[0])
+    return first if len(rows) == 1 else f"{first} or the {len(rows) - 1} after it"

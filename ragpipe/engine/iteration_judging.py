@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ragpipe.core.errors import JudgeError
-from ragpipe.engine.chosen_runner import open_workers
+from ragpipe.engine.chosen_runner import open_workers, worker_start
 from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
+from ragpipe.engine.run_deadline import end_of_asking, run_deadline
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.session_figures import show_figures
 from ragpipe.engine.slice_measuring import case_measuring, introduce
-from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
@@ -24,6 +22,7 @@ from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
 
@@ -63,47 +62,39 @@ async def judge_iteration(
 
     Raises what stopped the judging early.
     """
+    ends_at = end_of_asking(spec.config, time.monotonic() if began is None else began)
+    start = worker_start(spec, iteration, providers.start, ends_at, known)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
     folder = spec.folder.iteration(iteration)
     clock = WallClock(folder.wall)
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
     try:
         async with (
-            open_workers(spec, policy, iteration, known, console.say) as workers,
+            open_workers(spec, policy, start, console.say) as workers,
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
             introduce(session, providers, spec.folder)
+            if workers is not None:
+                workers.on_figures = lambda: show_figures(session, workers.figures())
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
-            try:
-                with (
-                    _run_deadline(spec, session, time.monotonic() if began is None else began),
-                    console.progress(meter.state, label=_label(spec, iteration), keep=view.show),
-                    SignalHandlers(stage, console.warn),
-                ):
-                    progress = await stage.run()
-            finally:
-                view.show(meter.state(), at_once=True)
+            with run_deadline(spec.config, session, ends_at):
+                progress = await _run_shown(stage, meter, view, console, _label(spec, iteration))
             return _judged(progress, session, spec, console)
     finally:
         clock.write()
         reader.close()
 
 
-@contextmanager
-def _run_deadline(spec: RunSpec, session: JudgeSession, began: float) -> Iterator[None]:
-    """Inside, no question is asked after `judge.run_deadline_s`: those that are left fail (kind `run_deadline`)."""
-    seconds = getattr(spec.config.judge, "run_deadline_s", None)
-    if seconds is None:
-        yield
-        return
-    why = JudgeError("run_deadline", f"not asked any more: judge.run_deadline_s={seconds:g} s of this start were over")
-    left = began + seconds - time.monotonic()
-    timer = asyncio.get_running_loop().call_later(max(0.0, left), session.end_asking, why)
+async def _run_shown(
+    stage: JudgeStage, meter: WorkMeter, view: ProgressView, console: Console, label: str
+) -> JudgingProgress:
+    """Run the stage, showing its progress; signals end it early."""
     try:
-        yield
+        with console.progress(meter.state, label=label, keep=view.show), SignalHandlers(stage, console.warn):
+            return await stage.run()
     finally:
-        timer.cancel()
+        view.show(meter.state(), at_once=True)
 
 
 def _judged(progress: JudgingProgress, session: JudgeSession, spec: RunSpec, console: Console) -> JudgedIteration:
@@ -148,7 +139,7 @@ def _stage(
     console: Console,
     known: KnownMeasurements | None,
     view: ProgressView,
-    workers: SliceWorkers | None,
+    workers: SliceRunner | None,
     on_change: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
     """The judging of the iteration that the reader is for, by the run's configuration.

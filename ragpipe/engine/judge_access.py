@@ -36,6 +36,7 @@ from ragpipe.store.calls.call_store import CallStore, StoredCalls
 from ragpipe.store.calls.recorded_file import read_recorded_file
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 from ragpipe.store.calls.reply_store import ReplyStore
+from ragpipe.store.calls.store_place import StorePlace
 
 if TYPE_CHECKING:
     from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
@@ -44,9 +45,14 @@ EMBEDDING_WINDOW = 64
 """Cases open at once where a model computes texts here, for an embedder or a detector: those of several cases make a batch."""
 
 
-def store_path(config: RunConfig) -> Path:
-    """The file of the call store: `store.path`, by default `<output_dir>/.store`, and `calls.sqlite` in it."""
-    return Path(config.store.path or Path(config.output_dir) / ".store") / "calls.sqlite"
+def store_place(config: RunConfig) -> StorePlace:
+    """Where the call store is: the database of `store.url`, or `calls.sqlite` in `store.path`, by default `<output_dir>/.store`."""
+    return config.store.place(config.output_dir)
+
+
+def store_folder(config: RunConfig) -> Path:
+    """The folder of what stands beside the call store, on this machine: drift files, journals of budgets, batches."""
+    return config.store.folder(config.output_dir)
 
 
 def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict[str, Any]:
@@ -152,7 +158,7 @@ async def open_judge(
         yield _heuristic_session(config.judge, None)
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
-    store = CallStore(store_path(config), run_id=run_id, say=warn)
+    store = CallStore(store_place(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
 
@@ -161,7 +167,7 @@ async def open_judge(
         return replies if known is None else FallbackStore(known, replies)
 
     try:
-        with open_spending(config, store.path, account or run_id, warn) as spending:
+        with open_spending(config, store.place, account or run_id, warn) as spending:
             session = _session_of_all(config, run_id, replies_of, spending, warn, embeds=embeds)
             try:
                 yield session
@@ -295,7 +301,7 @@ def _judge_transport(config: RunConfig, run_id: str, spending: Spending, warn: C
     if config.transport.kind == "batch":
         from ragpipe.judging.transports.batch_transport import BatchTransport
 
-        folder = store_path(config).parent / "batches"
+        folder = store_folder(config) / "batches"
         batch, budget, shared = config.transport.batch, spending.budget, spending.shared
         return BatchTransport(config.judge, batch, folder, run_id=run_id, tell=warn, budget=budget, shared=shared)
     from ragpipe.judging.transports.live_transport import LiveTransport
@@ -342,6 +348,12 @@ def stores_vectors(config: RunConfig) -> bool:
     """Whether a run by an embedded judge needs a call store: for vectors, or for pairs compared token by token."""
     has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
     return has_encoder or not isinstance(config.embedder, NoEmbedder)
+
+
+def computes_vectors(config: RunConfig) -> bool:
+    """Whether a model in this process computes vectors, or compares pairs token by token."""
+    has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
+    return has_encoder or not isinstance(config.embedder, NoEmbedder | ApiEmbedder)
 
 
 def _encoder_session(

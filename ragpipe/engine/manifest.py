@@ -18,8 +18,10 @@ from ragpipe.core.yaml_lines import FastDumper
 from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import unseal
+from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
-from ragpipe.store.run.format_check import check_store, manifest_of
+from ragpipe.store.run.format_check import manifest_of
 from ragpipe.store.run.run_folder import RunFolder, make_folder
 from ragpipe.store.run.run_tables import run_file_error
 
@@ -122,10 +124,10 @@ def write_config(folder: RunFolder, config: RunConfig) -> None:
     write_unless_same(folder.config, text)
 
 
-def check_formats(folder: RunFolder, store: Path) -> None:
+def check_formats(folder: RunFolder, store: StorePlace) -> None:
     """Raises FormatMismatch when the folder of a run or the call store has another format: before either is touched."""
     read_manifest(folder)
-    check_store(store)
+    call_database(store).check()
 
 
 def previous_manifest(folder: RunFolder) -> dict[str, Any]:

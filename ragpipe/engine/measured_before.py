@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, JUDGED
-from ragpipe.engine.judge_access import served_model, store_path
+from ragpipe.engine.judge_access import served_model, store_place
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.judging.served_model import DATED, OTHER
@@ -182,7 +182,7 @@ class EarlierRuns:
         """The keys of the recorded calls that this run would not answer its questions with, or would flag otherwise."""
         accept = _accepted(self._spec.config)
         if source.judge_inputs not in self._recorded:
-            yield from changed_replies(store_path(self._spec.config), source.judge_inputs, accept)
+            yield from changed_replies(store_place(self._spec.config), source.judge_inputs, accept)
             return
         for batch in batches(source.judge_inputs, ("key", *ACCEPTED_BY)):
             yield from (row["key"] for row in batch.to_pylist() if not accept(row))

@@ -18,6 +18,7 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_folder import RunFolder
 
 
@@ -39,13 +40,13 @@ class Spending:
 
 
 @contextmanager
-def open_spending(config: RunConfig, store: Path, run_id: str, tell: Callable[[str], None]) -> Iterator[Spending]:
+def open_spending(config: RunConfig, store: StorePlace, run_id: str, tell: Callable[[str], None]) -> Iterator[Spending]:
     """What holds the calls of one run back; nothing, where no provider is asked. The limits stand beside the call store, whose ledger
     the budget goes on from.
 
     Args:
         config: the configuration of the run.
-        store: the file of the call store.
+        store: the place of the call store.
         run_id: the run whose account pays.
         tell: gets notices for the user.
 
@@ -55,7 +56,7 @@ def open_spending(config: RunConfig, store: Path, run_id: str, tell: Callable[[s
         yield Spending()
         return
     owner = budget_owner(config)
-    with open_limits(store.parent, tell) as limits, closing(limits.account(run_id)) as account:
+    with open_limits(store, tell) as limits, closing(limits.account(run_id)) as account:
         budget = None
         if owner is not None:
             budget = SharedBudget(owner.budget, owner.section, account, _ledger(config, owner, store, run_id))
@@ -66,7 +67,7 @@ def _asks_a_provider(config: RunConfig) -> bool:
     return any(isinstance(section, JudgeSettings | JurySettings) for section in (config.judge, config.embedder))
 
 
-def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: Path, run_id: str) -> Amount:
+def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: StorePlace, run_id: str) -> Amount:
     """What the run has paid by the ledger of this call store, or by its folder where that came from another machine."""
     usage = paid_by(store, run_id)
     folder = RunFolder.at(Path(config.output_dir), config.name, run_id)

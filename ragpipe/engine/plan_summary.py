@@ -12,7 +12,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.judge_access import open_replay, recorded_replies, store_path, usable_replies
+from ragpipe.engine.judge_access import open_replay, recorded_replies, store_place, usable_replies
 from ragpipe.engine.past_replies import past_replies
 from ragpipe.judging.capabilities import LOCAL, capabilities
 from ragpipe.judging.detectors.settings import DetectorSettings
@@ -31,6 +31,7 @@ from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import Resumption
 from ragpipe.stages.step_tokens import PromptCounter, SchemaPlace
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 
@@ -93,7 +94,7 @@ def prompt_counter(judge: object, *, rough: bool = False) -> PromptCounter:
 
 
 def _has_stored_replies(config: RunConfig) -> bool:
-    return config.store.recorded is not None or store_path(config).exists()
+    return config.store.recorded is not None or call_database(store_place(config)).exists()
 
 
 async def _remaining(
@@ -117,7 +118,7 @@ async def _remaining(
         repeats: how often each question is asked in an iteration.
     """
     from_file = recorded_replies(config)
-    stored = StoredCalls(store_path(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
+    stored = StoredCalls(store_place(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     replies = usable_replies(config, stored, from_file)
     if recorded:
         replies = FallbackStore(RecordedReplies(recorded, failures="permanent"), replies)

@@ -13,7 +13,7 @@ from typing import Any
 from ragpipe.core.errors import Incomplete
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.finished_run import FinishedRun
-from ragpipe.engine.judge_access import open_judge, served_model, store_path
+from ragpipe.engine.judge_access import open_judge, served_model, store_place
 from ragpipe.engine.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
 from ragpipe.engine.plan_summary import check_call_budget, plan_line
 from ragpipe.engine.run_identity import run_id
@@ -42,7 +42,7 @@ def resend(finished: FinishedRun, console: Console) -> int:
     """
     identity = {**finished.identity(), "rejudge": {"mode": "resend"}}
     target = finished.folder_of(run_id(identity))
-    check_formats(target, store_path(finished.config))
+    check_formats(target, store_place(finished.config))
     plan = _plan(finished, target.run_id)
     console.say(plan_line(plan, finished.config))
     check_call_budget(plan, finished.config)
@@ -86,7 +86,7 @@ def _plan(finished: FinishedRun, run: str) -> Plan:
     cases: set[tuple[str | int, ...]] = set()
     for block in stored_questions(finished.judge_inputs()):
         keys = [question_key(key_parts(question.payload, judge, question.row["iteration"], 1)) for question in block]
-        for call in read_calls(store_path(finished.config), keys, run_id=run).values():
+        for call in read_calls(store_place(finished.config), keys, run_id=run).values():
             is_refused = served is not None and served.refuse(call)
             stored += (call.status == "ok" or not retry) and not is_refused
         for question in block:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.comparing.judge_drift import reply_times
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.judge_access import store_path
+from ragpipe.engine.judge_access import store_folder, store_place
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
@@ -57,13 +57,13 @@ def note_reply_times(
     """
     if not isinstance(config.judge, JudgeSettings):
         return
-    path, identity = store_path(config), config.judge.identity_of_judge()
-    record = read_drift_record(drift_file(path.parent, identity)) if reads_store else None
+    place, identity = store_place(config), config.judge.identity_of_judge()
+    record = read_drift_record(drift_file(store_folder(config), identity)) if reads_store else None
     times: list[str] = []
-    if record is not None and reads_store and path.exists() and folder.judge_inputs.is_file():
+    if record is not None and reads_store and folder.judge_inputs.is_file():
         for batch in batches(folder.judge_inputs, ("key", "template"), size=_BATCH):
             keys = {row["key"] for row in batch.to_pylist() if row["template"] is not None}
-            times += [call.created_at for call in read_calls(path, keys).values() if call.created_at]
+            times += [call.created_at for call in read_calls(place, keys).values() if call.created_at]
             times = [min(times), max(times)] if times else []
     if source is not None and source["identity"].get("judge_identity") == identity and not times:
         times = list(reply_times(source))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.finished_run import FinishedRun
-from ragpipe.engine.judge_access import open_judge, open_replay, recorded_replies, store_path, usable_replies
+from ragpipe.engine.judge_access import open_judge, open_replay, recorded_replies, store_place, usable_replies
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.price_rates import Rates
@@ -87,7 +87,7 @@ class StoredRejudgePolicy(RejudgePolicy):
         if not isinstance(config.judge, JudgeSettings):  # the embedded judge needs no network
             return super().open_session(config, run_id, warn)
         recorded = recorded_replies(config)
-        stored = usable_replies(config, StoredCalls(store_path(config), run_id=run_id), recorded)
+        stored = usable_replies(config, StoredCalls(store_place(config), run_id=run_id), recorded)
         return open_replay(config, FallbackStore(self._finished.replies(), stored))
 
 

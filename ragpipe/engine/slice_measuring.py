@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
 from ragpipe.config.settings import RunConfig, prompt_folders
@@ -13,7 +16,9 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.core.validation import NoOrigins
 from ragpipe.engine.finished_run import read_config, run_prompts
 from ragpipe.engine.judge_access import case_window, open_judge
+from ragpipe.engine.run_deadline import run_deadline
 from ragpipe.engine.run_identity import metric_signatures
+from ragpipe.engine.session_figures import session_figures
 from ragpipe.engine.slice_messages import WorkerStart
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.session import JudgeSession
@@ -22,11 +27,32 @@ from ragpipe.metrics.base import Metric
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import MeasuredCases
+from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
 from ragpipe.store.run.run_folder import RunFolder
 
-Measure = Callable[[Slice], Awaitable[MeasuredSlice]]
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that slices of one iteration can be measured of.
+
+    Attributes:
+        session: its judge session.
+        measure: measures one slice; several may be under way at once.
+    """
+
+    session: JudgeSession
+    measure: Callable[[Slice], Coroutine[Any, Any, MeasuredSlice]]
+
+    @property
+    def asks_servers(self) -> bool:
+        """Whether questions go to a server, be it for a judge or for an embedder."""
+        return bool(self.session.asking_attempts() or self.session.child_attempts())
+
+    def figures(self) -> dict[str, Any]:
+        """What this process has asked and paid so far, as plain data."""
+        return session_figures(self.session)
 
 
 def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasurements | None = None) -> CaseMeasuring:
@@ -49,26 +75,39 @@ def introduce(session: JudgeSession, providers: ProviderRegistry, folder: RunFol
 
 
 @asynccontextmanager
-async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[Measure]:
-    """Measures slices of the run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the
-    driver has, and what opening the judge raises."""
+async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[OpenedRun]:
+    """The run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the driver has, and what
+    opening the judge raises."""
     folder = RunFolder(start.folder)
     config = _config_of(folder)
     if metric_signatures(config) != start.signatures:
         raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
     reader = CaseReader(folder.samples, folder.outputs, start.iteration)
+    known = _known(start, config)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
-            introduce(session, ProviderRegistry(), folder)
-            yield partial(
+            introduce(session, ProviderRegistry(start.start), folder)
+            measure = partial(
                 measure_slice,
                 reader,
-                measuring=case_measuring(config, session),
-                window=case_window(config),
+                measuring=case_measuring(config, session, known),
+                room=asyncio.Semaphore(case_window(config)),
                 keep_messages=config.keep_messages,
             )
+            with run_deadline(config, session, start.ends_at):
+                yield OpenedRun(session, measure)
     finally:
         reader.close()
+        known.close()
+
+
+def _known(start: WorkerStart, config: RunConfig) -> KnownMeasurements:
+    """What need not be measured: nothing that the plan has measured, for only the driver has that."""
+    replayed = ReplayedCases(keep_messages=config.keep_messages, limit=0)
+    if start.earlier is None:
+        return KnownMeasurements(replayed)
+    earlier = MeasuredCases.from_json(start.earlier, config.metrics.values())
+    return KnownMeasurements(replayed, {start.iteration: earlier})
 
 
 def _config_of(folder: RunFolder) -> RunConfig:

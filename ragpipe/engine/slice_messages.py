@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.sample import CaseKey
-from ragpipe.stages.slices import MeasuredSlice
+from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 
 HEAD = struct.Struct(">QQ")
@@ -32,12 +32,18 @@ class WorkerStart:
         run_id: the run that pays.
         iteration: the iteration to measure.
         signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
+        start: the start of the run that asks (`ProviderRegistry.start`): its workers count questions together.
+        ends_at: when no question is asked any more (`judge.run_deadline_s`), in seconds of the epoch; None: never.
+        earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
     """
 
     folder: Path
     run_id: str
     iteration: int
     signatures: dict[str, str]
+    start: str
+    ends_at: float | None = None
+    earlier: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -73,20 +79,22 @@ def read_message(file: BinaryIO) -> Any:
     return json.loads(text)
 
 
-def failure_message(error: Exception) -> bytes:
-    """What went wrong with a slice."""
-    if isinstance(error, RagpipeError):
-        return packed_message({"failure": str(error), "exit_code": error.exit_code})
-    return packed_message({"failure": f"{type(error).__name__}: {error}", "exit_code": RagpipeError.exit_code})
+def failure_message(error: Exception, part: Slice | None = None) -> bytes:
+    """What went wrong with a slice; without one, before any."""
+    is_expected = isinstance(error, RagpipeError)
+    place = "" if part is None else f"{part}: "
+    text = str(error) if is_expected else f"{place}{type(error).__name__}: {error}"
+    return packed_message({"slice": part, "failure": text, "exit_code": getattr(error, "exit_code", 1)})
 
 
-def measured_message(measured: MeasuredSlice) -> bytes:
+def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:
     """What came of a slice."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, measured.scores.schema) as writer:
         writer.write_table(measured.scores)
     scores = sink.getvalue().to_pybytes()
     values = {
+        "slice": part,
         "keys": measured.keys,
         "entries": measured.entries,
         "errors": measured.errors,

@@ -1,7 +1,8 @@
 """The process of one worker: it measures slices of a run until its driver is gone.
 
-`python -m ragpipe.engine.slice_process`, started by `engine/slice_workers.py`: first comes a WorkerStart, then slices, each of which
-is answered with what came of it, or with what went wrong.
+`python -m ragpipe.engine.slice_process`, started by `engine/slice_workers.py`: first comes a WorkerStart, then orders. Each slice is
+answered with what came of it, or with what went wrong. Where a server is asked, several slices are under way at once, and the
+figures of this process go to the driver twice per second.
 """
 
 from __future__ import annotations
@@ -10,32 +11,46 @@ import asyncio
 import gc
 import os
 import queue
-import sys
 import threading
-from typing import BinaryIO
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ragpipe.core.errors import Interrupted
 from ragpipe.core.process_memory import collect_new_garbage, give_memory_back
-from ragpipe.engine.slice_messages import WorkerStart, failure_message, measured_message, packed_message, read_message
+from ragpipe.engine.slice_messages import (
+    WorkerStart,
+    failure_message,
+    measured_message,
+    packed_message,
+    read_message,
+)
 from ragpipe.stages.slices import Slice
 
-Slices = queue.SimpleQueue[Slice]
+if TYPE_CHECKING:
+    from ragpipe.engine.slice_measuring import OpenedRun
+
+DRAIN_S = 8.0
+"""Seconds in which the calls in flight may end when the driver is gone. None is begun in them."""
+FIGURES_S = 0.5
+"""Seconds between two messages about the calls of this process."""
+Order = dict[str, Any] | None
+"""What the driver wants; None: nothing more."""
 
 
 def main() -> None:
     """Measure slices until the driver is gone."""
     give_memory_back()
     gc.disable()  # until the first slice
-    incoming, answers = _own_streams()
+    incoming, outgoing = own_streams()
     start = WorkerStart.of(read_message(incoming))
-    slices = Slices()
-    threading.Thread(target=_receive, args=(incoming, slices), name="ragpipe-driver", daemon=True).start()
-    try:
-        asyncio.run(_serve(start, slices, answers))
-    except (BrokenPipeError, KeyboardInterrupt):
-        sys.exit(0)
+    answers = _Answers(outgoing)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(start, incoming, answers))
+    answers.close()
 
 
-def _own_streams() -> tuple[BinaryIO, BinaryIO]:
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
     """The driver's messages, and where answers go. What anything in this process prints goes to stderr instead."""
     incoming, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -45,35 +60,141 @@ def _own_streams() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(incoming, "rb"), os.fdopen(answers, "wb")
 
 
-def _receive(incoming: BinaryIO, slices: Slices) -> None:
-    """Hand over the slices that come. When the driver is gone, so is this process: nobody would read what it still does."""
-    try:
-        while True:
-            slices.put(Slice(*read_message(incoming)))
-    except (EOFError, OSError):
-        os._exit(0)
+class _Answers(threading.Thread):
+    """Writes messages to the driver, in their order: calls go on while the driver is busy."""
+
+    def __init__(self, file: BinaryIO):
+        super().__init__(name="ragpipe-answers", daemon=True)
+        self._file, self._messages = file, queue.SimpleQueue[bytes | None]()
+        self.start()
+
+    def send(self, message: bytes) -> None:
+        """Queue a message."""
+        self._messages.put(message)
+
+    def notify(self, text: str) -> None:
+        """Queue what the user should know."""
+        self.send(packed_message({"notice": text}))
+
+    def run(self) -> None:
+        """The body of the thread."""
+        with suppress(OSError):  # the driver is gone: its orders end too
+            while (message := self._messages.get()) is not None:
+                self._file.write(message)
+                self._file.flush()
+
+    def close(self) -> None:
+        """Write what is queued."""
+        self._messages.put(None)
+        self.join(1.0)
 
 
-async def _serve(start: WorkerStart, slices: Slices, answers: BinaryIO) -> None:
+class _Orders(threading.Thread):
+    """Reads the driver's orders. When the driver is gone, `end` is called in this thread."""
+
+    def __init__(self, incoming: BinaryIO, loop: asyncio.AbstractEventLoop):
+        super().__init__(name="ragpipe-orders", daemon=True)
+        self._incoming, self._loop = incoming, loop
+        self._orders: asyncio.Queue[Order] = asyncio.Queue()
+        self.end: Callable[[], None] = lambda: os._exit(0)
+        """By default the process ends at once: nobody would read what it still does, and nothing of it was paid for."""
+        self.start()
+
+    async def next(self) -> Order:
+        """The next order; None once the driver is gone."""
+        return await self._orders.get()
+
+    def run(self) -> None:
+        """The body of the thread."""
+        try:
+            while True:
+                self._put(read_message(self._incoming))
+        except (EOFError, OSError):
+            self.end()
+
+    def end_after_calls(self) -> None:
+        """From now on, calls in flight may end when the driver is gone."""
+        self.end = self._end_loop
+
+    def _end_loop(self) -> None:
+        timer = threading.Timer(DRAIN_S + 1, os._exit, (0,))  # whatever hangs
+        timer.daemon = True
+        timer.start()
+        self._put(None)
+
+    def _put(self, order: Order) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._orders.put_nowait, order)
+
+
+async def _serve(start: WorkerStart, incoming: BinaryIO, answers: _Answers) -> None:
     from ragpipe.engine.slice_measuring import open_measuring
 
-    def send(message: bytes) -> None:
-        answers.write(message)
-        answers.flush()
-
+    orders = _Orders(incoming, asyncio.get_running_loop())
     try:
-        async with open_measuring(start, lambda text: send(packed_message({"notice": text}))) as measure:
+        async with open_measuring(start, answers.notify) as run:
             collect_new_garbage()
-            while True:
-                part = await asyncio.to_thread(slices.get)
-                try:
-                    send(measured_message(await measure(part)))
-                except Exception as error:
-                    send(failure_message(error))
+            if run.asks_servers:
+                orders.end_after_calls()
+            await _Work(run, answers).follow(orders)
     except Exception as error:  # it could not be opened: every slice would end alike
+        while (order := await orders.next()) is not None:
+            if "slice" in order:
+                answers.send(failure_message(error, Slice(*order["slice"])))
+
+
+class _Work:
+    """The slices under way in this process."""
+
+    def __init__(self, run: OpenedRun, answers: _Answers):
+        self._run, self._answers = run, answers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def follow(self, orders: _Orders) -> None:
+        """Do what the driver wants, until it is gone; then let the calls in flight end."""
+        figures: asyncio.Task[None] | None = None
+        if self._run.asks_servers:
+            self._answers.send(self._figures())  # before the first call: a worker with figures may have calls in flight
+            figures = asyncio.create_task(self._send_figures())
+        try:
+            while (order := await orders.next()) is not None:
+                self._obey(order)
+            self._run.session.stop(Interrupted("the process that leads this one is gone"))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._drain(), DRAIN_S)
+        finally:
+            for task in (*self._tasks, *filter(None, [figures])):
+                task.cancel()
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if "slice" in order:
+            task = asyncio.create_task(self._measure(Slice(*order["slice"])))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._run.session.stop(Interrupted(order["stop"]))
+
+    async def _measure(self, part: Slice) -> None:
+        try:
+            message = measured_message(await self._run.measure(part), part)
+        except Exception as error:
+            message = failure_message(error, part)
+        if self._run.asks_servers:
+            self._answers.send(self._figures())
+        self._answers.send(message)
+
+    async def _drain(self) -> None:
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        await self._run.session.drain()
+
+    async def _send_figures(self) -> None:
         while True:
-            await asyncio.to_thread(slices.get)
-            send(failure_message(error))
+            await asyncio.sleep(FIGURES_S)
+            self._answers.send(self._figures())
+
+    def _figures(self) -> bytes:
+        return packed_message({"figures": self._run.figures()})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Worker processes on this machine that measure the slices of one iteration.
 
-A worker that dies is replaced, and its slice handed out again: nothing of it was paid for, because such runs ask no provider. When
-this process dies, its workers see the end of their input and end too.
+A worker that dies is replaced, and its slices are handed out again: what was answered stands in the call store, so that only calls
+in flight are asked again. When this process dies, its workers see the end of their input: they ask nothing more, and end.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.session_figures import without_open_calls
 from ragpipe.engine.slice_messages import HEAD, WorkerStart, measured_of, packed_message
+from ragpipe.engine.slice_process import DRAIN_S
 from ragpipe.stages.slices import MeasuredSlice, Slice
 
 MOST_DEATHS = 3
 """Workers that a slice may take with it before the run ends."""
-_END_S = 5.0  # for a worker to end by itself
+_END_S = DRAIN_S + 2  # for a worker to end by itself
 
 
 class WorkerDied(RagpipeError):
@@ -37,25 +40,60 @@ class _Job:
     result: asyncio.Future[MeasuredSlice]
     deaths: int = 0
 
+    def fail(self, error: Exception) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A worker with the slices that it has. `figures` are the last ones of its calls, None before."""
+
+    jobs: dict[Slice, _Job] = field(default_factory=dict)
+    process: Process | None = None
+    task: asyncio.Task[None] | None = None
+    figures: Mapping[str, Any] | None = None
+
+    @property
+    def has_suspect(self) -> bool:
+        """Whether it measures a slice that a worker has died over: then that slice alone."""
+        return any(job.deaths for job in self.jobs.values())
+
+    def tell(self, order: Mapping[str, Any]) -> None:
+        """Send an order, where the process has started."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.write(packed_message(order))
+
 
 class SliceWorkers:
-    """A number of worker processes, each started with its first slice. It belongs to one event loop.
+    """A number of worker processes, started as slices come. It belongs to one event loop.
 
     Args:
         start: what workers are told first.
-        width: how many there are.
+        workers: how many there are.
         largest: the most cases of a slice.
+        at_once: the slices that one worker has at once: one where it computes, more where it waits for a server.
         say: prints what the user should know.
+        on_figures: called when a worker has told figures of its calls.
     """
 
-    def __init__(self, start: WorkerStart, *, width: int, largest: int, say: Callable[[str], None]):
-        self._start, self._say = start, say
-        self.width, self.largest = width, largest
+    def __init__(
+        self,
+        start: WorkerStart,
+        *,
+        workers: int,
+        largest: int,
+        say: Callable[[str], None],
+        at_once: int = 1,
+        on_figures: Callable[[], None] = lambda: None,
+    ):
+        self._start, self._say, self.on_figures = start, say, on_figures
+        self._most, self._at_once = workers, at_once
+        self.width, self.largest = workers * at_once, largest
         self._jobs: deque[_Job] = deque()
-        self._wanted = asyncio.Condition()
-        self._under_way: dict[int, _Job] = {}
-        self._processes: dict[int, Process] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._workers: list[_Worker] = []
+        self._ended: list[Mapping[str, Any]] = []  # the figures of the workers that have died
+        self._notices: set[str] = set()
         self._stopped: RagpipeError | None = None
 
     async def measure(self, part: Slice) -> MeasuredSlice:
@@ -63,70 +101,113 @@ class SliceWorkers:
         if self._stopped is not None:
             raise self._stopped
         job = _Job(part, asyncio.get_running_loop().create_future())
-        await self._hand_out(job)
-        if len(self._tasks) < self.width:
-            self._tasks.append(asyncio.create_task(self._serve(len(self._tasks))))
+        self._jobs.append(job)
+        self._hand_out()
         return await job.result
 
+    def figures(self) -> list[Mapping[str, Any]]:
+        """The figures of all workers so far (`session_figures`), those that have died included."""
+        return [*self._ended, *(worker.figures for worker in self._workers if worker.figures is not None)]
+
     def stop(self, why: RagpipeError) -> None:
-        """Give up what is being measured: it ends with this error, and the workers with it."""
+        """Start no slice and no call: calls in flight finish, their replies are kept, and their slices end with an error. A worker
+        that asks no server, or has not begun, is ended."""
         self._stopped = self._stopped or why
-        for job in (*self._jobs, *self._under_way.values()):
-            if not job.result.done():
-                job.result.set_exception(self._stopped)
+        for job in self._jobs:
+            job.fail(self._stopped)
         self._jobs.clear()
-        for process in self._processes.values():
-            with suppress(ProcessLookupError):
-                process.kill()
+        for worker in self._workers:
+            worker.tell({"stop": str(why)})
+            if worker.figures is None:
+                self._give_up(worker, self._stopped)
+
+    def cancel(self) -> None:
+        """End the workers at once."""
+        why = self._stopped or RagpipeError("the run was cancelled")
+        self.stop(why)
+        for worker in self._workers:
+            self._give_up(worker, why)
 
     async def close(self) -> None:
-        """End the workers."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*map(_end, self._processes.values()))
-        self._processes.clear()
+        """End the workers: calls that their slices have left behind may finish."""
+        await asyncio.gather(*(_end(worker.process) for worker in self._workers if worker.process is not None))
+        for worker in self._workers:
+            if worker.task is not None:
+                worker.task.cancel()
+        await asyncio.gather(*filter(None, (worker.task for worker in self._workers)), return_exceptions=True)
+        self._workers.clear()
 
-    async def _hand_out(self, job: _Job, *, first: bool = False) -> None:
-        async with self._wanted:
-            (self._jobs.appendleft if first else self._jobs.append)(job)
-            self._wanted.notify()
+    def _give_up(self, worker: _Worker, why: RagpipeError) -> None:
+        for job in worker.jobs.values():
+            job.fail(why)
+        if worker.process is not None:
+            with suppress(ProcessLookupError):
+                worker.process.kill()
 
-    async def _serve(self, number: int) -> None:
-        """Give slices to one worker, and to the next one when it died."""
-        while True:
-            async with self._wanted:
-                await self._wanted.wait_for(lambda: bool(self._jobs))
-                job = self._under_way[number] = self._jobs.popleft()
+    def _hand_out(self) -> None:
+        """Give waiting slices to the workers that have room for them."""
+        while self._jobs and (worker := self._free_worker(self._jobs[0])) is not None:
+            job = self._jobs.popleft()
+            worker.jobs[job.part] = job
+            worker.tell({"slice": job.part})
+
+    def _free_worker(self, job: _Job) -> _Worker | None:
+        """The worker to measure a slice: one with nothing to do, a new one, or that with the fewest slices. A slice that a worker
+        has died over gets one for itself, so that the next death shows which slice it was."""
+        worker = min(self._workers, key=lambda each: len(each.jobs), default=None)
+        if worker is not None and not worker.jobs:
+            return worker
+        if len(self._workers) < self._most:
+            return self._new_worker()
+        if job.deaths:
+            return None
+        room = (each for each in self._workers if len(each.jobs) < self._at_once and not each.has_suspect)
+        return min(room, key=lambda each: len(each.jobs), default=None)
+
+    def _new_worker(self) -> _Worker:
+        worker = _Worker()
+        self._workers.append(worker)
+        worker.task = asyncio.create_task(self._serve(worker))
+        return worker
+
+    async def _serve(self, worker: _Worker) -> None:
+        """Start a worker, and take its answers until it ends."""
+        try:
+            worker.process = await self._new_process()
+        except OSError as error:
+            self._workers.remove(worker)
+            for job in worker.jobs.values():
+                job.fail(WorkerDied(f"a worker could not be started: {error}"))
+            return
+        if self._stopped is not None:  # meanwhile
+            self._give_up(worker, self._stopped)
+        for part in worker.jobs:
+            worker.tell({"slice": part})
+        try:
+            async for values, content in _messages(worker.process):
+                self._take(worker, values, content)
+        except (EOFError, OSError):
+            await self._died(worker)
+
+    def _take(self, worker: _Worker, values: dict[str, Any], content: bytes) -> None:
+        """Take one message of a worker."""
+        if "notice" in values:
+            if values["notice"] not in self._notices:  # each worker may meet the same
+                self._notices.add(values["notice"])
+                self._say(values["notice"])
+        elif "figures" in values:
+            worker.figures = values["figures"]
+            self.on_figures()
+        else:
+            job = worker.jobs.pop(Slice(*values["slice"]))
             try:
-                measured = await self._answer(number, job.part)
-            except (EOFError, OSError) as error:
-                await self._died(number, job, error)
-            except Exception as error:
-                if not job.result.done():
-                    job.result.set_exception(error)
+                measured = measured_of(values, content)
+            except RagpipeError as error:
+                job.fail(error)
             else:
                 if not job.result.done():
                     job.result.set_result(measured)
-            finally:
-                self._under_way.pop(number, None)
-
-    async def _answer(self, number: int, part: Slice) -> MeasuredSlice:
-        """What the worker answers. Raises EOFError and OSError where it died, WorkerFailure for what went wrong in it."""
-        process = self._processes.get(number)
-        if process is None:
-            process = self._processes[number] = await self._new_process()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(packed_message(part))
-        await process.stdin.drain()
-        while True:
-            values_size, size = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
-            values = json.loads(await process.stdout.readexactly(values_size))
-            content = await process.stdout.readexactly(size)
-            if "notice" not in values:
-                return measured_of(values, content)
-            self._say(values["notice"])
+            self._hand_out()
 
     async def _new_process(self) -> Process:
         # a session of its own: Ctrl-C is for the driver, which then ends its workers
@@ -144,22 +225,43 @@ class SliceWorkers:
         process.stdin.write(packed_message(self._start.values()))
         return process
 
-    async def _died(self, number: int, job: _Job, error: Exception) -> None:
-        """Hand the slice of a dead worker out again, or end it where it has taken too many with it."""
-        process = self._processes.pop(number, None)
-        code = None if process is None else await _end(process)
-        if job.result.done() or self._stopped is not None:
+    async def _died(self, worker: _Worker) -> None:
+        """Hand the slices of a dead worker out again, or end one where it has taken too many with it."""
+        assert worker.process is not None
+        code = await _end(worker.process)
+        self._workers.remove(worker)
+        if worker.figures is not None:
+            self._ended.append(without_open_calls(worker.figures))
+            self.on_figures()
+        left = [job for job in worker.jobs.values() if not job.result.done()]
+        if not left:
             return
-        job.deaths += 1
+        if self._stopped is not None:
+            for job in left:
+                job.fail(self._stopped)
+            return
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {-code}"
-        if isinstance(error, OSError) and process is None:
-            job.result.set_exception(WorkerDied(f"a worker could not be started: {error}"))
-        elif job.deaths < MOST_DEATHS:
-            self._say(f"a worker died ({how}); {job.part} are measured again by another")
-            await self._hand_out(job, first=True)
-        else:
-            hint = " (out of memory? runner.workers and runner.slice make it less)" if code == -9 else ""
-            job.result.set_exception(WorkerDied(f"{job.part}: {job.deaths} workers died over them, by {how}{hint}"))
+        again = [job for job in left if job.deaths + 1 < MOST_DEATHS]
+        for job in left:
+            job.deaths += 1
+        for job in left:
+            if job not in again:
+                hint = " (out of memory? runner.workers and runner.slice make it less)" if code == -9 else ""
+                job.fail(WorkerDied(f"{job.part}: {job.deaths} workers died over them, by {how}{hint}"))
+        if again:
+            parts = ", ".join(str(job.part) for job in again)
+            self._say(f"a worker died ({how}); {parts} are measured again by another")
+            self._jobs.extendleft(reversed(again))
+            self._hand_out()
+
+
+async def _messages(process: Process) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+    """The messages of a worker, each with the bytes behind it. Raises EOFError and OSError when it has died."""
+    assert process.stdout is not None
+    while True:
+        values_size, size = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
+        values = json.loads(await process.stdout.readexactly(values_size))
+        yield values, await process.stdout.readexactly(size)
 
 
 async def _end(process: Process) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.judge_access import open_judge, store_path
+from ragpipe.engine.judge_access import open_judge, store_place
 from ragpipe.engine.plan_summary import check_call_budget, plan_line, prompt_counter
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
@@ -84,8 +84,7 @@ def _plan(config: RunConfig, rewordings: Sequence[SynthesisQuestion], sections: 
             sample.add_calls(length, expected_tokens(question.answer, question.values), 1)
         step = lot[0].prompt.step if lot else ""
         steps.append(StepPlan("synthesize", step, step, calls=len(lot), sample=sample))
-    path = store_path(config)
-    stored = len(read_calls(path, keys, run_id=_payer(config))) if path.exists() else 0
+    stored = len(read_calls(store_place(config), keys, run_id=_payer(config)))
     return Plan(len(keys), 1, [], steps, stored=stored, missing=len(keys) - stored)
 
 

@@ -61,6 +61,7 @@ _OPENERS = re.compile(
     r"|to (?:answer|solve) this(?: question| problem)?,? (?:we|i) (?:need|will|must)(?: \w+){0,4})",
     re.I,
 )
+_WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]?")
 _REPEATED = 10
 """So many equal sentences are a flood."""
@@ -131,7 +132,8 @@ def degenerate_signs(answer: str, question: str, contexts: Sequence[str] = ()) -
     if len(pasted) >= 200 and any(pasted == context.strip() for context in contexts):
         signs.append("repeats_context")
     if len(answer) <= _LONGEST:
-        counts = Counter(_words(sentence) for sentence in _SENTENCE.findall(answer))
+        sentences = _SENTENCE.findall(answer)
+        counts = Counter(map(_words, sentences)) if len(sentences) >= _REPEATED else Counter[str]()
         counts.pop("", None)
         if max(counts.values(), default=0) >= _REPEATED and sum(counts.values()) < 2 * max(counts.values()):
             signs.append("repeated_sentence")
@@ -139,4 +141,4 @@ def degenerate_signs(answer: str, question: str, contexts: Sequence[str] = ()) -
 
 
 def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold())) if any(map(str.isalnum, text)) else ""
+    return " ".join(_WORD.findall(text.casefold())) if any(map(str.isalnum, text)) else ""

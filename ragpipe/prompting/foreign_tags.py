@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from ragpipe.core.digest import sha256
 
+_DIGITS = 12
+"""Hex digits of a tag."""
 _NOT_HEX = bytes(set(range(256)) - set(b"0123456789abcdef"))
 
 
 def fence_tag(value: str) -> str:
     """The tag under which a prompt shows a text."""
-    return sha256(value)[:12]
+    return sha256(value)[:_DIGITS]
 
 
 def foreign_tags(values: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
@@ -26,6 +28,8 @@ def foreign_tags(values: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
     its hex digits. `values` are the texts of a case by the name of their part: question, answer, contexts, ...
     """
     digits = {name: [_hex_digits(text) for text in texts] for name, texts in values.items()}
+    if all(len(text) < _DIGITS for texts in digits.values() for text in texts):
+        return []  # no room for a tag
     everything = b" ".join(text for texts in digits.values() for text in texts)
     pairs: dict[tuple[str, str], None] = {}
     for owner, owned in values.items():

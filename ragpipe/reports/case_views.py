@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ragpipe.reports.highlight import Quotes, TextPart, highlight
 from ragpipe.reports.score_details import (
     MARKS,
@@ -22,9 +25,9 @@ from ragpipe.reports.score_details import (
 from ragpipe.schema.answer_digest import digest_of_texts
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.store.run.ordered_rows import CaseOrderedRows, PlacedRows, rows_in_order
+from ragpipe.store.run.ordered_rows import CaseOrderedRows, OutputKey, PlacedRows, rows_in_order
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.run_tables import run_file_error, schema_of
+from ragpipe.store.run.run_tables import columns_at, count_rows, run_file_error, schema_of
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
@@ -77,39 +80,49 @@ def case_views(
     iteration: IterationFolder,
     names: Sequence[str],
     with_prompts: Callable[[int], bool] = lambda place: True,
+    places: NDArray[np.int64] | None = None,
 ) -> Iterator[CaseView]:
-    """All cases of an iteration in the order of `records.parquet`, `BLOCK` of them in memory at once. Raises DataError.
+    """Cases of an iteration in the order of `records.parquet`, `BLOCK` of them in memory at once. Raises DataError.
 
     Args:
         run: the run.
         iteration: the iteration.
         names: its scores in their order.
-        with_prompts: whether the case at a place has the prompts and replies of its questions to the judge, and not only what
-            was asked.
+        with_prompts: whether a case, by its number among those that are viewed, has the prompts and replies of its questions to
+            the judge, and not only what was asked.
+        places: the places of the cases in the table, rising; None for all.
     """
     known = schema_of(iteration.records).names
     columns = [*_RECORD, *(f"{name}.{part}" for name in names for part in ("reason", "status", "passed"))]
-    records = rows_in_order(iteration.records, [name for name in columns if name in known])
-    outputs = rows_in_order(run.outputs, ("sample_row", "chunks"))
-    place = 0
+    total = count_rows(iteration.records)
+    places = np.arange(total) if places is None else places
+    among = None if len(places) == total else _cases_at(iteration, places)
+    records = rows_in_order(iteration.records, [name for name in columns if name in known], places)
+    outputs = rows_in_order(run.outputs, ("sample_row", "chunks"), places)
+    number = 0
     with (
         PlacedRows(run.samples) as samples,
-        CaseOrderedRows(iteration.scores, ("score_name", "details")) as score_rows,
-        CaseOrderedRows(iteration.judge_inputs, _CALL, _CALL_CONTENT) as call_rows,
+        CaseOrderedRows(iteration.scores, ("score_name", "details"), among=among) as score_rows,
+        CaseOrderedRows(iteration.judge_inputs, _CALL, _CALL_CONTENT, among=among) as call_rows,
     ):
         while block := list(islice(records, BLOCK)):
             cases = [tuple(record[name] for name in OUTPUT_KEY) for record in block]
-            asked = {case for number, case in enumerate(cases, place) if with_prompts(number)}
+            asked = {case for viewed, case in enumerate(cases, number) if with_prompts(viewed)}
             scores, calls = score_rows.take(cases), call_rows.take(cases, asked)
             for record, case in zip(block, cases, strict=True):
                 output = next(outputs, None)
                 if output is None:
-                    raise run_file_error(run.outputs, f"no row {place}", "a row for each of records.parquet")
+                    raise run_file_error(run.outputs, f"no row {places[number]}", "a row for each of records.parquet")
                 sample = samples.get(output["sample_row"]) or {}
                 yield _case_view(_CaseRows(record, output, sample, scores[case], calls[case]), names)
-                place += 1
+                number += 1
         score_rows.check_end()
         call_rows.check_end()
+
+
+def _cases_at(iteration: IterationFolder, places: NDArray[np.int64]) -> frozenset[OutputKey]:
+    keys = columns_at(iteration.records, places, OUTPUT_KEY)
+    return frozenset(zip(*(keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))
 
 
 @dataclass(frozen=True)

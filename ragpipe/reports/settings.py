@@ -9,6 +9,8 @@ from pydantic import Field
 from ragpipe.pages.side_files import SINGLE_FILE_MB
 from ragpipe.schema.settings import Settings
 
+PAGE_CASES = 20_000
+"""A page has so many cases at most."""
 Detail = Literal["short", "full"]
 ReportFormat = Literal["terminal", "markdown", "html", "junit", "csv", "json"]
 Alert = Literal["failed", "unmeasured", "inconclusive", "drop"]
@@ -38,8 +40,8 @@ class AlertSettings(Settings):
 
 class ReportSettings(Settings):
     """`formats` are the reports to make. `detail` says how much the terminal shows. `percent` names 0..1 scores that tables print
-    times 100. `worst_cases` is how many of the lowest cases report.md shows, `text_chars` how much of each of their texts. A page
-    with more than `single_file_mb` megabytes of data has files beside it.
+    times 100. `worst_cases` is how many of the lowest cases report.md shows, `text_chars` how much of each of their texts.
+    report.html has at most `page_cases` cases; a page with more than `single_file_mb` megabytes of data has files beside it.
     """
 
     formats: list[ReportFormat] = Field(
@@ -63,6 +65,15 @@ class ReportSettings(Settings):
     worst_cases: int = Field(default=10, ge=0, le=1000, description="Number of lowest cases in report.md, 0 to 1,000.")
     text_chars: int = Field(
         default=600, ge=40, le=100_000, description="Characters shown of each text of these cases, 40 to 100,000."
+    )
+    page_cases: int = Field(
+        default=PAGE_CASES,
+        ge=1,
+        le=10_000_000,
+        description=(
+            "Number of cases that report.html has at most, 1 to 10,000,000: of a larger run those of the worst questions. Its "
+            "charts and tables are about all cases."
+        ),
     )
     single_file_mb: float = Field(
         default=SINGLE_FILE_MB,

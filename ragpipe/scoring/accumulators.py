@@ -1,4 +1,5 @@
-"""What the aggregation needs of all cases, as compact arrays: 14 bytes per score and 8 per field.
+"""What the aggregation needs of all cases, as compact arrays: 2 bytes per score (up to 10 where it has many different values or
+reasons) and 8 per field.
 
 Texts are not kept: the values of the fields to break down by and the reasons of skips and errors become numbers, each
 distinct text stored once.
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from ragpipe.schema.sample import PARTS
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import Coded, Fields
+from ragpipe.scoring.growing_columns import CodedColumn, GrowingArray, GrowingCodes, GrowingValues
 from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.scored_columns import ERROR, SKIPPED, Column, Scored
 from ragpipe.scoring.system_usage import Price, UsageLedger, json_objects
@@ -29,6 +31,8 @@ Whole = NDArray[np.int64]
 _REASONS = (
     500  # distinct reasons kept per score; a metric that writes the case into its reason must not fill the memory
 )
+_STATUSES, _VERDICTS = 4, 3  # of a column: -1 to 2 and -1 to 1
+_MARKS = ("empty", "unrecorded", "error", "timeout", "abstained", "retried")
 _LABELS = 1000  # distinct values of a field; a field with so many is none to break down by
 OTHER = "(other)"
 _NONE: Mapping[str, Mapping[str, Sequence[str]]] = {}
@@ -67,19 +71,14 @@ class ScoreLedger:
 
     def __init__(self) -> None:
         self.reasons = Codes(_REASONS)
-        self._values: list[Any] = []
-        self._passed: list[Any] = []
-        self._status: list[Any] = []
-        self._why: list[Any] = []
+        self._values, self._states = GrowingValues(), GrowingCodes()
 
     def add(self, column: Column) -> None:
-        self._values.append(column.values)
-        self._passed.append(column.passed)
-        self._status.append(column.status)
-        why = np.full(len(column.status), -1, dtype=np.int32)
+        self._values.add(column.values)
+        why = np.full(len(column.status), -1, dtype=np.int64)
         places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR))
         why[places] = self._codes(column.reasons.take(pa.array(places)), column.status[places] == ERROR)
-        self._why.append(why)
+        self._states.add(((why + 1) * _STATUSES + column.status + 1) * _VERDICTS + column.passed + 1)
 
     def _codes(self, reasons: pa.Array, failed: NDArray[np.bool_]) -> NDArray[np.int32]:
         """The number of each reason, of a failure that of its kind. Each different one is looked up once, in data order."""
@@ -93,16 +92,18 @@ class ScoreLedger:
         return codes[places]
 
     def close(self) -> None:
-        """Join the blocks; `values`, `passed`, `status`, `why` are there from now on."""
-        self.values = _joined(self._values, np.float64)
-        self.passed, self.status = _joined(self._passed, np.int8), _joined(self._status, np.int8)
-        self.why = _joined(self._why, np.int32)
+        """To be called after the last block: `values`, `passed`, `status`, `why` are there from now on."""
+        self.values = self._values.column()
+        codes, states = self._states.codes(), self._states.different()
+        self.passed = CodedColumn(codes, (states % _VERDICTS - 1).astype(np.int8))
+        self.status = CodedColumn(codes, (states // _VERDICTS % _STATUSES - 1).astype(np.int8))
+        self.why = CodedColumn(codes, states // _VERDICTS // _STATUSES - 1)
 
     def has_reason(self, reason: str) -> NDArray[np.bool_]:
         """The cases that were skipped, or failed, with exactly this reason."""
         if reason not in self.reasons.names:
             return np.zeros(len(self.why), dtype=np.bool_)
-        return np.asarray(self.why == self.reasons.names.index(reason))
+        return np.asarray(self.why[:] == self.reasons.names.index(reason))
 
 
 class Accumulators:
@@ -130,31 +131,24 @@ class Accumulators:
         self.recording = Recording()
         self.lost: dict[str, Any] = {}  # of each score, filled by `coverage.lost`
         self._methods = Codes()
-        self._method_codes: list[Any] = []
+        self._method_codes = GrowingArray(np.int64)
         self._chosen = chosen
-        self._in_chosen: dict[str, list[Any]] = {name: [] for name in chosen}
-        self._timings: dict[str, tuple[list[Any], list[Any]]] = {}
-        self._samples: list[Any] = []
-        self._marks: dict[str, list[Any]] = {
-            "empty": [],
-            "unrecorded": [],
-            "error": [],
-            "timeout": [],
-            "abstained": [],
-            "retried": [],
-        }
-        self._pairs: dict[str, tuple[list[Any], list[Any]]] = {field: ([], []) for field in self.fields}
+        self._in_chosen = {name: GrowingArray(np.bool_) for name in chosen}
+        self._timings: dict[str, tuple[GrowingArray[np.int64], GrowingArray[np.float64]]] = {}
+        self._samples = GrowingArray(np.int64)
+        self._marks = {name: GrowingArray(np.bool_) for name in _MARKS}
+        self._pairs = {field: (GrowingArray(np.int32), GrowingArray(np.int32)) for field in self.fields}
 
     def add(self, block: CaseBlock, fields: Fields, scored: Scored) -> None:
         for name, ledger in self.scores.items():
             ledger.add(scored.columns[name])
         self.overall.add(scored.overall)
         self.n_failed += _failed_judgements(block)
-        self._samples.append(block.outputs["sample_row"].to_numpy())
+        self._samples.add(block.outputs["sample_row"].to_numpy())
         for field, codes in self.fields.items():
             self._add_field(field, fields.of(field), codes)
         for name, where in self._chosen.items():
-            self._in_chosen[name].append(fields.matching(where))
+            self._in_chosen[name].add(fields.matching(where))
         self._add_system(block.outputs)
         self.n += len(block)
 
@@ -163,54 +157,53 @@ class Accumulators:
             ledger.close()
         self.findings.close()
         self.usage.close()
-        self.samples: Whole = _joined(self._samples, np.int64)
-        self.methods: Whole = _joined(self._method_codes, np.int64)
+        self.samples: Whole = self._samples.array()
+        self.methods: Whole = self._method_codes.array()
         self.method_names = self._methods.names
         self.recorded = {
             part: np.array([self.recording.is_recorded(name, part) for name in self.method_names], dtype=np.bool_)
             for part in PARTS
         }
-        self.chosen = {name: np.flatnonzero(_joined(parts, np.bool_)) for name, parts in self._in_chosen.items()}
-        self.marks = {name: _joined(parts, np.bool_) for name, parts in self._marks.items()}
-        self.pairs = {
-            field: (_joined(cases, np.int32), _joined(codes, np.int32)) for field, (cases, codes) in self._pairs.items()
+        self.chosen = {name: np.flatnonzero(flags.array()) for name, flags in self._in_chosen.items()}
+        self.nobody = np.zeros(self.n, dtype=np.bool_)  # kept once: most scores lost no case
+        self.marks = {name: flags.array() for name, flags in self._marks.items()}
+        self.pairs: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
+            field: (cases.array(), codes.array()) for field, (cases, codes) in self._pairs.items()
         }
-        self.timings = {
-            stage: (_joined(cases, np.int64), _joined(times, np.float64))
-            for stage, (cases, times) in self._timings.items()
-        }
+        self.timings = {stage: (cases.array(), times.array()) for stage, (cases, times) in self._timings.items()}
 
     def _add_field(self, field: str, coded: Coded, codes: Codes) -> None:
         numbers = np.array([codes.of(name) for name in coded.names], dtype=np.int32)
         cases, field_codes = self._pairs[field]
-        cases.append((coded.cases + self.n).astype(np.int32))
-        field_codes.append(numbers[coded.codes])
+        cases.add(coded.cases + self.n)
+        field_codes.add(numbers[coded.codes])
 
     def _add_system(self, outputs: pa.Table) -> None:
         answers = outputs["answer"].to_pylist()
         empty = [text is not None and not text.strip() for text in answers]
-        self._marks["empty"].append(np.array(empty, dtype=np.bool_))
+        self._marks["empty"].add(np.array(empty, dtype=np.bool_))
         failed = outputs["error"].is_valid().to_numpy()
-        self._marks["error"].append(failed)
-        self._marks["unrecorded"].append(~failed & outputs["answer"].is_null().to_numpy())
+        self._marks["error"].add(failed)
+        self._marks["unrecorded"].add(~failed & outputs["answer"].is_null().to_numpy())
         self._add_recording(outputs, failed)
         timeouts = np.zeros(len(outputs), dtype=np.bool_)
         for place in np.flatnonzero(failed).tolist():
             timeouts[place] = is_timeout(outputs["error"][place].as_py())
-        self._marks["timeout"].append(timeouts)
+        self._marks["timeout"].add(timeouts)
         abstained = outputs["abstained"].fill_null(False).combine_chunks()
-        self._marks["abstained"].append(abstained.to_numpy(zero_copy_only=False))
-        self._marks["retried"].append(outputs["attempts"].fill_null(1).to_numpy() > 1)
+        self._marks["abstained"].add(abstained.to_numpy(zero_copy_only=False))
+        self._marks["retried"].add(outputs["attempts"].fill_null(1).to_numpy() > 1)
         self.usage.add(outputs["usage"], self.n)
         for stage, times in _by_stage(outputs["timings"], self.n).items():
-            for parts, numbers in zip(self._timings.setdefault(stage, ([], [])), zip(*times, strict=True), strict=True):
-                parts.append(np.array(numbers))
+            cases, durations = self._timings.setdefault(stage, (GrowingArray(np.int64), GrowingArray(np.float64)))
+            cases.add(np.array([case for case, _ in times]))
+            durations.add(np.array([ms for _, ms in times]))
 
     def _add_recording(self, outputs: pa.Table, failed: NDArray[np.bool_]) -> None:
         encoded = outputs["method"].combine_chunks().dictionary_encode()
         numbers = np.array([self._methods.of(method) for method in encoded.dictionary.to_pylist()], dtype=np.int64)
         codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
-        self._method_codes.append(codes)
+        self._method_codes.add(codes)
         retrieves = outputs["retrieves"].to_numpy()
         for part in PARTS:
             column, could = ("chunks", ~failed & retrieves) if part == "contexts" else ("answer", ~failed)
@@ -254,13 +247,6 @@ def stage_times(recorded: Mapping[str, float]) -> dict[str, float]:
     stages = {name.removesuffix("_ms"): float(ms) for name, ms in recorded.items()}
     stages.setdefault("total", math.fsum(stages.values()))
     return stages
-
-
-def _joined(parts: list[Any], kind: type) -> Any:
-    """One array of the parts, which are let go."""
-    joined: Any = np.concatenate([np.empty(0, dtype=kind), *parts]).astype(kind, copy=False)
-    parts.clear()
-    return joined
 
 
 def _reason(text: str | None, *, error: bool) -> str:

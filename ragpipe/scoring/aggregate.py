@@ -124,8 +124,8 @@ def _shared(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringS
     scores = {}
     for spec in specs:
         column = ledger.overall if spec is OVERALL else ledger.scores[spec.name]
-        rates = np.where(column.passed < 0, np.nan, column.passed)
-        values = np.where(column.status == OK, column.values, np.nan)
+        rates = np.where(column.passed[:] < 0, np.nan, column.passed[:])
+        values = np.where(column.status[:] == OK, column.values[:], np.nan)
         scale = score_declarations([spec], settings)[spec.name]
         scores[spec.name] = shared_score(methods, ledger.samples, values, rates, scale, settings.level)
     return {

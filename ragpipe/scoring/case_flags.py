@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
@@ -41,10 +43,11 @@ def case_flags(block: CaseBlock) -> dict[str, pa.Array]:
 def _texts(block: CaseBlock) -> Iterator[dict[str, Sequence[str]]]:
     """The texts of each case by part. An answer that is not recorded, or of a system that failed, is none."""
     contexts: list[list[str]] = [[] for _ in range(len(block))]
-    texts = block.chunks.column("text").to_pylist()
-    for case, text in zip(block.chunks.cases.tolist(), texts, strict=True):
-        if text:
-            contexts[case].append(text)
+    texts = block.chunks.column("text")
+    with_text = np.flatnonzero(pc.greater(pc.binary_length(texts), 0).fill_null(False).to_numpy(zero_copy_only=False))
+    kept = texts.take(pa.array(with_text)).to_pylist()
+    for case, text in zip(block.chunks.cases[with_text].tolist(), kept, strict=True):
+        contexts[case].append(text)
     outputs, samples = block.outputs, block.samples
     rows = zip(
         samples["question"].to_pylist(),

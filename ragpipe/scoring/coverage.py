@@ -62,12 +62,13 @@ def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
             parts = [part for part, weight in weights.items() if weight > 0 and part in ledger.scores]
             score = ledger.overall if name == OVERALL.name else ledger.scores[name]
             ledger.lost[name] = _composed(score, [lost(ledger, part, settings) for part in parts])
+        ledger.lost[name] = Lost(*(flags if flags.any() else ledger.nobody for flags in ledger.lost[name]))
     cases: Lost = ledger.lost[name]
     return cases
 
 
 def _measured(ledger: Accumulators, score: ScoreLedger) -> Lost:
-    skipped, methods = score.status == SKIPPED, ledger.methods
+    skipped, methods = score.status[:] == SKIPPED, ledger.methods
     failed = skipped & score.has_reason(SYSTEM_ERROR)
     absent = np.zeros(ledger.n, dtype=np.bool_)
     for part in PARTS:
@@ -81,7 +82,7 @@ def _measured(ledger: Accumulators, score: ScoreLedger) -> Lost:
 
 
 def _composed(score: ScoreLedger, parts: Sequence[Lost]) -> Lost:
-    skipped = score.status == SKIPPED
+    skipped = score.status[:] == SKIPPED
     failed = skipped & np.any([np.zeros_like(skipped), *(part.system_error for part in parts)], axis=0)
     absent = skipped & ~failed & np.any([np.zeros_like(skipped), *(part.not_recorded for part in parts)], axis=0)
     return Lost(failed, absent)

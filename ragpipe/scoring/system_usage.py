@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -56,8 +57,8 @@ class UsageLedger:
 
     def __init__(self, price: Price | None = None):
         self._price = price
-        self._parts: dict[str, tuple[list[int], list[float]]] = {}
-        self._used: list[int] = []
+        self._parts: dict[str, tuple[array[int], array[float]]] = {}
+        self._used = array("q")
         self._columns: dict[str, tuple[Whole, Floats]] = {}
 
     def add(self, texts: pa.ChunkedArray, first: int) -> None:
@@ -66,7 +67,7 @@ class UsageLedger:
             usage = figures(reported, self._price)
             self._used.append(place)
             for name, value in usage.items():
-                cases, values = self._parts.setdefault(name, ([], []))
+                cases, values = self._parts.setdefault(name, (array("q"), array("d")))
                 cases.append(place)
                 values.append(value)
 
@@ -78,7 +79,7 @@ class UsageLedger:
         }
         self._with_usage = np.array(self._used, dtype=np.int64)
         self._parts.clear()
-        self._used.clear()
+        self._used = array("q")
 
     def summary(self, places: Whole, n: int) -> dict[str, Any]:
         """`operations.usage` of some of `n` cases, given by their numbers; empty where none of them names its usage.

@@ -61,7 +61,7 @@ def lone_grades(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> list[str]:
     """A warning for each graded score of which one value is that of nearly all cases: such a judge tells little apart."""
     warnings = []
     for spec in specs:
-        values = ledger.scores[spec.name].values[ledger.scores[spec.name].status == OK] if spec.grades else ()
+        values = ledger.scores[spec.name].values[ledger.scores[spec.name].status[:] == OK] if spec.grades else ()
         if len(values) < _LEAST_CASES:
             continue
         different, counts = np.unique(values, return_counts=True)
@@ -79,7 +79,7 @@ def _graded(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> Iterator[tuple[
     for spec in specs:
         if spec.grades:
             score = ledger.scores[spec.name]
-            cases = np.flatnonzero(score.status == OK)
+            cases = np.flatnonzero(score.status[:] == OK)
             lowest = np.array([low for _, low in spec.grades])
             reached = score.values[cases][:, None] >= lowest[None, :] - TOLERANCE
             yield spec.name, [label for label, _ in spec.grades], cases, np.argmax(reached, axis=1).astype(np.int64)
@@ -93,7 +93,7 @@ def _classed(ledger: Accumulators, specs: Sequence[ScoreSpec]) -> Iterator[tuple
             groups.setdefault(spec.in_class[0], []).append((spec.in_class[1], spec.name))
     for group, members in groups.items():
         scores = [ledger.scores[name] for _, name in members]
-        holds = np.stack([(score.status == OK) & (score.values == 1) for score in scores], axis=1)
+        holds = np.stack([(score.status[:] == OK) & (score.values[:] == 1) for score in scores], axis=1)
         cases = np.flatnonzero(holds.any(axis=1))
         yield group, [label for label, _ in members], cases, np.argmax(holds[cases], axis=1).astype(np.int64)
 
@@ -122,7 +122,7 @@ def _counted(labels: Sequence[str], codes: Whole) -> dict[str, int]:
 def _extremes(
     score: ScoreLedger, samples: Whole, cases: Whole, codes: Whole, names: Sequence[str], *, up: bool
 ) -> dict[str, Any]:
-    valued = score.status == OK
+    valued = score.status[:] == OK
     of_method = {
         name: method_cases[valued[method_cases]]
         for code, name in enumerate(names)

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -28,18 +29,19 @@ from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
-from ragpipe.stages.resume import JOURNAL_FORM, CaseMark, case_mark, case_of
-from ragpipe.stages.slices import MeasuredSlice, SliceRunner, failure_kinds, finished_entry, slices_of
+from ragpipe.stages.resume import JOURNAL_FORM, CaseMarks, case_mark, case_of
+from ragpipe.stages.slices import MeasuredSlice, Slice, SliceRunner, failure_kinds, finished_entry, slices_of
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
+    journal_entry,
     packed_inputs,
     row_groups,
 )
 from ragpipe.store.files.parquet_parts import Parts
 from ragpipe.store.outside_causes import outside_cause
 from ragpipe.store.run.journal import Journal
-from ragpipe.store.run.progress_file import ProgressView
+from ragpipe.store.run.progress_file import FinishedCase, ProgressView
 from ragpipe.store.run.run_folder import IterationFolder
 
 OPEN_BLOCKS = 3
@@ -47,6 +49,11 @@ OPEN_BLOCKS = 3
 
 GROUP_BYTES = 8 << 20
 """Characters of messages and replies at which a row group of `judge_inputs.parquet` is closed."""
+
+
+def _open_cases(window: int, slices: SliceRunner | None) -> int:
+    """Cases that are open at once: here, or where they are measured elsewhere in slices."""
+    return window if slices is None else slices.width * slices.largest
 
 
 @dataclass(slots=True)
@@ -117,14 +124,14 @@ class JudgeStage:
         self._measuring = measuring
         self._window = asyncio.Semaphore(window)
         self._slices = slices
-        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + (slices.width if slices else window // BLOCK)))
+        self._open = asyncio.Semaphore(max(OPEN_BLOCKS, 1 + _open_cases(window, slices) // BLOCK))
         self._keep_messages, self._retry, self._known_measurements = keep_messages, retry_errors, known
         self._view, self._on_change, self._on_notice = view, on_change, on_notice
         self._scores = Parts(folder.parts / "scores", SCORES)
         self._inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: RagpipeError | None = None
-        self._known: dict[CaseKey, CaseMark] = {}
+        self._known = CaseMarks()
         self.state = JudgingProgress(cases.count)
 
     def stop(self, why: RagpipeError) -> None:
@@ -140,6 +147,8 @@ class JudgeStage:
         for task in tuple(self._tasks):
             task.cancel()
         self._session.cancel()
+        if self._slices is not None:
+            self._slices.cancel()
 
     async def run(self) -> JudgingProgress:
         """Judge all cases and write `scores.parquet` and `judge_inputs.parquet`. Raises what stopped it early."""
@@ -159,7 +168,9 @@ class JudgeStage:
         return self.state
 
     async def _run_blocks(self) -> None:
-        finished = self._scores.done() & self._inputs.done()
+        finished = self._scores.done()
+        if self._measuring.asks:
+            finished &= self._inputs.done()
         for notice in (*self._scores.notices, *self._inputs.notices):
             self._on_notice(notice)
         finished -= self._blocks_to_retry(finished)
@@ -204,7 +215,7 @@ class JudgeStage:
         """Finish the cases of one block, measured slice by slice elsewhere."""
         try:
             parts = slices_of(index, self._cases.size(index), runner.largest)
-            measured = await asyncio.gather(*map(runner.measure, parts))
+            measured = await asyncio.gather(*(self._measure_slice(part, runner) for part in parts))
             await asyncio.to_thread(self._write_slices, index, measured)
             self._open.release()
         except asyncio.CancelledError:
@@ -212,24 +223,30 @@ class JudgeStage:
         except Exception as error:
             self._stop_for(error, f"block {index}")
 
-    def _write_slices(self, index: int, measured: Sequence[MeasuredSlice]) -> None:
-        """Write a block from its slices, its journal lines first."""
-        for part in measured:
-            for key, entry, errors in zip(part.keys, part.entries, part.errors, strict=True):
-                self._write_down(key, entry)
-                self._count(entry, errors)
-        packed = (rows for part in measured for rows in part.asked)
-        groups = row_groups(packed, GROUP_BYTES) if self._measuring.asks else ()
-        self._inputs.write_groups(index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
-        self._scores.write(index, pa.concat_tables([part.scores for part in measured]))
+    async def _measure_slice(self, part: Slice, runner: SliceRunner) -> MeasuredSlice:
+        """What came of a slice, once its journal lines are written."""
+        measured = await runner.measure(part)
+        self._write_down(measured.keys, measured.entries)
+        for entry, errors in zip(measured.entries, measured.errors, strict=True):
+            self._count(entry, errors)
         self._on_change(self.state)
+        return measured
+
+    def _write_slices(self, index: int, measured: Sequence[MeasuredSlice]) -> None:
+        """Write a block from its slices."""
+        if self._measuring.asks:
+            packed = (rows for part in measured for rows in part.asked)
+            groups = row_groups(packed, GROUP_BYTES)
+            self._inputs.write_groups(index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
+        self._scores.write(index, pa.concat_tables([part.scores for part in measured]))
 
     def _count(self, entry: Mapping[str, Any], errors: Sequence[str]) -> None:
         """Count a finished case: its journal line, and the kinds of its errors."""
         self.state.done += 1
         self.state.transient += entry["transient"]
-        self.state.errors += bool(errors)
-        self.state.error_kinds.update(errors)
+        if errors:
+            self.state.errors += 1
+            self.state.error_kinds.update(errors)
 
     async def _compute_block(self, index: int) -> None:
         """Finish the cases of one block together, where no metric asks a judge: they have nothing to wait for."""
@@ -240,17 +257,18 @@ class JudgeStage:
             self._stop_for(error, f"block {index}")
 
     def _measure_block(self, index: int) -> None:
-        block, computed = _Block(index, [], [], [], [], 0), self._measuring.computed_scores()
+        computed = self._measuring.computed_scores()
+        keys, entries = list[CaseKey](), list[dict[str, Any]]()
         for case in self._cases.block(index):
-            # Its line first: a case that could not be journalled leaves its block unwritten, and is done again.
-            self._write_down(case.key, finished_entry(case, []))
-            block.keys.append(case.key)
+            keys.append(case.key)
+            entries.append(journal_entry(case, ()))
             for scores in computed.values():
                 scores.add(case)
-        table = self._measuring.score_table(block.keys, block.measured, computed)
-        self._inputs.write_groups(index, ())
-        self._scores.write(index, table)
-        self.state.done += len(block.keys)
+        completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        # Their lines first: a case that could not be journalled leaves its block unwritten, and is done again.
+        self._write_down(keys, [{**entry, "completed_at": completed_at} for entry in entries])
+        self._scores.write(index, self._measuring.score_table(keys, (), computed))
+        self.state.done += len(keys)
 
     def _blocks_to_retry(self, finished: set[int]) -> set[int]:
         """The finished blocks with a case that failed for a transient reason (with `retry_errors`: for any), or with one that
@@ -266,12 +284,13 @@ class JudgeStage:
         """Keep only the mark of a journal line: 100,000 whole lines would take 140 MB."""
         case = case_of(entry, self._cases.iteration)
         self._known[case] = case_mark(entry)
-        self._show(case, entry)
+        self._show([(case, entry)])
         return False
 
-    def _show(self, case: CaseKey, entry: dict[str, Any]) -> None:
+    def _show(self, lines: Sequence[tuple[CaseKey, Mapping[str, Any]]]) -> None:
         if self._view:
-            self._view.add(case, entry["question"], entry["result"], completed_at=entry["completed_at"])
+            names = ("question", "result", "completed_at")
+            self._view.add_all([FinishedCase(case, *(entry[name] for name in names)) for case, entry in lines])
 
     async def _wait_for_tasks(self) -> None:
         while self._tasks:
@@ -305,7 +324,7 @@ class JudgeStage:
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
         entry = finished_entry(case, measured)
-        self._write_down(case.key, entry)
+        self._write_down([case.key], [entry])
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
         kinds = failure_kinds(measured)
         if not kinds and block.asked[place] is None:
@@ -320,19 +339,24 @@ class JudgeStage:
             await asyncio.to_thread(self._write, block)
             self._open.release()
 
-    def _write_down(self, case: CaseKey, entry: dict[str, Any]) -> None:
-        """Append the journal line of a finished case, unless the journal has the same one from an earlier start."""
+    def _write_down(self, cases: Sequence[CaseKey], entries: Sequence[dict[str, Any]]) -> None:
+        """Append the journal lines of finished cases, but those that the journal has from an earlier start."""
+        lines = [line for line in zip(cases, entries, strict=True) if self._is_news(*line)]
+        self._journal.append_all(entry for _, entry in lines)
+        self._show(lines)
+
+    def _is_news(self, case: CaseKey, entry: dict[str, Any]) -> bool:
+        """Whether the journal does not have this line. Counts what is resumed, and what is another result than before."""
         before = self._known.get(case)
-        if before is None or before != case_mark(entry):
-            if before and self._retry:
-                entry["asked_again"] = True  # the user wanted a new result; without this mark it is a contradiction
-            elif before and not before.transient:
-                self.state.changed += 1
-                self.state.first_changed = self.state.first_changed or str(case)
-            self._journal.append(entry)
-            self._show(case, entry)
-        else:
+        if before is not None and before == case_mark(entry):
             self.state.resumed += 1
+            return False
+        if before and self._retry:
+            entry["asked_again"] = True  # the user wanted a new result; without this mark it is a contradiction
+        elif before and not before.transient:
+            self.state.changed += 1
+            self.state.first_changed = self.state.first_changed or str(case)
+        return True
 
     def _packed(self, case: CaseKey, measured: Iterable[Measurement]) -> PackedInputs:
         return packed_inputs(case, measured, keep_messages=self._keep_messages)

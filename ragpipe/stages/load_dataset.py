@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.digest_table import DigestTable, name_digest
 from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.reference_answers import distinct_references
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_json, sample_row, table_from
+from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_json, sample_row, table_of
+from ragpipe.stages.case_batches import CaseBatch, Loaded, Sizes, case_batches, text_bytes
 from ragpipe.store.files.atomic import atomic_open
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.run.run_tables import batches
@@ -24,17 +27,8 @@ BLOCK = 1000
 """Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
 BLOCK_BYTES = 16 << 20
 """Bytes of the cases' own text at which a block is closed before that: see `text_bytes`."""
-
-
-class Loaded(Protocol):
-    """One record of a data set: a sample, the output for it (None: a question only), and where it is in the data."""
-
-    @property
-    def sample(self) -> Sample: ...
-    @property
-    def output(self) -> Output | None: ...
-    @property
-    def where(self) -> str: ...
+_AT_ONCE = 100  # samples
+_PLACE = struct.Struct(">QQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,46 +45,33 @@ def block_limits() -> dict[str, int]:
     return {"cases": BLOCK, "text_bytes": BLOCK_BYTES}
 
 
-def text_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of all texts in a row of `samples.parquet` or `outputs.parquet`, in UTF-8. A case counts those of both its rows, so
-    blocks follow from the frozen cases alone, whatever is asked about them."""
-    total = 0
-    for cell in row.values():
-        if isinstance(cell, str):
-            total += _length(cell)
-        elif isinstance(cell, list):
-            total += sum(map(_length, cell))
-    return total
-
-
-def _length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
 class _BlockWriter:
     """Writes rows into a Parquet file, one row group per block."""
 
-    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
+    def __init__(self, writer: pq.ParquetWriter):
         self._writer = writer
-        self._schema = schema
-        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._pending: list[pa.Table] = []
         self._rows = self._bytes = 0
         self.count = 0
 
-    def add(self, row: dict[str, Any], size: int) -> None:
-        """Add a row that counts as `size` bytes."""
-        for name, cell in row.items():
-            self._columns[name].append(cell)
-        self._rows += 1
-        self._bytes += size
-        self.count += 1
-        if self._rows >= BLOCK or self._bytes >= BLOCK_BYTES:
-            self.flush()
+    def add(self, table: pa.Table, sizes: Sizes) -> None:
+        """Add rows that count as `sizes` bytes."""
+        start = 0
+        for stop, size in enumerate(sizes.tolist(), 1):
+            self._rows += 1
+            self._bytes += size
+            if self._rows >= BLOCK or self._bytes >= BLOCK_BYTES:
+                self._pending.append(table.slice(start, stop - start))
+                self.flush()
+                start = stop
+        if start < table.num_rows:
+            self._pending.append(table.slice(start))
+        self.count += table.num_rows
 
     def flush(self) -> None:
         if self._rows:
-            self._writer.write_table(table_from(self._columns, self._schema))
-            self._columns = {name: [] for name in self._schema.names}
+            self._writer.write_table(pa.concat_tables(self._pending).combine_chunks())
+            self._pending = []
             self._rows = self._bytes = 0
 
 
@@ -98,7 +79,7 @@ class _BlockWriter:
 def _open(path: Path, schema: pa.Schema) -> Iterator[_BlockWriter]:
     """A table that is at `path` once the `with` block has ended without an error."""
     with atomic_open(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
-        table = _BlockWriter(writer, schema)
+        table = _BlockWriter(writer)
         yield table
         table.flush()
 
@@ -108,55 +89,60 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
 
     Raises DataError when a record has no output.
     """
-    places: dict[str, tuple[int, int]] = {}  # a sample's row, and its bytes
+    return load_batches(case_batches(records), samples=samples, outputs=outputs)
+
+
+def load_batches(cases: Iterable[CaseBatch], *, samples: Path, outputs: Path) -> DatasetCounts:
+    """Write both tables from the cases of a data set: `load_dataset`, where they are read elsewhere."""
+    known = DigestTable(_PLACE.size)  # a sample's row, and its bytes
     methods: dict[str, None] = {}
     with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
-        for record in records:
-            if record.output is None:
-                raise _no_output(record)
-            if record.sample.id not in places:
-                sample = sample_row(record.sample)
-                size = text_bytes(sample)
-                places[record.sample.id] = sample_table.count, size
-                sample_table.add(sample, size)
-            methods[record.output.method] = None
-            place, size = places[record.sample.id]
-            output = output_row(record.output, place)
-            output_table.add(output, size + text_bytes(output))
-    return DatasetCounts(sample_table.count, output_table.count, tuple(methods))
+        for batch in cases:
+            rows, of_samples = _add_samples(batch, known, sample_table)
+            methods |= dict.fromkeys(batch.outputs["method"].unique().to_pylist())
+            places = batch.outputs["sample_row"].to_numpy()
+            column = OUTPUTS.get_field_index("sample_row")
+            table = batch.outputs.set_column(column, OUTPUTS.field(column), pa.array(rows[places]))
+            output_table.add(table, of_samples[places] + text_bytes(table))
+        return DatasetCounts(sample_table.count, output_table.count, tuple(methods))
 
 
-def _no_output(record: Loaded) -> DataError:
-    problem = Problem(
-        record.where,
-        "output",
-        "neither an answer nor retrieved chunks",
-        "an output for every sample: system=recorded evaluates what is recorded in the data",
-        "map `answer` or `chunks` under dataset.fields, or ask a live system: system=python, system=http",
-    )
-    return DataError("the data set has questions without outputs", [problem])
+def _add_samples(batch: CaseBatch, known: DigestTable, table: _BlockWriter) -> tuple[Sizes, Sizes]:
+    """Add the samples of a batch that are new. Returns the row and the bytes of each of its samples."""
+    sizes = text_bytes(batch.samples)
+    rows = np.empty(len(sizes), np.int64)
+    new: list[int] = []
+    for place, (name, size) in enumerate(zip(batch.names, sizes.tolist(), strict=True)):
+        row = table.count + len(new)
+        if (before := known.setdefault(name, _PLACE.pack(row, size))) is None:
+            new.append(place)
+        else:
+            row, sizes[place] = _PLACE.unpack(before)
+        rows[place] = row
+    is_new = len(new) == len(sizes)
+    table.add(batch.samples if is_new else batch.samples.take(new), sizes if is_new else sizes[new])
+    return rows, sizes
 
 
 def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
     """Write `samples.parquet` alone, for a system that is still to be asked. Returns the number of samples."""
-    seen: set[str] = set()
+    seen = DigestTable()
+    new = (record.sample for record in records if seen.setdefault(name_digest(record.sample.id)) is None)
     with _open(samples, SAMPLES) as table:
-        for record in records:
-            if record.sample.id not in seen:
-                seen.add(record.sample.id)
-                row = sample_row(record.sample)
-                table.add(row, text_bytes(row))
+        while rows := list(map(sample_row, islice(new, _AT_ONCE))):
+            cells = table_of(rows, SAMPLES)
+            table.add(cells, text_bytes(cells))
     return table.count
 
 
 def load_outputs(pairs: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: Path) -> int:
     """Write `outputs.parquet` from each sample with its outputs, in the order of `samples.parquet`. Returns the number of outputs."""
+    numbered = enumerate(pairs)
     with _open(outputs, OUTPUTS) as table:
-        for place, (sample, sample_outputs) in enumerate(pairs):
-            size = text_bytes(sample_row(sample))
-            for output in sample_outputs:
-                row = output_row(output, place)
-                table.add(row, size + text_bytes(row))
+        while some := [(place, sample, list(its)) for place, (sample, its) in islice(numbered, _AT_ONCE)]:
+            sizes = text_bytes(table_of([sample_row(sample) for _, sample, _ in some], SAMPLES))
+            cells = table_of([output_row(output, place) for place, _, its in some for output in its], OUTPUTS)
+            table.add(cells, np.repeat(sizes, [len(its) for _, _, its in some]) + text_bytes(cells))
     return table.count
 
 

@@ -56,9 +56,33 @@ class MeasuredCases:
         iteration = run.iteration(number)
         self._metrics = {metric.name: metric for metric in metrics}
         self._changed, self._other_cases = frozenset(changed), other_cases
+        self._run, self._number = run, number
         places = {name: place for place, name in enumerate(_names(run.outputs))}
         self._scores = _CaseRows(iteration.scores, places, self._metrics)
         self._inputs = _CaseRows(iteration.judge_inputs, places, self._metrics)
+
+    def as_json(self) -> dict[str, Any]:
+        """What another process opens the same measurements by (`from_json`), as plain data."""
+        other_cases = None if self._other_cases is None else sorted(self._other_cases)
+        return {
+            "run": str(self._run.root.absolute()),
+            "number": self._number,
+            "metrics": sorted(self._metrics),
+            "changed": sorted(self._changed),
+            "other_cases": other_cases,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], metrics: Iterable[Metric]) -> MeasuredCases:
+        """The measurements that `as_json` names; `metrics` are those of the run that takes them over."""
+        others = values["other_cases"]
+        return cls(
+            RunFolder(Path(values["run"])),
+            values["number"],
+            [metric for metric in metrics if metric.name in values["metrics"]],
+            changed=values["changed"],
+            other_cases=None if others is None else {(sample, method, repeat) for sample, method, repeat in others},
+        )
 
     def of(self, case: Case) -> dict[str, Measurement]:
         """The measurements of a case that hold here, by metric."""

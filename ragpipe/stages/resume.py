@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256
+from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES
 from ragpipe.stages.case_reader import CaseReader
@@ -26,6 +27,7 @@ JOURNAL_FORM = {
     "result": dict,
 }
 """The fields of every line of the journal: see `journal_entry`."""
+_MARK = DIGEST + 2
 
 
 class CaseMark(NamedTuple):
@@ -66,13 +68,28 @@ class ResumedCases:
 def _digest(result: Mapping[str, Any]) -> bytes:
     # 4 and 4.0 are one value: a table has only one of them
     values = {name: float(value) if isinstance(value, int) else value for name, value in result.items()}
-    return bytes.fromhex(sha256(values))[:16]
+    return bytes.fromhex(sha256(values))[:DIGEST]
 
 
 def case_mark(entry: Mapping[str, Any]) -> CaseMark:
     """The mark of a journal line, written or about to be."""
     result = entry["result"]
     return CaseMark(_digest(result), entry["transient"], "error" in result.values())
+
+
+class CaseMarks:
+    """The marks of many cases, in some 40 bytes each."""
+
+    def __init__(self) -> None:
+        self._marks = DigestTable(_MARK)
+
+    def get(self, case: CaseKey) -> CaseMark | None:
+        """The mark of a case; None where it has none."""
+        packed = self._marks.get(name_digest(*map(str, case))) if len(self._marks) else None
+        return None if packed is None else CaseMark(packed[:DIGEST], bool(packed[DIGEST]), bool(packed[DIGEST + 1]))
+
+    def __setitem__(self, case: CaseKey, mark: CaseMark) -> None:
+        self._marks[name_digest(*map(str, case))] = mark.result + bytes([mark.transient, mark.failed])
 
 
 def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ragpipe.core.errors import ConfigError
+from ragpipe.core.threads_beside import done_behind, made_ahead
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.run_warning import warnings_about
@@ -17,7 +20,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.aggregate import aggregate
-from ragpipe.scoring.case_blocks import BLOCK, case_blocks
+from ragpipe.scoring.case_blocks import BLOCK, CaseBlock, case_blocks
 from ragpipe.scoring.case_flags import case_flags
 from ragpipe.scoring.case_records import records_of, records_schema
 from ragpipe.scoring.composites import OVERALL
@@ -40,7 +43,7 @@ from ragpipe.scoring.system_usage import Price
 from ragpipe.scoring.weighted_grades import weighted_grades, weighting_warnings
 from ragpipe.stages.gate_measurements import ScoringSources, measured_together
 from ragpipe.stages.score_origins import score_origins
-from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.parquet_writer import RowGroups, parquet_writer
 from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
 
 
@@ -172,28 +175,36 @@ def _write_records(
     inputs: ScoreInputs, times: JudgeTimes, accumulators: Accumulators, low_scores: LowScores, pointers: Pointers
 ) -> None:
     """Score block after block: one row of `records.parquet` per case, and everything into the accumulators, the low scores and
-    the pointers."""
-    settings, names = inputs.settings, [spec.name for spec in inputs.specs]
-    cases = case_blocks(
+    the pointers. A block is read while the one before it is scored, and written while the next one is."""
+    names = [spec.name for spec in inputs.specs]
+    path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
+    with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
+        groups = RowGroups(writer)
+        with done_behind(groups.add) as write:
+            for block, columns in made_ahead(_described_blocks(inputs, times)):
+                fields = Fields(columns)
+                scored = score_block(block, fields, inputs.specs, inputs.settings)
+                facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
+                accumulators.add(block, fields, scored)
+                low_scores.add(facts)
+                pointers.add(block.outputs, block.samples, block.chunks)
+                findings = {**accumulators.findings.add(facts), **case_flags(block)}
+                write(records_of(columns, scored, findings, schema))
+        groups.write()
+
+
+def _described_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseBlock, dict[str, pa.Array]]]:
+    """The blocks of cases in their order, each with its `case_columns`."""
+    blocks = case_blocks(
         inputs.samples,
         inputs.outputs,
         inputs.folder / "scores.parquet",
-        details=settings.reads_details(names),
+        details=inputs.settings.reads_details([spec.name for spec in inputs.specs]),
         size=inputs.block,
     )
-    path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None
-    with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
-        for block in cases:
-            columns = case_columns(block, inputs.iteration, times.take(block), missing_gold)
-            fields = Fields(columns)
-            scored = score_block(block, fields, inputs.specs, settings)
-            facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
-            accumulators.add(block, fields, scored)
-            low_scores.add(facts)
-            pointers.add(block.outputs, block.samples, block.chunks)
-            findings = {**accumulators.findings.add(facts), **case_flags(block)}
-            writer.write_table(records_of(columns, scored, findings, schema))
+    for block in blocks:
+        yield block, case_columns(block, inputs.iteration, times.take(block), missing_gold)
 
 
 def _group_fields(settings: ScoringSettings) -> list[str]:

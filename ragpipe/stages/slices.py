@@ -69,7 +69,7 @@ class SliceRunner(Protocol):
 
     @property
     def width(self) -> int:
-        """How many slices are measured at once."""
+        """How many slices are taken at once."""
         ...
 
     async def measure(self, part: Slice) -> MeasuredSlice:
@@ -77,7 +77,11 @@ class SliceRunner(Protocol):
         ...
 
     def stop(self, why: RagpipeError) -> None:
-        """Give up what is being measured: it ends with this error."""
+        """Start no new slice and no new call: calls in flight finish, and their replies are kept. Slices end with an error."""
+        ...
+
+    def cancel(self) -> None:
+        """Give up the calls in flight too."""
         ...
 
 
@@ -94,7 +98,7 @@ def finished_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any
 
 
 async def measure_slice(
-    cases: CaseReader, part: Slice, measuring: CaseMeasuring, *, window: int, keep_messages: bool
+    cases: CaseReader, part: Slice, measuring: CaseMeasuring, *, room: asyncio.Semaphore, keep_messages: bool
 ) -> MeasuredSlice:
     """Measure the cases of a slice. Raises the first error that is no result.
 
@@ -102,11 +106,11 @@ async def measure_slice(
         cases: the frozen cases.
         part: the slice.
         measuring: the metrics, with what they ask.
-        window: cases that are open at once.
+        room: the cases that may be open at once, of all slices under way.
         keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
     """
     measured, tasks = list[list[Measurement]](), list[asyncio.Task[list[Measurement]]]()
-    computed, room = measuring.computed_scores(), asyncio.Semaphore(window)
+    computed = measuring.computed_scores()
     chosen = list[Case]()
 
     async def measure(case: Case) -> list[Measurement]:

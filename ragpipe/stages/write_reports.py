@@ -166,7 +166,7 @@ def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, r
         write_unless_same(run.report, render_markdown(report, text_chars=settings.text_chars))
         written.append(run.report)
     if "html" in settings.formats:
-        cases = RunCases(run, iteration, data.metrics, _run_id(run))
+        cases = RunCases(run, iteration, data.metrics, _run_id(run), most=settings.page_cases)
         written += write_run_page(run.html, report, cases, single_file_mb=settings.single_file_mb)
     return written
 

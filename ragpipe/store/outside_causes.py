@@ -16,8 +16,13 @@ _THREADS = f"the system lets this process start no more threads. To fix: raise `
 _WORKER = (
     f"a worker process was killed by the system, most often because no memory was left. To fix: free memory; {_KEPT}"
 )
+_JOB = (
+    "a job of the sweep left no result: it could not be submitted, was stopped by the scheduler (its time, its memory, a more urgent job), or "
+    f"was killed. Its logs are below hydra.sweep.dir (<output_dir>/.sweep) in .submitit. To fix: what they say; {_KEPT}"
+)
 _NO_ROOM = re.compile("failed to map segment|[Cc]annot allocate memory")  # a library that could not be loaded
 _KILLED = frozenset({"TerminatedWorkerError", "BrokenProcessPool"})
+_SUBMITTED = frozenset({"UncompletedJobError", "FailedJobError", "FailedSubmissionError"})  # submitit's
 _USED_UP = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN})
 
 
@@ -45,6 +50,8 @@ def _lack(error: BaseException) -> OutputError | None:
         return OutputError(_THREADS)
     if type(error).__name__ in _KILLED:
         return OutputError(_WORKER)
+    if type(error).__name__ in _SUBMITTED:
+        return OutputError(f"{_JOB}\n  {error}".split("\n" + "-" * 40)[0])
     if isinstance(error, OSError) and error.errno in _USED_UP and not isinstance(error, BlockingIOError):
         return output_error(Path(error.filename or "any more files"), error, "open")
     return None

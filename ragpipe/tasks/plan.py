@@ -19,7 +19,7 @@ from ragpipe.datasets.dataset import Dataset
 from ragpipe.engine.batch_plan import batch_lines
 from ragpipe.engine.case_sources import DatasetSource, open_index
 from ragpipe.engine.gate_plan import gate_power_lines
-from ragpipe.engine.judge_access import scoring_warnings, store_path
+from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
 from ragpipe.engine.jury_plan import MemberPlan, member_plans
 from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
@@ -50,8 +50,8 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.load_dataset import load_dataset
 from ragpipe.stages.plan_calls import Plan
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.files.atomic import atomic_write, json_bytes
-from ragpipe.store.run.format_check import check_store
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.systems.settings import LiveSettings, RecordedSystem
 
@@ -103,7 +103,7 @@ def run(task: PlanTask, console: Console) -> int:
 def plan_run(task: PlanTask, console: Console) -> Plan | None:
     """Print the plan and return it; None for a live system, whose outputs decide what is asked. Raises as `run`."""
     config = task.config
-    check_store(store_path(config))
+    call_database(store_place(config)).check()
     source = DatasetSource(config, console)
     dataset, sources = source.dataset, system_sources(config.system, config.plugins).sources
     identity_of = partial(identity_of_dataset, data=source.digest, sources=sources)

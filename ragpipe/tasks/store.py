@@ -20,7 +20,9 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole
 from ragpipe.schema.settings import Settings
 from ragpipe.schema.usage import Usage
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from ragpipe.store.files.write_if_changed import json_unless_same
@@ -34,7 +36,9 @@ class StoreTaskSettings(Settings):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    action: Literal["stats", "prune", "export", "import", "why"] = Field(description="What to do with the store.")
+    action: Literal["stats", "prune", "export", "import", "why", "migrate"] = Field(
+        description="What to do with the store."
+    )
     output_dir: Text = Field(description="Folder that holds the runs.")
     run: Text | None = Field(default=None, description="Run folder, or run id, whose calls are meant. null: all runs.")
     to: Text | None = Field(
@@ -95,9 +99,9 @@ class StoreTaskSettings(Settings):
 
 @dataclass(frozen=True)
 class StoreTask:
-    """The file of the store, and what to do with it."""
+    """The place of the store, and what to do with it."""
 
-    path: Path
+    place: StorePlace
     settings: StoreTaskSettings
 
     @property
@@ -125,7 +129,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         problems += _missing_keys(settings, origins)
     if settings is None or store is None or problems:
         raise ConfigError("task=store cannot begin; nothing was changed", problems)
-    return StoreTask(Path(store.path or Path(settings.output_dir) / ".store") / "calls.sqlite", settings)
+    return StoreTask(store.place(settings.output_dir), settings)
 
 
 def _unknown_keys(origins: ConfigOrigins) -> Iterator[Problem]:
@@ -161,7 +165,7 @@ def run(task: StoreTask, console: Console) -> int:
 
 
 def _print_stats(task: StoreTask, console: Console) -> None:
-    stats = census(task.path, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
+    stats = census(task.place, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
     size = f"{stats['bytes'] / 2**20:,.1f} MiB"
     console.say(f"{stats['file']}: {size}, {stats['oldest'] or '-'} to {stats['newest'] or '-'}")
     console.table(("of", "name", "calls", "tokens"), list(_call_rows(stats)), left=(0, 1))
@@ -205,7 +209,7 @@ def _prune(task: StoreTask, console: Console) -> None:
         settings.failures,
         referenced_keys(Path(settings.output_dir)) if settings.unused else None,
     )
-    pruned = prunable(task.path, choice) if settings.dry_run else prune(task.path, choice)
+    pruned = prunable(task.place, choice) if settings.dry_run else prune(task.place, choice)
     paid = Usage.from_json(pruned["paid"])
     text = f"{whole(pruned['calls'])} calls, {whole(paid.tokens)} tokens, {price(paid)}"
     if settings.dry_run:
@@ -220,14 +224,14 @@ def _prune(task: StoreTask, console: Console) -> None:
 def _export(task: StoreTask, console: Console) -> None:
     assert task.settings.to
     run_id = task.run_id
-    count = export_calls(task.path, Path(task.settings.to), run_id=run_id)
+    count = export_calls(task.place, Path(task.settings.to), run_id=run_id)
     console.say(f"{whole(count)} calls{f' of run {run_id}' if run_id else ''}: {task.settings.to}")
 
 
 def _import(task: StoreTask, console: Console) -> None:
     assert task.settings.source
-    new, known = import_calls(task.path, Path(task.settings.source))
-    console.say(f"{whole(new)} calls imported, {whole(known)} were in the store already: {task.path}")
+    new, known = import_calls(task.place, Path(task.settings.source))
+    console.say(f"{whole(new)} calls imported, {whole(known)} were in the store already: {task.place}")
 
 
 def _explain_question(task: StoreTask, console: Console) -> None:
@@ -239,8 +243,13 @@ def _explain_question(task: StoreTask, console: Console) -> None:
         fix = "name a run folder, or set key=HASH"
         raise DataError("there is no run", [Problem(str(settings.run), "run", "nothing there", "a run folder", fix)])
     runs = readable_runs(Path(settings.output_dir), console.warn)
-    for line in explain_cache_miss(task.path, runs, folder, settings.iteration, settings.question, settings.key):
+    for line in explain_cache_miss(task.place, runs, folder, settings.iteration, settings.question, settings.key):
         console.say(line)
+
+
+def _migrate(task: StoreTask, console: Console) -> None:
+    """Make the tables of a new store, or bring those of an older one to this version."""
+    console.say(f"{task.place}: {call_database(task.place).make()}")
 
 
 _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
@@ -249,4 +258,5 @@ _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
     "export": _export,
     "import": _import,
     "why": _explain_question,
+    "migrate": _migrate,
 }

@@ -268,13 +268,13 @@ class OpenAIServer:
         line["written"] = True
         return response
 
-    async def start(self, port: int = 0) -> web.ServerRunner:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> web.ServerRunner:
         server = web.Server(self.handle, handler_cancellation=False, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024, ssl_context=self.tls)
+        site = web.TCPSite(runner, host, port, backlog=1024, ssl_context=self.tls)
         await site.start()
-        self.url = f"http{'s' if self.tls else ''}://127.0.0.1:{runner.addresses[0][1]}/v1"
+        self.url = f"http{'s' if self.tls else ''}://{host}:{runner.addresses[0][1]}/v1"
         return runner
 
     @property
@@ -353,6 +353,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--jitter", type=float, default=0, help="share of the latency, 0..1")
@@ -377,7 +378,7 @@ def main() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        runner = await server.start(args.port)
+        runner = await server.start(args.port, args.host)
         print(server.url, flush=True)
         await stop.wait()
         del runner

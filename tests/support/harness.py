@@ -31,11 +31,13 @@ class Server:
 
     log: Path
     options: Sequence[str] = ()
+    prefix: Sequence[str] = ()
+    """What its command begins with: `ip netns exec NAME`."""
     url: str = ""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def __enter__(self) -> Server:
-        command = [*SERVER, "--port", "0", "--log", str(self.log.resolve()), *self.options]
+        command = [*self.prefix, *SERVER, "--port", "0", "--log", str(self.log.resolve()), *self.options]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         line = self.process.stdout.readline().strip()
@@ -136,7 +138,12 @@ def surplus(server: Server) -> int:
 
 def committed(out: Path) -> frozenset[str]:
     """Bodies whose replies stand in the call store at this moment, under the hash that the server's log knows them by."""
-    path = out / ".store" / "calls.sqlite"
+    return committed_in(out / ".store")
+
+
+def committed_in(store: Path) -> frozenset[str]:
+    """As `committed`, of a store by its folder."""
+    path = store / "calls.sqlite"
     if not path.exists():
         return frozenset()
     with closing(sqlite3.connect(path)) as db:

@@ -53,7 +53,7 @@ async def work(transport: LiveTransport, options: dict[str, Any]) -> Counter[str
 def main() -> None:
     folder, url, options = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
     judge = settings(url, **options["judge"])
-    with open_limits(folder, print) as limits, closing(limits.account("run")) as account:
+    with open_limits(folder / "calls.sqlite", print) as limits, closing(limits.account("run")) as account:
         budget = None
         if "budget" in options:
             budget = SharedBudget(BudgetSettings(**options["budget"]), "judge", account, Amount())

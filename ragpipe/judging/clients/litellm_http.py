@@ -64,10 +64,11 @@ def _client_cache(transport: httpx.AsyncBaseTransport) -> Any:
     handler = AsyncHTTPHandler(transport=transport, follow_redirects=False)
 
     class Cache(LLMClientCache):
-        def get_cache(self, key: Any, **kwargs: Any) -> Any:
+        def get_cache(self, key: Any, *args: Any, **kwargs: Any) -> Any:
             if str(key).startswith("async_httpx_client"):
                 return handler
-            return super().get_cache(key, **kwargs)  # type: ignore[no-untyped-call]
+            cache: Any = super()  # its types differ between releases of litellm
+            return cache.get_cache(key, *args, **kwargs)
 
     return Cache()
 

@@ -11,12 +11,13 @@ from uuid import uuid4
 
 from ragpipe.judging.limits.limit_rules import LimitRules
 from ragpipe.judging.limits.shared_provider import SharedProvider
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.processes import this_process
 from ragpipe.store.limits.limit_rows import LimitRows
 from ragpipe.store.limits.limit_worker import LimitWorker
+from ragpipe.store.limits.open_rows import limit_rows
 from ragpipe.store.limits.row_owners import RowOwner
 from ragpipe.store.limits.run_account import RunAccount
-from ragpipe.store.limits.sqlite_limits import FILE_NAME, SqliteLimits
 
 
 class SharedLimits:
@@ -60,23 +61,23 @@ class SharedUse:
     account: RunAccount
 
 
-_OPEN: dict[Path, tuple[SharedLimits, int]] = {}
+_OPEN: dict[StorePlace, tuple[SharedLimits, int]] = {}
 _LOCK = Lock()
 
 
 @contextmanager
-def open_limits(folder: Path, tell: Callable[[str], None]) -> Iterator[SharedLimits]:
-    """The limits that stand in the folder of a call store: one object for all that have them open in this process."""
-    path = folder.resolve() / FILE_NAME
+def open_limits(store: StorePlace, tell: Callable[[str], None]) -> Iterator[SharedLimits]:
+    """The limits that stand beside a call store: one object for all that have them open in this process."""
+    place = store.resolve() if isinstance(store, Path) else store
     with _LOCK:
-        limits, users = _OPEN.get(path) or (SharedLimits(lambda: SqliteLimits(path), tell), 0)
-        _OPEN[path] = limits, users + 1
+        limits, users = _OPEN.get(place) or (SharedLimits(lambda: limit_rows(place), tell), 0)
+        _OPEN[place] = limits, users + 1
     try:
         yield limits
     finally:
         with _LOCK:
-            limits, users = _OPEN.pop(path)
+            limits, users = _OPEN.pop(place)
             if users > 1:
-                _OPEN[path] = limits, users - 1
+                _OPEN[place] = limits, users - 1
         if users == 1:
             limits.close()

@@ -1,4 +1,4 @@
-"""The rows of the page's list: every case of an iteration, column by column, without its texts."""
+"""The rows of the page's list: the cases of an iteration, column by column, without their texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ragpipe.pages.page_address import case_name
 from ragpipe.reports.metrics_view import table_scores
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.iterations.per_case_repeats import members
-from ragpipe.store.run.run_tables import batches, read_columns, schema_of
+from ragpipe.store.run.ordered_rows import OutputKey
+from ragpipe.store.run.run_tables import batches_at, columns_at, count_rows, schema_of
 
 Whole = NDArray[np.int64]
 
@@ -46,10 +47,12 @@ class SliceField:
 
 @dataclass(frozen=True)
 class CaseRows:
-    """The cases of `records.parquet` in its order.
+    """The cases of the page in the order of `records.parquet`.
 
     Attributes:
         metrics: `metrics.json` of the iteration.
+        places: The place of each case in the table, from 0.
+        total: The cases of the table.
         sample_ids: The sample of each case.
         methods: The method of each case.
         repeats: The repeat of each case.
@@ -62,6 +65,8 @@ class CaseRows:
     """
 
     metrics: Mapping[str, Any]
+    places: Whole
+    total: int
     sample_ids: list[str]
     methods: list[str]
     repeats: list[int]
@@ -98,15 +103,17 @@ class CaseRows:
         return [case_name(sample, None if single else method, repeat) for sample, method, repeat in cases]
 
     def worst_first(self) -> Whole:
-        """The places of the cases: by the main score, the worst first, those without it last; then by failed scores, most first."""
+        """The numbers of the cases: by the main score, the worst first, those without it last; then by failed scores, most first."""
         values = self.values.get(self.main, np.full(len(self), _NO_VALUE, np.float32))
-        worth = np.nan_to_num(values.astype(np.float64) * self.direction(self.main), nan=np.inf)
-        return np.lexsort([np.arange(len(self)), -self.failed.astype(np.int64), worth])
+        return _worst_first(values, self.failed, self.direction(self.main))
 
     def direction(self, score: str) -> int:
         """1 where more of a score is better, else -1."""
-        declared = self.metrics["declared"].get(score)
-        return 1 if declared is None or declared["higher_is_better"] else -1
+        return _direction(self.metrics, score)
+
+    def keys(self) -> Iterator[OutputKey]:
+        """The sample, method and repeat of each case."""
+        return zip(self.sample_ids, self.methods, self.repeats, strict=True)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns of the page: `f:<score>` values, `v:<score>` verdicts, `m:<mode>` and `s:<field>:<value>` flags, `c:<field>`
@@ -157,84 +164,133 @@ class CaseRows:
         }
 
 
-def read_case_rows(records: Path, metrics: Mapping[str, Any]) -> CaseRows:
-    """The cases of an iteration. `metrics` is its `metrics.json`, or that of all iterations. Raises DataError."""
+def read_case_rows(records: Path, metrics: Mapping[str, Any], most: int) -> CaseRows:
+    """The cases of an iteration; of more than `most` the worst ones, with all cases of their questions. `metrics` is its
+    `metrics.json`, or that of all iterations. Raises DataError."""
     known = set(schema_of(records).names)
-    identity = read_columns(records, OUTPUT_KEY)
-    sample_ids, methods, repeats = (identity[name].to_pylist() for name in OUTPUT_KEY)
     names = [name for name in table_scores(metrics) if name in known]
     headline = headline_scores(metrics, metrics, names)
     names.sort(key=lambda name: headline.index(name) if name in headline else len(headline))
-    count = len(sample_ids)
+    total = count_rows(records)
+    table = _Columns(records, np.arange(total), known)
+    if total > most:
+        main = next(iter([*headline, *names]), "")
+        values = table.numbers(main) if main in names else np.full(total, _NO_VALUE, np.float32)
+        order = _worst_first(values, table.failed(), _direction(metrics, main))
+        table = _Columns(records, _of_worst_questions(order, table.samples(), most), known)
+    identity = table.read(OUTPUT_KEY)
+    sample_ids, methods, repeats = (identity[name].to_pylist() for name in OUTPUT_KEY)
     return CaseRows(
         metrics,
+        table.places,
+        total,
         sample_ids,
         methods,
         repeats,
-        list(_questions(records)),
-        {name: _numbers(records, name) for name in names},
-        {name: _verdicts(records, name, known, count) for name in names},
-        _modes(records, known, count),
-        _failed(records, known, count),
-        list(_fields(records, metrics, count)),
+        list(table.questions()),
+        {name: table.numbers(name) for name in names},
+        {name: table.verdicts(name) for name in names},
+        table.modes(),
+        table.failed(),
+        list(_fields(records, metrics, table.places, total)),
     )
 
 
-def _questions(records: Path) -> Iterator[str]:
-    for batch in batches(records, ["question"], size=1024):
-        for text in batch.column(0).to_pylist():
-            yield " ".join((text or "")[:QUESTION_MAX].split())
+def _worst_first(values: NDArray[np.float32], failed: NDArray[np.uint8], direction: int) -> Whole:
+    worth = np.nan_to_num(values.astype(np.float64) * direction, nan=np.inf)
+    return np.lexsort([np.arange(len(values)), -failed.astype(np.int64), worth])
 
 
-def _numbers(records: Path, name: str) -> NDArray[np.float32]:
-    column = read_columns(records, [name])[name].cast(pa.float64())
-    numbers: NDArray[np.float64] = column.to_numpy()
-    return numbers.astype(np.float32)
+def _direction(metrics: Mapping[str, Any], score: str) -> int:
+    declared = metrics["declared"].get(score)
+    return 1 if declared is None or declared["higher_is_better"] else -1
 
 
-def _verdicts(records: Path, name: str, known: set[str], count: int) -> NDArray[np.uint8]:
-    passed_name, status_name = ("overall_passed", "") if name == _OVERALL else (f"{name}.passed", f"{name}.status")
-    codes = np.full(count, NO_VERDICT, np.uint8)
-    if passed_name in known:
-        passed = read_columns(records, [passed_name])[passed_name].cast(pa.float64()).to_numpy()
-        codes[passed == 0], codes[passed == 1] = FAILED, PASSED
-    if status_name in known:
-        status = np.array(read_columns(records, [status_name])[status_name].to_pylist(), dtype=object)
-        codes[status == "error"], codes[status == "skipped"], codes[status == None] = ERROR, SKIPPED, ABSENT  # noqa: E711
-    return codes
+def _of_worst_questions(order: Whole, samples: Whole, most: int) -> Whole:
+    """The places of the cases of as many questions as `most` cases have, at least of one: a question comes in the order of its
+    worst case.
+
+    Args:
+        order: all places, the worst case first.
+        samples: the number of the sample of each place, from 0.
+        most: how many cases there may be.
+    """
+    different, firsts = np.unique(samples[order], return_index=True)
+    questions = different[np.argsort(firsts)]
+    sizes = np.cumsum(np.bincount(samples)[questions])
+    kept = questions[: max(1, int(np.searchsorted(sizes, most, side="right")))]
+    return np.flatnonzero(np.isin(samples, kept))
 
 
-def _modes(records: Path, known: set[str], count: int) -> dict[str, NDArray[np.uint8]]:
-    """The failure modes and diagnoses that a case has, the most frequent first."""
-    flags: dict[str, NDArray[np.uint8]] = {}
-    for column in (name for name in _MODES if name in known):
-        lists = read_columns(records, [column])[column].combine_chunks()
-        rows, names = pc.list_parent_indices(lists).to_numpy(), np.array(pc.list_flatten(lists).to_pylist(), object)
-        for name in dict.fromkeys(names.tolist()):
-            flags.setdefault(str(name), np.zeros(count, np.uint8))[rows[names == name]] = 1
-    return dict(sorted(flags.items(), key=lambda item: -int(item[1].sum())))
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of `records.parquet` at some places; `known` are those that it has."""
+
+    records: Path
+    places: Whole
+    known: set[str]
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        return columns_at(self.records, self.places, names)
+
+    def samples(self) -> Whole:
+        """The number of the sample of each case."""
+        codes = self.read(["sample_id"])["sample_id"].combine_chunks().dictionary_encode().indices
+        numbers: Whole = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+
+    def questions(self) -> Iterator[str]:
+        for batch in batches_at(self.records, self.places, ["question"]):
+            for text in batch.column(0).to_pylist():
+                yield " ".join((text or "")[:QUESTION_MAX].split())
+
+    def numbers(self, name: str) -> NDArray[np.float32]:
+        numbers: NDArray[np.float64] = self.read([name])[name].cast(pa.float64()).to_numpy()
+        return numbers.astype(np.float32)
+
+    def verdicts(self, name: str) -> NDArray[np.uint8]:
+        passed_name, status_name = ("overall_passed", "") if name == _OVERALL else (f"{name}.passed", f"{name}.status")
+        codes = np.full(len(self.places), NO_VERDICT, np.uint8)
+        if passed_name in self.known:
+            passed = self.numbers(passed_name)
+            codes[passed == 0], codes[passed == 1] = FAILED, PASSED
+        if status_name in self.known:
+            status = np.array(self.read([status_name])[status_name].to_pylist(), dtype=object)
+            codes[status == "error"], codes[status == "skipped"], codes[status == None] = ERROR, SKIPPED, ABSENT  # noqa: E711
+        return codes
+
+    def modes(self) -> dict[str, NDArray[np.uint8]]:
+        """The failure modes and diagnoses that a case has, the most frequent first."""
+        flags: dict[str, NDArray[np.uint8]] = {}
+        for column in (name for name in _MODES if name in self.known):
+            lists = self.read([column])[column].combine_chunks()
+            rows, names = pc.list_parent_indices(lists).to_numpy(), np.array(pc.list_flatten(lists).to_pylist(), object)
+            for name in dict.fromkeys(names.tolist()):
+                flags.setdefault(str(name), np.zeros(len(self.places), np.uint8))[rows[names == name]] = 1
+        return dict(sorted(flags.items(), key=lambda item: -int(item[1].sum())))
+
+    def failed(self) -> NDArray[np.uint8]:
+        """How many scores each case failed, at most 255."""
+        if "failed_by" not in self.known:
+            return np.zeros(len(self.places), np.uint8)
+        lengths = pc.fill_null(pc.list_value_length(self.read(["failed_by"])["failed_by"]), 0)
+        counts: NDArray[np.uint8] = np.minimum(lengths.to_numpy(), 255).astype(np.uint8)
+        return counts
 
 
-def _failed(records: Path, known: set[str], count: int) -> NDArray[np.uint8]:
-    if "failed_by" not in known:
-        return np.zeros(count, np.uint8)
-    lengths = pc.fill_null(pc.list_value_length(read_columns(records, ["failed_by"])["failed_by"]), 0)
-    counts: NDArray[np.uint8] = np.minimum(lengths.to_numpy(), 255).astype(np.uint8)
-    return counts
-
-
-def _fields(records: Path, metrics: Mapping[str, Any], count: int) -> Iterator[SliceField]:
+def _fields(records: Path, metrics: Mapping[str, Any], places: Whole, total: int) -> Iterator[SliceField]:
+    """The fields of the breakdowns, for the cases at these places of a table with `total`."""
     by = {name: groups for name, groups in metrics["by"].items() if name != "method"}
     for name, groups in members(records, by).items():
         ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-        values, places = [str(value) for value, _ in ordered], [place for _, place in ordered]
-        codes = np.zeros(count, np.float32 if len(values) > 255 else np.uint8)
-        for number, rows in enumerate(places, 1):
+        values, with_value = [str(value) for value, _ in ordered], [rows for _, rows in ordered]
+        codes = np.zeros(total, np.float32 if len(values) > 255 else np.uint8)
+        for number, rows in enumerate(with_value, 1):
             codes[rows] = number
-        if sum(map(len, places)) == np.count_nonzero(codes):  # no case has two values
-            yield SliceField(name, values, codes)
+        if sum(map(len, with_value)) == np.count_nonzero(codes):  # no case has two values
+            yield SliceField(name, values, codes[places])
             continue
-        flags = [np.zeros(count, np.uint8) for _ in places]
-        for flag, rows in zip(flags, places, strict=True):
+        flags = [np.zeros(total, np.uint8) for _ in with_value]
+        for flag, rows in zip(flags, with_value, strict=True):
             flag[rows] = 1
-        yield SliceField(name, values, None, flags)
+        yield SliceField(name, values, None, [flag[places] for flag in flags])

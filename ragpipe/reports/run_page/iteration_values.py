@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.store.run.run_tables import read_columns, schema_of
+from ragpipe.store.run.ordered_rows import OutputKey
+from ragpipe.store.run.run_tables import batches, read_columns, schema_of
 
+_BATCH = 8192  # cases
 _DIGITS = 7
 """Digits of a value: those of the single precision in which the page has the others."""
 
@@ -22,14 +23,14 @@ class IterationValues:
 
     Args:
         records: `records.parquet` of each iteration, in their order.
-        shown: `records.parquet` whose order of cases counts: that of the page.
+        cases: the cases of the page in its order, each by sample, method and repeat.
         scores: names of scores; one that an iteration lacks is missing there.
 
     Raises DataError for a table that cannot be read.
     """
 
-    def __init__(self, records: Sequence[Path], shown: Path, scores: Sequence[str]) -> None:
-        places = {case: place for place, case in enumerate(_cases(shown))}
+    def __init__(self, records: Sequence[Path], cases: Iterable[OutputKey], scores: Sequence[str]) -> None:
+        places = {case: place for place, case in enumerate(cases)}
         per_iteration = [_values(path, places, scores) for path in records]
         self._values = {name: np.stack([values[name] for values in per_iteration]) for name in scores}
 
@@ -39,23 +40,22 @@ class IterationValues:
         return {name: [_number(value) for value in column] for name, column in columns if _is_varied(column)}
 
 
-def _cases(records: Path) -> list[tuple[Any, ...]]:
-    columns = read_columns(records, OUTPUT_KEY)
-    return list(zip(*(columns[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+def _cases(records: Path) -> Iterator[OutputKey]:
+    for batch in batches(records, OUTPUT_KEY, size=_BATCH):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _values(records: Path, places: dict[tuple[Any, ...], int], scores: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+def _values(records: Path, places: dict[OutputKey, int], scores: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Per score an array as long as `places`; NaN where the iteration has no value."""
-    order = np.array([places.get(case, -1) for case in _cases(records)], dtype=np.int64)
+    order = np.fromiter((places.get(case, -1) for case in _cases(records)), dtype=np.int64)
     known = order >= 0
-    here = [name for name in scores if name in schema_of(records).names]
-    table = read_columns(records, here) if here else None
+    columns = schema_of(records).names
     values = {}
     for name in scores:
-        column = np.full(len(places), np.nan)
-        if table is not None and name in here:
-            column[order[known]] = table[name].cast(pa.float64()).to_numpy()[known]
-        values[name] = column
+        values[name] = np.full(len(places), np.nan)
+        if name in columns:
+            column = read_columns(records, [name])[name].cast(pa.float64()).to_numpy()
+            values[name][order[known]] = column[known]
     return values
 
 

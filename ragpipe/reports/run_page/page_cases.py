@@ -26,6 +26,7 @@ from ragpipe.reports.highlight import TextPart
 from ragpipe.reports.run_page.case_rows import CaseRows, read_case_rows
 from ragpipe.reports.run_page.iteration_values import IterationValues
 from ragpipe.reports.score_details import MARKS
+from ragpipe.reports.settings import PAGE_CASES
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import open_table
 
@@ -35,29 +36,31 @@ PROMPTS_MB = 24
 
 @dataclass(frozen=True)
 class RunCases:
-    """The cases of an iteration of a run, for its page. `metrics` is what the page shows, `run_id` the id of the run."""
+    """The cases of an iteration of a run, for its page. `metrics` is what the page shows, `run_id` the id of the run, `most` how
+    many cases the page has."""
 
     run: RunFolder
     iteration: IterationFolder
     metrics: Mapping[str, Any]
     run_id: str
     prompts_mb: float = PROMPTS_MB
+    most: int = PAGE_CASES
 
     @cached_property
     def rows(self) -> CaseRows:
         """The list. Raises DataError."""
-        return read_case_rows(self.iteration.records, self.metrics)
+        return read_case_rows(self.iteration.records, self.metrics, self.most)
 
     @cached_property
     def with_prompts(self) -> frozenset[int]:
-        """The places of the cases whose prompts and replies are on the page: the worst ones, as many as `prompts_mb` are
-        enough for, each case counted as large as their mean."""
+        """The cases of the page, by their number there, that have their prompts and replies: the worst ones, as many as
+        `prompts_mb` are enough for, each case counted as large as their mean."""
         size = _stored_bytes(self.iteration)
         share = min(1.0, self.prompts_mb * 1e6 / size) if size else 1.0
-        return frozenset(self.rows.worst_first()[: int(len(self.rows) * share)].tolist())
+        return frozenset(self.rows.worst_first()[: int(self.rows.total * share)].tolist())
 
     def worst(self, count: int) -> list[int]:
-        """The places of the worst cases that have the main score."""
+        """The worst cases that have the main score, by their number on the page."""
         rows = self.rows
         values = rows.values.get(rows.main)
         if values is None:
@@ -70,7 +73,8 @@ class RunCases:
         cols, layout = column_block(self.rows.columns())
         texts, prompts, searched, number = TextPool(), TextPool("p"), JsonList(), 0
         varied = self._iteration_values()
-        views = case_views(self.run, self.iteration, self._shown_scores(), self.with_prompts.__contains__)
+        shown, is_with_prompts = self._shown_scores(), self.with_prompts.__contains__
+        views = case_views(self.run, self.iteration, shown, is_with_prompts, self.rows.places)
         while part := list(islice(views, ROWS_PER_BLOCK)):
             values = list[dict[str, Any]]()
             for place, view in enumerate(part, number * ROWS_PER_BLOCK):
@@ -95,7 +99,7 @@ class RunCases:
 
     def _iteration_values(self) -> IterationValues | None:
         records = [self.run.iteration(number).records for number in self._iterations()]
-        return IterationValues(records, self.iteration.records, self.rows.scores) if records else None
+        return IterationValues(records, self.rows.keys(), self.rows.scores) if records else None
 
     def _shown_scores(self) -> list[str]:
         return [name for name in self.rows.scores if name != "overall_score"]
@@ -109,6 +113,7 @@ class RunCases:
             "columns": layout,
             "marks": MARKS,
             "prompts": len(self.with_prompts),
+            "total": self.rows.total,
             "rows_per_block": ROWS_PER_BLOCK,
             "texts_per_block": TEXTS_PER_BLOCK,
         }

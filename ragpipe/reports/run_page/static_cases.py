@@ -31,14 +31,15 @@ class StaticCase:
 
 def static_cases(cases: RunCases) -> Iterator[StaticCase]:
     """The `WORST` lowest cases by the main score. Raises DataError."""
-    rows, places = cases.rows, cases.worst(WORST)
-    records = rows_at(cases.iteration.records, places, ("question", "answer")) if places else {}
-    for place in places:
+    rows, worst = cases.rows, cases.worst(WORST)
+    at = {number: int(rows.places[number]) for number in worst}
+    records = rows_at(cases.iteration.records, list(at.values()), ("question", "answer")) if worst else {}
+    for place in worst:
         scores = [
             (name, f"{rows.values[name][place]:.4g}", _VERDICTS.get(int(rows.verdicts[name][place]), ""))
             for name in rows.headline or rows.scores
             if np.isfinite(rows.values[name][place])
         ]
-        record, name = records[place], rows.names[place]
+        record, name = records[at[place]], rows.names[place]
         question, answer = (shorten_for_page(record[column] or "", _TEXT_MAX) for column in ("question", "answer"))
         yield StaticCase(name, page_address(case=name), question, answer, scores)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ragpipe.schema.settings import Settings
+from ragpipe.scoring.growing_columns import GrowingArray
 from ragpipe.scoring.rules.conditions import Rule, Truth
 from ragpipe.scoring.rules.failure_items import ItemLedger, Items
 from ragpipe.scoring.rules.failure_modes import Places, TruthLedger, find_modes, listed, mode_counts
@@ -46,7 +47,7 @@ class DiagnosisAccumulator:
         self._diagnoses = dict(sorted(active, key=lambda pair: pair[1].order))
         self._modes, self._found = TruthLedger(self._rules), TruthLedger(self._diagnoses)
         self._items = ItemLedger({mode: diagnosis for mode, diagnosis in (items or {}).items() if mode in self._rules})
-        self._failed: list[NDArray[np.bool_]] = []
+        self._failed = GrowingArray(np.bool_)
         self._examples: dict[str, list[dict[str, str | int]]] = {name: [] for name in self._diagnoses}
 
     def add(self, facts: Facts) -> dict[str, pa.Array]:
@@ -60,7 +61,7 @@ class DiagnosisAccumulator:
         self._modes.add(modes)
         self._items.add(facts)
         self._found.add(truths)
-        self._failed.append(_failed(facts))
+        self._failed.add(_failed(facts))
         for name, truth in truths.items():
             examples = self._examples[name]
             for place in np.flatnonzero(truth == 1)[: EXAMPLES - len(examples)].tolist():
@@ -75,8 +76,7 @@ class DiagnosisAccumulator:
         self._modes.close()
         self._items.close()
         self._found.close()
-        self.failed: NDArray[np.bool_] = np.concatenate([np.empty(0, dtype=np.bool_), *self._failed])
-        self._failed.clear()
+        self.failed: NDArray[np.bool_] = self._failed.array()
 
     def mode(self, name: str) -> Truth | None:
         """The truth of a failure mode for every case; None where this run cannot decide it."""

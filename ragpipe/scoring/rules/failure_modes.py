@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ragpipe.scoring.growing_columns import GrowingArray
 from ragpipe.scoring.rules.conditions import Rule, Truth
 from ragpipe.scoring.rules.rule_inputs import Facts
 
@@ -33,17 +34,16 @@ class TruthLedger:
 
     def __init__(self, names: Iterable[str]):
         self.names = list(names)
-        self._parts: dict[str, list[Truth]] = {name: [] for name in self.names}
+        self._columns: dict[str, GrowingArray[np.int8]] = {}
         self.truths: dict[str, Truth] = {}
 
     def add(self, truths: Mapping[str, Truth]) -> None:
         for name, truth in truths.items():
-            self._parts[name].append(truth)
+            self._columns.setdefault(name, GrowingArray(np.int8)).add(truth)
 
     def close(self) -> None:
-        """Join the blocks; `truths` holds the applicable rules from now on."""
-        self.truths = {name: np.concatenate(parts) for name, parts in self._parts.items() if parts}
-        self._parts.clear()
+        """To be called after the last block; `truths` holds the applicable rules from now on, in the order of the names."""
+        self.truths = {name: self._columns[name].array() for name in self.names if name in self._columns}
 
     @property
     def not_applicable(self) -> list[str]:

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, Codes
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.growing_columns import GrowingArray
 from ragpipe.scoring.low_score_settings import NOT_LOW, Bands, LowScoreBand, LowScoreSettings
 from ragpipe.scoring.normalisation import OK, Column
 from ragpipe.scoring.rules.failure_modes import share
@@ -32,7 +33,7 @@ class _Low:
 
     def __init__(self, bands: Sequence[LowScoreBand]):
         self.bands = bands
-        self.of_case: list[Bands] = []
+        self.of_case = GrowingArray(np.int8)
         self.examples: list[list[dict[str, Any]]] = [[] for _ in bands]
         self.reasons, self.flags = _Counts(), _Counts()
 
@@ -69,7 +70,7 @@ class LowScores:
         for name, low in self._scores.items():
             column = facts.columns[name]
             bands = self._settings.band_of(self._specs[name], column)
-            low.of_case.append(bands)
+            low.of_case.add(bands)
             bands = np.where(_is_low(bands, low.bands), bands, NOT_LOW)  # the other bands are counted, and no more
             self._add_examples(low, bands, column, facts)
             _add_reasons(low, bands, column)
@@ -80,9 +81,9 @@ class LowScores:
         """`scores` of `low_scores.json`; the ledger must be closed. Scores without a value are left out."""
         scores = {}
         for name, low in self._scores.items():
-            bands = np.concatenate([np.empty(0, dtype=np.int8), *low.of_case])
+            bands = low.of_case.array()
             of_score = ledger.overall if name == OVERALL.name else ledger.scores[name]
-            measured = np.flatnonzero(of_score.status == OK)
+            measured = np.flatnonzero(of_score.status[:] == OK)
             if len(measured):
                 scores[name] = self._score(self._specs[name], low, bands, measured, ledger)
         return scores

@@ -16,6 +16,7 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
+from ragpipe.store.calls.store_connection import StoreConnection
 
 SHARED = {
     "judges": ("label", "parts", "output_mode", "sent"),
@@ -44,6 +45,9 @@ PLAIN = (
 COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "created_at", "digest")
 """The columns of `calls` beside `failed_in`."""
 DIGEST_BYTES = 16
+_REAL = frozenset({"paid_usd", "latency_ms"})
+_COUNTS = frozenset({"iteration", "attempts", "answers"})
+_NO_HASH = bytes(33)  # before the text of a wire hash that is none: longer than a hash
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -70,7 +74,7 @@ class PackedCall:
 class SharedValues:
     """Shared values and their numbers, cached for one connection."""
 
-    def __init__(self, db: sqlite3.Connection):
+    def __init__(self, db: StoreConnection):
         self._db = db
         self.forget()
 
@@ -92,7 +96,7 @@ class SharedValues:
         if (table, cells) in self._numbers:
             return self._numbers[table, cells]
         row = self._db.execute(f"SELECT id FROM {table} WHERE digest = ?", (digest_of(cells),)).fetchone()
-        return row[0] if row else None
+        return int(row[0]) if row else None
 
     def cells(self, table: str, number: Any) -> Cells:
         """The content with this number. Raises DamagedRow where it is missing, or not what was stored."""
@@ -121,8 +125,12 @@ class SharedValues:
         number = self.known(table, cells)
         if number is None:
             marks = ", ".join("?" * (len(names) + 1))
-            statement = f"INSERT INTO {table} ({', '.join(names)}, digest) VALUES ({marks})"
-            return int(self._db.execute(statement, (*cells, digest)).lastrowid or 0)
+            statement = f"INSERT INTO {table} ({', '.join(names)}, digest) VALUES ({marks}) ON CONFLICT DO NOTHING"
+            self._db.execute(statement, (*cells, digest))  # another process may be quicker
+            number = self.known(table, cells)
+            if number is None:
+                raise DamagedRow
+            return number
         try:
             self.cells(table, number)
         except DamagedRow:  # the digest identifies what was here: rows that refer to it can be read again
@@ -131,7 +139,7 @@ class SharedValues:
         return number
 
 
-def fetched(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def fetched(db: StoreConnection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """The first row, None where there is none. Raises DamagedRow for text that is not UTF-8."""
     try:
         row: tuple[Any, ...] | None = db.execute(statement, values).fetchone()
@@ -157,7 +165,7 @@ def key_bytes(key: str) -> bytes:
 def packed(call: Call, run_id: str) -> PackedCall:
     """A call as it will be stored, `run_id` filled in where it names none, lone surrogates replaced.
 
-    Raises ValueError for NaN, for numbers that SQLite cannot hold, and for a key that is no hash.
+    Raises ValueError for NaN, for numbers that a store cannot hold, and for a key that is no hash.
     """
     parts: dict[str, str | None] = dict(call.fields)
     messages = None
@@ -168,14 +176,31 @@ def packed(call: Call, run_id: str) -> PackedCall:
     run: Cells = (storable_value(call.run_id or run_id),)
     judge = (storable_value(call.judge), _in_order(parts), storable_value(call.output_mode), _encode(call.sent))
     served = (storable_value(call.model), storable_value(call.fingerprint))
-    wire: Any = storable_value(call.wire_hash)
-    if wire is not None and _HASH.fullmatch(wire):
-        wire = bytes.fromhex(wire)
-    plain = (storable_value(getattr(call, name)) for name in PLAIN)
-    cells = (*plain, wire, messages, milliseconds(call.created_at))
+    plain = (_plain_cell(name, getattr(call, name)) for name in PLAIN)
+    cells = (*plain, _wire_cell(call.wire_hash), messages, milliseconds(call.created_at))
     key = key_bytes(call.key)
     shared = (run, judge, served)
     return PackedCall(key, call.status, shared, cells, _digest(key, _joined(shared), cells))
+
+
+def _plain_cell(name: str, value: Any) -> Any:
+    if name in _COUNTS and not -(2**31) <= value < 2**31:
+        raise ValueError(f"a call cannot hold {name} {value}: more than 32 bits")
+    return real(value) if name in _REAL else storable_value(value)
+
+
+def _wire_cell(wire_hash: str | None) -> bytes | None:
+    """A hash as its 32 bytes; any other text is longer than that."""
+    if wire_hash is None:
+        return None
+    return bytes.fromhex(wire_hash) if _HASH.fullmatch(wire_hash) else _NO_HASH + wire_hash.encode("utf-8", "replace")
+
+
+def wire_hash_of(cell: Any) -> str | None:
+    """The hash of the request body by its cell."""
+    if type(cell) is not bytes:
+        return None
+    return cell.hex() if len(cell) < len(_NO_HASH) else cell.removeprefix(_NO_HASH).decode("utf-8", "replace")
 
 
 def unpacked(row: PackedCall) -> Call:
@@ -214,6 +239,11 @@ def storable_value(value: Any) -> Any:
     if kind is int and not -(2**63) <= value < 2**63:
         raise ValueError(f"a call cannot hold {value}: more than 64 bits")
     return value
+
+
+def real(value: Any) -> Any:
+    """A number as it is stored where it may have decimals."""
+    return float(value) if type(value) is int else value
 
 
 def milliseconds(time: str) -> int | None:
@@ -310,7 +340,7 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         answers=answers,
         output_mode=mode,
         sent=dict(_object(sent)),
-        wire_hash=wire.hex() if type(wire) is bytes else wire,
+        wire_hash=wire_hash_of(wire),
         fields=fields,
         run_id=run or "",
         iteration=iteration,

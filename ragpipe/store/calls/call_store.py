@@ -7,21 +7,20 @@ stored. A key is claimed before it is asked, so that two processes do not ask th
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from pathlib import Path
+from threading import Event
 from typing import Any, Self
 
 from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
+from ragpipe.store.calls.call_database import StoredReader, call_database
 from ragpipe.store.calls.call_rows import packed, unpacked
-from ragpipe.store.calls.call_table import CallReader, CallTable
 from ragpipe.store.calls.call_worker import CallWorker
 from ragpipe.store.calls.last_resort import LastResortFile
-from ragpipe.store.calls.read_only import open_to_read
-from ragpipe.store.calls.spend import payment_entry
-from ragpipe.store.calls.sqlite_errors import sqlite_errors
+from ragpipe.store.calls.ledger_rows import payment_entry
+from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.store_requests import (
     AbortRequest,
     ClaimResult,
@@ -33,45 +32,41 @@ from ragpipe.store.calls.store_requests import (
     ReleaseRequest,
     StoreRequest,
 )
-from ragpipe.store.files.atomic import output_error
 
 
 class CallStore:
     """Replies by key, for one run.
 
     A store belongs to no event loop: it may be used from one loop after another. `notices` says what the user should know
-    (no write-ahead log on this file system). Raises OutputError when the file cannot be used, DataError when it is damaged,
-    foreign or of another format; a file is never replaced.
+    (no write-ahead log on this file system). Raises OutputError when the place cannot be used, DataError when it is damaged,
+    foreign or of another format; a store is never replaced.
 
     Args:
-        path: the store's file; made where there is none.
+        place: where the store is; made where there is none.
         run_id: the run whose permanent failures are served.
-        beat_s: seconds between two signs of life in the file.
+        beat_s: seconds between two signs of life in the store.
         silent_after_s: after how many seconds without one the claims of another process are taken over.
-        patience_s: after how many seconds of waiting for another process `say` is told.
+        patience_s: after how many seconds of waiting, for another process or a database that went away, `say` is told.
         say: takes messages for the user that come up later.
     """
 
     def __init__(
         self,
-        path: Path,
+        place: StorePlace,
         *,
         run_id: str,
         beat_s: float = 5.0,
-        silent_after_s: float = 30.0,
+        silent_after_s: float = SILENT_AFTER_S,
         patience_s: float = 10.0,
         say: Callable[[str], None] = lambda _: None,
     ):
-        path = Path(path).absolute()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise output_error(path.parent, error, "create the folder") from error
-        self.path, self.run_id = path, run_id
+        database = call_database(place)
+        self.place, self.run_id = place, run_id
+        self._hurry = Event()
         self._closed = False
-        self._last_resort = LastResortFile()
+        self._last_resort = LastResortFile(database.setting)
         self._worker = CallWorker(
-            lambda: CallTable(path, run_id=run_id, silent_after_s=silent_after_s),
+            lambda tell: database.open_table(OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry)),
             beat_s=min(beat_s, silent_after_s / 3),
             patience_s=patience_s,
             say=say,
@@ -137,14 +132,16 @@ class CallStore:
         await self._result_of(ReleaseRequest(key))
 
     def abort(self, reason: RagpipeError) -> None:
-        """Wait no longer for other processes: every `get_or_claim` that would have to wait raises `reason`."""
+        """Wait no longer for other processes, nor long for a database: every `get_or_claim` that would have to wait raises `reason`."""
         if not self._closed:
+            self._hurry.set()
             self._worker.send(AbortRequest(reason))
 
     def close(self) -> None:
         """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
         if not self._closed:
             self._closed = True
+            self._hurry.set()
             self._worker.stop()
 
     def __enter__(self) -> Self:
@@ -157,7 +154,7 @@ class CallStore:
         if isinstance(self._worker.broken, OutputError):
             raise self._worker.broken
         if self._closed or self._worker.broken:
-            raise RagpipeError(f"the call store {self.path} is closed") from self._worker.broken
+            raise RagpipeError(f"the call store {self.place} is closed") from self._worker.broken
         request.future = asyncio.get_running_loop().create_future()
         self._worker.send(request)
         return await request.future
@@ -172,22 +169,18 @@ def _was_granted(request: StoreRequest) -> bool:
 
 
 class StoredCalls:
-    """A call store that is only read, without claims: what a plan looks into. A missing file holds nothing.
+    """A call store that is only read, without claims: what a plan looks into. A missing one holds nothing.
 
     Gives `ok` replies and, with `run_id`, that run's permanent failures. Raises OutputError and DataError as `CallStore`.
     """
 
-    def __init__(self, path: Path, *, run_id: str | None = None):
-        self.path, self.run_id = Path(path).absolute(), run_id
-        self._db: sqlite3.Connection | None = None
-        self._reader: CallReader | None = None
-        if self.path.exists():
-            self._db = open_to_read(self.path)
-            self._reader = CallReader(self._db)
+    def __init__(self, place: StorePlace, *, run_id: str | None = None):
+        self.place, self.run_id = place, run_id
+        self._reader: StoredReader | None = call_database(place).reader()
 
     def read(self, keys: Iterable[str]) -> dict[str, Call]:
         """The stored calls among `keys`."""
-        return {key: call for key in keys if (call := self.at_hand(key, Freshness.ANY))}
+        return {} if self._reader is None else self._reader.calls(list(keys), self.run_id)
 
     @property
     def damaged(self) -> int:
@@ -202,10 +195,7 @@ class StoredCalls:
 
     def at_hand(self, key: str, freshness: Freshness) -> Call | None:
         """As `get_or_claim`, at once."""
-        if self._db is None or self._reader is None:
-            return None
-        with sqlite_errors(self.path):
-            return self._reader.call(key, self.run_id)
+        return None if self._reader is None else self._reader.call(key, self.run_id)
 
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""
@@ -221,12 +211,12 @@ class StoredCalls:
         """Nothing is waited for."""
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
-def read_calls(path: Path, keys: Iterable[str], *, run_id: str | None = None) -> dict[str, Call]:
+def read_calls(place: StorePlace, keys: Iterable[str], *, run_id: str | None = None) -> dict[str, Call]:
     """The stored calls among `keys`, as `StoredCalls` gives them."""
-    with closing(StoredCalls(path, run_id=run_id)) as stored:
+    with closing(StoredCalls(place, run_id=run_id)) as stored:
         return stored.read(keys)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ragpipe.core.errors import OutputError
 from ragpipe.schema.call import Call
-from ragpipe.store.calls import spend
 from ragpipe.store.calls.call_rows import (
     COLUMNS,
     DamagedRow,
@@ -26,19 +24,23 @@ from ragpipe.store.calls.call_rows import (
     key_bytes,
 )
 from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
+from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, payment_entries
+from ragpipe.store.calls.open_table import StoreLost
 from ragpipe.store.calls.owners import Owners
+from ragpipe.store.calls.sqlite_connection import SqliteConnection
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
-from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_requests import FIRST_POLL_S, ClaimResult, Freshness, Lookup
+from ragpipe.store.calls.stored_calls import every_call, store
 from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.run.format_check import check_store
 
 _NAMES = ", ".join(COLUMNS)
 _FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others
 _FIND_OF_RUN = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?))"
-_STORE = f"INSERT INTO calls ({_NAMES}, failed_in) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 
 
-class StoreFileGone(OutputError):
+class StoreFileGone(StoreLost):
     """The file at the store's path is no longer the one that was opened."""
 
 
@@ -54,13 +56,14 @@ class CallTable:
     def __init__(self, path: Path, *, run_id: str, silent_after_s: float = 30.0):
         self.path, self.run_id = path, run_id
         self.notices: list[str] = []
+        self.first_poll_s, self.listens = FIRST_POLL_S, False
         self.damaged: set[str] = set()
         self._changed, self._stored_here = False, 0
         check_store(path)
         with sqlite_errors(path):
             if not path.exists():
                 publish_new(path)
-            self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, factory=SqliteConnection)
         self._shared = SharedValues(self._db)
         self.owners = Owners(self._db, run_id=run_id, silent_after_s=silent_after_s)
         try:
@@ -114,7 +117,7 @@ class CallTable:
             return str(owner) if owner is not None and owner.id != self.owners.me and not owner.closed else ""
 
     def write(
-        self, puts: Sequence[PackedCall], released: Iterable[str] = (), paid: Sequence[spend.PaymentEntry] = ()
+        self, puts: Sequence[PackedCall], released: Iterable[str] = (), paid: Sequence[PaymentEntry] = ()
     ) -> list[Call | None]:
         """Store calls, free this store's claims on their keys and on `released`, and add `paid` to the ledger.
 
@@ -122,13 +125,17 @@ class CallTable:
         over.
         """
         with self._transaction():
-            spend.add_payments(self._db, self._shared, paid)
+            add_payments(self._db, self._shared, paid)
             results = [self._put(call) for call in puts]
             for key in released:
                 self.owners.release(key_bytes(key))
         self._changed = True
         self._stored_here += len(puts)
         return results
+
+    def freed(self) -> set[str]:
+        """None: SQLite tells nobody."""
+        return set()
 
     def beat(self) -> None:
         """Show other processes that this store is open."""
@@ -155,12 +162,12 @@ class CallTable:
             self.owners.closed()
             self._db.close()
 
-    def stored_here(self) -> tuple[list[Call], list[spend.PaymentEntry]]:
+    def stored_here(self) -> tuple[list[Call], list[PaymentEntry]]:
         """The calls and payments of this run since the file was opened. They can be read even when it was deleted."""
         with sqlite_errors(self.path):
             run = self._shared.known("runs", (self.run_id,))
             calls = [*every_call(self._db, "rowid > ? AND run = ?", (self._first[0], run))]
-            paid = [*spend.payment_entries(self._db, self._shared, run_id=self.run_id, after=self._first[1])]
+            paid = [*payment_entries(self._db, self._shared, run_id=self.run_id, after=self._first[1])]
         return [call for call in calls if call], [entry for entry in paid if entry]
 
     def _check_same_file(self) -> None:
@@ -231,22 +238,10 @@ class _Transaction(transaction):
             self._shared.forget()
 
 
-def store(db: sqlite3.Connection, shared: SharedValues, call: PackedCall) -> None:
-    """Write the row of a call, replacing what has its key: a reply replaces the failures of all runs."""
-    run, judge, served = (shared.number(t, c) for t, c in zip(("runs", "judges", "served"), call.shared, strict=True))
-    if call.status == "ok":
-        failed_in = 0
-        db.execute("DELETE FROM calls WHERE key = ?", (call.key,))
-    else:
-        failed_in = run
-        db.execute("DELETE FROM calls WHERE key = ? AND failed_in = ?", (call.key, run))
-    db.execute(_STORE, (call.key, run, judge, served, *call.cells, call.digest, failed_in))
-
-
 class CallReader:
     """Reads calls over a connection that writes nothing. `damaged` are the keys of the damaged rows that it met."""
 
-    def __init__(self, db: sqlite3.Connection):
+    def __init__(self, db: StoreConnection):
         self.damaged: set[str] = set()
         self._db, self._shared = db, SharedValues(db)
         self._has_tables = False  # once it has them, it keeps them
@@ -265,19 +260,8 @@ class CallReader:
             return None
 
 
-def _has_calls(db: sqlite3.Connection) -> bool:
+def _has_calls(db: StoreConnection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
-
-
-def every_call(db: sqlite3.Connection, where: str = "1", values: Sequence[object] = ()) -> Iterator[Call | None]:
-    """All calls of a store, or those that match a condition in SQL, in the order of storing; None for a damaged row."""
-    shared = SharedValues(db)
-    for (number,) in db.execute(f"SELECT rowid FROM calls WHERE {where} ORDER BY rowid", values):
-        try:
-            row = fetched(db, f"SELECT {_NAMES} FROM calls WHERE rowid = ?", (number,))
-            yield call_of(row, shared) if row else None
-        except DamagedRow:
-            yield None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """The thread that owns the call store's connection.
 
 It takes requests from a queue in groups: one transaction per group, and one wake-up of the event loop per group. So the
-event loop never waits for SQLite, and all who wait for a commit share its price.
+event loop never waits for the database, and all who wait for a commit share its price.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
-from ragpipe.store.calls.call_table import CallTable, StoreFileGone
 from ragpipe.store.calls.last_resort import LastResortFile
-from ragpipe.store.calls.spend import PaymentEntry
+from ragpipe.store.calls.ledger_rows import PaymentEntry
+from ragpipe.store.calls.open_table import OpenTable, StoreLost
 from ragpipe.store.calls.store_requests import (
+    FREED_DIGITS,
     AbortRequest,
     ClaimResult,
     GetOrClaimRequest,
@@ -33,6 +34,7 @@ from ragpipe.store.calls.store_requests import (
 GROUP = 512  # requests per transaction
 SYNC_S = 2.0
 LAST_POLL_S = 0.5
+LISTEN_S = 0.02  # between two looks at what the database has sent, while somebody waits: no statement is needed for it
 
 
 class RequestOutcome(NamedTuple):
@@ -47,7 +49,7 @@ class CallWorker(threading.Thread):
     """The thread. `broken` is the error that ended it.
 
     Args:
-        open_table: opens the store's file; called in the thread.
+        open_table: opens the store, for a function that tells the user something; called in the thread.
         beat_s: seconds between two signs of life.
         patience_s: after how many seconds of waiting for another process `say` is told.
         say: takes a message for the user; called in the event loop of whoever waits.
@@ -56,7 +58,7 @@ class CallWorker(threading.Thread):
 
     def __init__(
         self,
-        open_table: Callable[[], CallTable],
+        open_table: Callable[[Callable[[str], None]], OpenTable],
         *,
         beat_s: float,
         patience_s: float,
@@ -73,10 +75,11 @@ class CallWorker(threading.Thread):
         self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
         self._granted: dict[str, asyncio.AbstractEventLoop] = {}  # by key, the loop of the task that has the claim
         self._group: list[StoreRequest] = []  # what this turn works on
+        self._loop: asyncio.AbstractEventLoop | None = None  # of whoever asked last
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
         self.broken: BaseException | None = None
-        self.table: CallTable
+        self.table: OpenTable
 
     def open(self) -> None:
         """Start the thread, and raise here what opening the file raised there."""
@@ -100,7 +103,7 @@ class CallWorker(threading.Thread):
     def run(self) -> None:
         """The body of the thread."""
         try:
-            self.table = self._open()
+            self.table = self._open(self._tell)
         except BaseException as error:
             self.broken = error
             return
@@ -117,12 +120,15 @@ class CallWorker(threading.Thread):
         """Work on one group; False after the last one."""
         group = self._next_group()
         self._unpaid += _payments_in(group)
-        group = self._group = [request for request in group if not isinstance(request, PaymentRequest)]
+        group = [request for request in group if not isinstance(request, PaymentRequest)]
+        due = self._due_requests()
+        self._group = [*group, *due]
+        self._loop = next((r.future.get_loop() for r in self._group if r.future is not None), self._loop)
         outcomes = self._write(
             [request for request in group if isinstance(request, PutRequest)],
             [request for request in group if isinstance(request, ReleaseRequest)],
         )
-        outcomes += self._get_or_claim([*(r for r in group if isinstance(r, GetOrClaimRequest)), *self._due_requests()])
+        outcomes += self._get_or_claim([request for request in self._group if isinstance(request, GetOrClaimRequest)])
         for request in group:
             if isinstance(request, AbortRequest):
                 outcomes += self._abort(request.reason)
@@ -136,16 +142,38 @@ class CallWorker(threading.Thread):
         wake = min([self._next_beat, self._next_sync, *(request.due for request in self._waiting)])
         group: list[StoreRequest] = []
         with suppress(queue.Empty):
-            group.append(self._queue.get(timeout=max(0.0, wake - time.monotonic())))
+            group.append(self._next_request(wake))
             while len(group) < GROUP and not isinstance(group[-1], StopRequest):
                 group.append(self._queue.get_nowait())
         return group
+
+    def _next_request(self, wake: float) -> StoreRequest:
+        """The next request. Raises queue.Empty at `wake`, or when a key that somebody waits for was freed."""
+        while True:
+            self._wake_waiting()
+            wake = min([wake, *(request.due for request in self._waiting)])
+            remaining = max(0.0, wake - time.monotonic())
+            listens = bool(self._waiting) and self.table.listens
+            try:
+                return self._queue.get(timeout=min(remaining, LISTEN_S) if listens else remaining)
+            except queue.Empty:
+                if not listens or time.monotonic() >= wake:
+                    raise
+
+    def _wake_waiting(self) -> None:
+        """Let those who wait for a key that another store has freed look again at once."""
+        if self._waiting and self.table.listens and (freed := self.table.freed()):
+            for waiting in self._waiting:
+                if waiting.key[:FREED_DIGITS] in freed:
+                    waiting.due = 0.0
 
     def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:
         if not puts and not releases and not self._unpaid:
             return []
         try:
             stored = self.table.write([put.row for put in puts], [release.key for release in releases], self._unpaid)
+        except StoreLost:
+            raise
         except RagpipeError as error:  # payments are written with the next group
             return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
         self._unpaid = []
@@ -174,6 +202,8 @@ class CallWorker(threading.Thread):
             outcomes += [RequestOutcome(request, call) for request, call in zip(requests, calls, strict=True) if call]
             if missing := [request for request, call in zip(requests, calls, strict=True) if not call]:
                 outcomes += self._claim(missing)
+        except StoreLost:
+            raise
         except RagpipeError as error:
             answered = {id(outcome.request) for outcome in outcomes}
             outcomes += [RequestOutcome(request, error=error) for request in requests if id(request) not in answered]
@@ -207,7 +237,8 @@ class CallWorker(threading.Thread):
     def _wait(self, request: GetOrClaimRequest) -> None:
         """Try again later, each time after twice the delay."""
         now = time.monotonic()
-        request.waiting_since = request.waiting_since or now
+        if request.waiting_since is None:
+            request.waiting_since, request.delay_s = now, self.table.first_poll_s
         if now - request.waiting_since >= self._patience_s:
             request.waiting_since = now  # looked up once, not at every poll
             self._announce_holder(request)
@@ -223,8 +254,14 @@ class CallWorker(threading.Thread):
         if holder and holder not in self._announced:
             self._announced.add(holder)
             message = f"waiting for {holder}, which is asking the same question"
-            with suppress(RuntimeError):  # the loop was closed
-                request.future.get_loop().call_soon_threadsafe(self._say, message)
+            self._tell(message, request.future.get_loop())
+
+    def _tell(self, message: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Tell the user, in the loop of whoever waits."""
+        loop = loop or self._loop
+        with suppress(RuntimeError):  # the loop was closed
+            if loop is not None:
+                loop.call_soon_threadsafe(self._say, message)
 
     def _abort(self, reason: RagpipeError) -> list[RequestOutcome]:
         self._abort_reason = reason
@@ -235,13 +272,17 @@ class CallWorker(threading.Thread):
         """Give a sign of life and bring what was committed to the disk, each when it is time."""
         now = time.monotonic()
         if now >= self._next_beat:
-            with suppress(RagpipeError):  # whoever waits for a reply hears of a full disk
+            try:
                 self.table.beat()
+            except StoreLost:
+                raise
+            except RagpipeError:  # whoever waits for a reply hears of a full disk
+                pass
             self._next_beat = now + self._beat_s
         if now >= self._next_sync:
             try:
                 self.table.sync()
-            except StoreFileGone:  # whatever is stored from now on would be lost: this ends the thread
+            except StoreLost:  # whatever is stored from now on would be lost: this ends the thread
                 raise
             except RagpipeError:
                 pass
@@ -251,7 +292,7 @@ class CallWorker(threading.Thread):
         """Answer the requests that are left, write what is left to pay, close the file."""
         requests = [*self._group, *self._waiting, *self._empty_queue()]
         self._unpaid += _payments_in(requests)
-        closed = self.broken or RagpipeError(f"the call store {self.table.path} was closed while a task waited for it")
+        closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
         _deliver([RequestOutcome(request, error=closed) for request in requests], self)
         # a full disk fails the first step and must not leave the file open
         for step in (self._write_payments, self.table.sync, self.table.close):
@@ -276,7 +317,7 @@ class CallWorker(threading.Thread):
     def _rescue(self, error: BaseException) -> BaseException:
         """The error that ends this thread, after what it would lose was kept elsewhere."""
         with suppress(Exception):
-            if isinstance(error, StoreFileGone):
+            if isinstance(error, StoreLost):
                 calls, payments = self.table.stored_here()
                 for call in calls:
                     self._last_resort.add_call(call)

@@ -7,16 +7,24 @@ cells as they are stored: making a `Call` of each would cost more than taking ov
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ragpipe.core.digest import canonical_json
-from ragpipe.store.calls.call_rows import COLUMNS, PLAIN, Cells, DamagedRow, SharedValues, checked_cells, key_bytes
-from ragpipe.store.calls.read_only import open_to_read
-from ragpipe.store.calls.sqlite_errors import sqlite_errors
+from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_rows import (
+    COLUMNS,
+    PLAIN,
+    Cells,
+    DamagedRow,
+    SharedValues,
+    checked_cells,
+    key_bytes,
+    wire_hash_of,
+)
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_tables import batches
 
 ACCEPTED_BY = ("template", "model", "flags", "output_mode")
@@ -31,18 +39,20 @@ _READ = tuple(dict.fromkeys((*_SAME, *_BESIDE, *ACCEPTED_BY, "key")))
 _WIRE = len(PLAIN)  # place of the hash of the request body among the cells
 
 
-def changed_replies(store: Path, judge_inputs: Path, accept: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
+def changed_replies(
+    store: StorePlace, judge_inputs: Path, accept: Callable[[Mapping[str, Any]], bool]
+) -> Iterator[str]:
     """The keys of the rows of a run's `judge_inputs.parquet` for which the store has no `ok` reply that is equal in all that the
     row says of it.
 
     Args:
-        store: the file of the call store.
+        store: the place of the call store.
         judge_inputs: the table.
         accept: whether a row, by its columns `ACCEPTED_BY`, may be used by this run at all.
 
     Raises OutputError and DataError for a store or a table that cannot be read.
     """
-    with closing(open_to_read(store)) as db, sqlite_errors(store):
+    with call_database(store).reading() as db:
         reader = _StoredRows(db)
         for batch in batches(judge_inputs, _READ, size=_AT_ONCE):
             rows = batch.to_pylist()
@@ -53,7 +63,7 @@ def changed_replies(store: Path, judge_inputs: Path, accept: Callable[[Mapping[s
 class _StoredRows:
     """Reads the `ok` replies of a store as tuples, in the form of `_recorded`."""
 
-    def __init__(self, db: sqlite3.Connection):
+    def __init__(self, db: StoreConnection):
         self._db, self._shared = db, SharedValues(db)
         self._sent: dict[str | None, str | None] = {}
 
@@ -74,8 +84,6 @@ class _StoredRows:
     def _as_recorded(self, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> tuple[Any, ...]:
         (run,), (label, _, mode, sent), (model, fingerprint) = shared
         payer = f"{run}/{cells[_PLACES['iteration']]}" if cells[_PLACES["answers"]] else None
-        wire = cells[_WIRE]
-        hexadecimal = wire.hex() if type(wire) is bytes else wire
         same = (cells[_PLACES[name]] for name in _SAME)
         return (
             *same,
@@ -86,7 +94,7 @@ class _StoredRows:
             payer,
             mode,
             self._canonical(sent),
-            hexadecimal,
+            wire_hash_of(cells[_WIRE]),
         )
 
     def _canonical(self, sent: str | None) -> str | None:

@@ -13,16 +13,20 @@ from pathlib import Path
 
 from ragpipe.core.errors import DataError, OutputError, Problem
 from ragpipe.schema.call import Call
+from ragpipe.store.calls.ledger_rows import PaymentEntry
 from ragpipe.store.calls.row_export import line_of_call, line_of_payment
-from ragpipe.store.calls.spend import PaymentEntry
 
 _CONTENT = "what was paid for and could not be stored"
 
 
 class LastResortFile:
-    """The file of one store, made with its first line. Safe in threads; never raises."""
+    """The file of one store, made with its first line. Safe in threads; never raises.
 
-    def __init__(self) -> None:
+    `setting` is the word of the command line that names the store; empty where the default or `store.path` does.
+    """
+
+    def __init__(self, setting: str = "") -> None:
+        self._setting = f" {shlex.quote(setting)}" if setting else ""
         self.file: Path | None = None
         self._lock = threading.Lock()
 
@@ -38,7 +42,7 @@ class LastResortFile:
         """The error with the place of the file and the command that takes it in; unchanged where there is no file."""
         if self.file is None or str(self.file) in str(error):
             return error
-        command = f"task=store action=import from={shlex.quote(str(self.file))}"
+        command = f"task=store action=import from={shlex.quote(str(self.file))}{self._setting}"
         located: OutputError | DataError
         if isinstance(error, DataError):
             problem = Problem(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_rows import DamagedRow, SharedValues, key_bytes, key_parts_of, milliseconds, time_of
-from ragpipe.store.calls.maintenance import reading
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_place import StorePlace
 
 _NAMED = "SELECT key, run, judge, status, created_at, messages, iteration FROM calls"
 
@@ -38,15 +38,15 @@ class NearestCall:
     alike: bool
 
 
-def stored_as(path: Path, key: str) -> list[StoredKey]:
+def stored_as(place: StorePlace, key: str) -> list[StoredKey]:
     """The rows of a key: one reply, or the failures of several runs; the newest last."""
-    with reading(path) as db:
+    with call_database(place).reading() as db:
         rows = db.execute(f"{_NAMED} WHERE key = ? ORDER BY created_at", (key_bytes(key),)).fetchall()
         reader = _KeyRows(db)
         return [key for key in map(reader.stored, rows) if key is not None]
 
 
-def nearest_call(path: Path, asked: StoredKey, *, resembling: Collection[str] = ()) -> NearestCall | None:
+def nearest_call(place: StorePlace, asked: StoredKey, *, resembling: Collection[str] = ()) -> NearestCall | None:
     """The call stored before `asked` with the fewest differing parts, None when there is none.
 
     Calls with the same messages, and those whose key is among `resembling` (the same place in a run), come before all
@@ -56,9 +56,9 @@ def nearest_call(path: Path, asked: StoredKey, *, resembling: Collection[str] = 
     """
     best: tuple[bool, int, bool, int] | None = None
     nearest: StoredKey | None = None
-    with reading(path) as db:
+    with call_database(place).reading() as db:
         reader = _KeyRows(db)
-        rows = db.execute(
+        rows = db.stream(
             f"{_NAMED} WHERE created_at <= ? AND NOT (key = ? AND run IN (SELECT id FROM runs WHERE run_id = ?))",
             (milliseconds(asked.created_at), key_bytes(asked.key), asked.run_id),
         )
@@ -88,7 +88,7 @@ def _rank(
 class _KeyRows:
     """Reads rows of `_NAMED`; None for a damaged one."""
 
-    def __init__(self, db: sqlite3.Connection):
+    def __init__(self, db: StoreConnection):
         self._shared = SharedValues(db)
         self._parts: dict[tuple[Any, Any], dict[str, str]] = {}  # of a judge and an iteration, without the messages
 

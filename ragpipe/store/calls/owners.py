@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.store.calls.store_connection import StoreConnection
 from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.files.processes import Process, is_alive, is_stopped, this_process
 
@@ -52,7 +52,7 @@ class Owners:
     process cannot be checked.
     """
 
-    def __init__(self, db: sqlite3.Connection, *, run_id: str, silent_after_s: float):
+    def __init__(self, db: StoreConnection, *, run_id: str, silent_after_s: float):
         self._db, self._run_id, self._silent_after_s = db, run_id, silent_after_s
         self.me = uuid.uuid4().hex
         self._seen: dict[str, tuple[int, float]] = {}  # owner -> its beat, and when it was first seen so
@@ -123,7 +123,7 @@ class Owners:
         return now - since > self._silent_after_s
 
 
-def every_owner(db: sqlite3.Connection) -> list[Owner]:
+def every_owner(db: StoreConnection) -> list[Owner]:
     return [_owner(row) for row in db.execute("SELECT id, host, pid, mark, beat, run_id FROM owners").fetchall()]
 
 

@@ -5,19 +5,18 @@ The ledger of payments is not changed.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-from ragpipe.store.calls import spend
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_rows import SharedValues, key_bytes, milliseconds
-from ragpipe.store.calls.maintenance import changing, reading, refuse_if_in_use
-from ragpipe.store.calls.sqlite_errors import transaction
-
-BATCH = 2000  # rows in one transaction: other processes wait only briefly for the lock
+from ragpipe.store.calls.ledger_rows import payment_mark
+from ragpipe.store.calls.open_table import SILENT_AFTER_S
+from ragpipe.store.calls.spend import paid_for
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_place import StorePlace
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,9 @@ class Choice:
     failures: bool = False
     used: Iterable[str] | None = None
 
-    def where(self, db: sqlite3.Connection, now: datetime) -> tuple[str, list[Any]]:
+    def where(self, db: StoreConnection, now: datetime) -> tuple[str, list[Any]]:
         """The condition in SQL. A call without a date is never too old."""
-        parts, values = ["1"], list[Any]()
+        parts, values = ["TRUE"], list[Any]()
         if self.older_than_days is not None:
             parts.append("created_at < ?")
             values.append(milliseconds((now - timedelta(days=self.older_than_days)).isoformat()))
@@ -45,40 +44,34 @@ class Choice:
         if self.failures:
             parts.append("status <> 'ok'")
         if self.used is not None:
-            db.execute("CREATE TEMP TABLE used (key BLOB PRIMARY KEY) WITHOUT ROWID")
-            db.executemany("INSERT OR IGNORE INTO used VALUES (?)", ((key_bytes(key),) for key in self.used))
-            parts.append("key NOT IN (SELECT key FROM temp.used)")
+            db.keep_keys(map(key_bytes, self.used))
+            parts.append("NOT EXISTS (SELECT 1 FROM used WHERE used.key = calls.key)")
         return " AND ".join(parts), values
 
 
-def prunable(path: Path, choice: Choice, *, now: datetime | None = None) -> dict[str, Any]:
+def prunable(place: StorePlace, choice: Choice, *, now: datetime | None = None) -> dict[str, Any]:
     """What would be deleted: `calls`, and `paid`, their cost: about what it would cost to ask again."""
-    with reading(path) as db:
+    with call_database(place).reading() as db:
         return _size(db, *choice.where(db, now or datetime.now(UTC)))
 
 
-def prune(path: Path, choice: Choice, *, now: datetime | None = None, silent_after_s: float = 30.0) -> dict[str, Any]:
-    """Delete the calls and shrink the file; returns what was deleted. What runs paid for them stays in the ledger.
+def prune(
+    place: StorePlace, choice: Choice, *, now: datetime | None = None, silent_after_s: float = SILENT_AFTER_S
+) -> dict[str, Any]:
+    """Delete the calls and shrink the store; returns what was deleted. What runs paid for them stays in the ledger.
 
     Raises FolderLocked while another process uses this store, also when it starts to in the middle: what was deleted by
     then stays deleted.
     """
-    with changing(path, silent_after_s=silent_after_s) as db:
+    database = call_database(place)
+    with database.changing(silent_after_s=silent_after_s) as db:
         where, values = choice.where(db, now or datetime.now(UTC))
         deleted = _size(db, where, values)
-        while True:
-            with transaction(path, db):
-                refuse_if_in_use(path, db, silent_after_s=0.0)
-                rows = [row[0] for row in db.execute(f"SELECT rowid FROM calls WHERE {where} LIMIT {BATCH}", values)]
-                if rows:
-                    db.execute(f"DELETE FROM calls WHERE rowid IN ({', '.join(map(str, rows))})")
-            if len(rows) < BATCH:
-                break
-        db.execute("VACUUM")
+        database.delete_calls(db, where, values, silent_after_s=silent_after_s)
         return deleted
 
 
-def _size(db: sqlite3.Connection, where: str, values: list[Any]) -> dict[str, Any]:
-    keys = [row[0] for row in db.execute(f"SELECT key FROM calls WHERE {where}", values)]
-    marks = {spend.payment_mark(key) for key in keys if type(key) is bytes}
-    return {"calls": len(keys), "paid": spend.paid_for(db, SharedValues(db), marks).as_json()}
+def _size(db: StoreConnection, where: str, values: list[Any]) -> dict[str, Any]:
+    keys = [row[0] for row in db.stream(f"SELECT key FROM calls WHERE {where}", values)]
+    marks = {payment_mark(key) for key in keys if type(key) is bytes}
+    return {"calls": len(keys), "paid": paid_for(db, SharedValues(db), marks).as_json()}

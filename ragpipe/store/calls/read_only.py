@@ -6,11 +6,12 @@ import sqlite3
 from pathlib import Path
 
 from ragpipe.store.calls.call_schema import check_store_tables
+from ragpipe.store.calls.sqlite_connection import SqliteConnection
 from ragpipe.store.calls.sqlite_errors import sqlite_errors
 from ragpipe.store.run.format_check import check_store
 
 
-def open_to_read(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path) -> SqliteConnection:
     """A connection that changes nothing. Raises OutputError and DataError as `CallStore`."""
     check_store(path)
     with sqlite_errors(path):
@@ -23,8 +24,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         return db
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20)
+def _connected(path: Path) -> SqliteConnection:
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20, factory=SqliteConnection)
     try:
         db.execute("SELECT 1 FROM sqlite_master").fetchone()
         return db
@@ -37,4 +38,4 @@ def _connected(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     # A read-only folder has no room for SQLite's shared memory; without a log beside it, the file is complete.
-    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
+    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, factory=SqliteConnection)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.format_version import FORMAT
-from ragpipe.store.calls.spend import PaymentEntry
+from ragpipe.store.calls.ledger_rows import PaymentEntry
 
 CALL, PAYMENT = "call", "payment"
 NUMBER, KIND, DIGEST = "format", "row", "row_sha256"

@@ -1,122 +1,16 @@
-"""The ledger of payments: one row per answered attempt, whatever became of its call. No row is ever changed or deleted.
-
-A row is written with the reply that it paid for or before it. The requests in flight of a killed process are in no ledger:
-only the provider knows whether they were answered.
-"""
+"""What was paid by the ledger of a call store: by one run, or for some questions."""
 
 from __future__ import annotations
 
-import json
-import math
-import sqlite3
-import zlib
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
 
-from ragpipe.schema.call import Payment
-from ragpipe.schema.usage import TOKENS, Usage, UsageSum
-from ragpipe.store.calls.call_rows import (
-    DamagedRow,
-    SharedValues,
-    digest_of,
-    fetched,
-    key_bytes,
-    milliseconds,
-    storable_value,
-    time_of,
-)
-from ragpipe.store.calls.read_only import open_to_read
-from ragpipe.store.calls.sqlite_errors import sqlite_errors
-
-_CELLS = ("mark", "iteration", "at", *TOKENS, "usd")
-_COLUMNS = ("run", "model", *_CELLS, "sum")
-_ADD = f"INSERT INTO payments ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_MARK_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class PaymentEntry:
-    """A payment in the ledger: by which run and iteration, and for which question.
-
-    `mark` is the beginning of the question's key as a number: enough to tell questions apart.
-    """
-
-    mark: int
-    run_id: str
-    iteration: int
-    payment: Payment
-
-
-def payment_entry(key: str, run_id: str, iteration: int, payment: Payment) -> PaymentEntry:
-    """The entry for an answered attempt. Raises ValueError for what is not a key."""
-    return PaymentEntry(payment_mark(key_bytes(key)), str(storable_value(run_id)), iteration, payment)
-
-
-def payment_mark(key: bytes) -> int:
-    """The first eight bytes of a key as a number."""
-    return int.from_bytes(key[:_MARK_BYTES], "big", signed=True)
-
-
-def check_payment(entry: PaymentEntry) -> None:
-    """Raises TypeError or ValueError for values that the ledger cannot hold."""
-    paid = entry.payment
-    tokens = [getattr(paid, name) for name in TOKENS if getattr(paid, name) is not None]
-    numbers = (entry.mark, entry.iteration, *tokens)
-    texts = (entry.run_id, paid.model, paid.at)
-    if not all(type(n) is int for n in numbers) or not all(type(text) is str for text in texts):
-        raise TypeError("no payment")
-    milliseconds(paid.at)
-    for number in numbers:
-        storable_value(number)
-    if paid.usd is not None and not math.isfinite(paid.usd):
-        raise ValueError("no money")
-
-
-def add_payments(db: sqlite3.Connection, shared: SharedValues, entries: Sequence[PaymentEntry]) -> None:
-    """Write rows. Call it in a transaction."""
-    for entry in entries:
-        paid = entry.payment
-        run, model = (entry.run_id,), (str(storable_value(paid.model)),)
-        tokens = (storable_value(getattr(paid, name)) for name in TOKENS)
-        cells = (entry.mark, entry.iteration, milliseconds(paid.at), *tokens, paid.usd)
-        numbers = shared.number("runs", run), shared.number("models", model)
-        db.execute(_ADD, (*numbers, *cells, _sum(run, model, cells)))
-
-
-def payment_entries(
-    db: sqlite3.Connection,
-    shared: SharedValues,
-    *,
-    run_id: str | None = None,
-    iteration: int | None = None,
-    after: int = 0,
-) -> Iterator[PaymentEntry | None]:
-    """The ledger in the order of writing, or a part of it; None for a damaged row.
-
-    Args:
-        db: the store.
-        shared: its shared values.
-        run_id: only the rows of this run.
-        iteration: only the rows of this iteration.
-        after: only the rows with a greater row number.
-    """
-    parts, values = ["rowid > ?"], list[Any]([after])
-    if run_id is not None:
-        parts.append("run = ?")
-        values.append(shared.known("runs", (run_id,)))
-    if iteration is not None:
-        parts.append("iteration = ?")
-        values.append(iteration)
-    numbers = db.execute(f"SELECT rowid FROM payments WHERE {' AND '.join(parts)} ORDER BY rowid", values)
-    for (number,) in numbers:
-        try:
-            row = fetched(db, f"SELECT {', '.join(_COLUMNS)} FROM payments WHERE rowid = ?", (number,))
-            yield None if row is None else _entry(row, shared)
-        except DamagedRow:
-            yield None
+from ragpipe.schema.usage import Usage, UsageSum
+from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_rows import SharedValues
+from ragpipe.store.calls.ledger_rows import PaymentEntry, payment_entries
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_place import StorePlace
 
 
 class SpendSum:
@@ -139,42 +33,23 @@ class SpendSum:
         return replace(self._usage.total(), calls=len(self._marks))
 
 
-def paid_by(path: Path, run_id: str, iteration: int | None = None) -> Usage:
+def paid_by(place: StorePlace, run_id: str, iteration: int | None = None) -> Usage:
     """What one iteration of a run (None: all of it) has paid, over all its processes; zero where there is no store.
 
     Raises OutputError and DataError as `CallStore`.
     """
-    spend, path = SpendSum(), Path(path).absolute()
-    if path.exists():
-        with closing(open_to_read(path)) as db, sqlite_errors(path):
-            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'payments'").fetchone():
-                for entry in payment_entries(db, SharedValues(db), run_id=run_id, iteration=iteration):
-                    spend.add(entry)
+    spend, database = SpendSum(), call_database(place)
+    if database.exists():
+        with database.reading() as db:
+            for entry in payment_entries(db, SharedValues(db), run_id=run_id, iteration=iteration):
+                spend.add(entry)
     return spend.total()
 
 
-def paid_for(db: sqlite3.Connection, shared: SharedValues, marks: Collection[int]) -> Usage:
+def paid_for(db: StoreConnection, shared: SharedValues, marks: Collection[int]) -> Usage:
     """What all runs have paid for some questions."""
     spend = SpendSum()
     for entry in payment_entries(db, shared):
         if entry is not None and entry.mark in marks:
             spend.add(entry)
     return spend.total()
-
-
-def _entry(row: tuple[Any, ...], shared: SharedValues) -> PaymentEntry:
-    run, model, *cells, check = row
-    names = shared.cells("runs", run), shared.cells("models", model)
-    try:
-        if _sum(*names, tuple(cells)) != check:
-            raise DamagedRow
-        mark, iteration, at, *tokens, usd = cells
-        paid = Payment(names[1][0] or "", time_of(at), **dict(zip(TOKENS, tokens, strict=True)), usd=usd)
-        return PaymentEntry(mark, names[0][0] or "", iteration, paid)
-    except (TypeError, ValueError, OverflowError):
-        raise DamagedRow from None
-
-
-def _sum(run: tuple[str | None, ...], model: tuple[str | None, ...], cells: tuple[Any, ...]) -> int:
-    content = digest_of(run) + digest_of(model) + json.dumps(cells, allow_nan=False).encode("ascii")
-    return zlib.crc32(content) - (1 << 31)  # signed: it takes four bytes in the file

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import PackedCall
-from ragpipe.store.calls.spend import PaymentEntry
+from ragpipe.store.calls.ledger_rows import PaymentEntry
 
 FIRST_POLL_S = 0.02
+FREED_DIGITS = 8
+"""Digits of a key that say which claim was freed."""
 
 
 class Freshness(Enum):
@@ -54,7 +56,7 @@ class GetOrClaimRequest(StoreRequest):
 
     lookup: Lookup
     due: float = 0.0  # when it is tried next, by the monotonic clock
-    delay_s: float = FIRST_POLL_S
+    delay_s: float = FIRST_POLL_S  # until the next time
     waiting_since: float | None = None
 
     @property

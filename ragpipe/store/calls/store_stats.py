@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.usage import Usage
-from ragpipe.store.calls import spend
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_rows import SharedValues
-from ragpipe.store.calls.call_table import every_call
-from ragpipe.store.calls.maintenance import claims, reading
+from ragpipe.store.calls.ledger_rows import payment_entries
+from ragpipe.store.calls.spend import SpendSum
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_place import StorePlace
+from ragpipe.store.calls.stored_calls import every_call
 
 
-def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
+def census(place: StorePlace, runs: Collection[str]) -> dict[str, Any]:
     """All counts of a store; `runs` are the ids of the runs that have a folder. Every row is checked."""
-    path = Path(path).absolute()
+    database = call_database(place)
     damaged = 0
     by_status, by_judge = dict[str, Usage](), dict[str, Usage]()
     times: list[str] = []
-    with reading(path) as db:
+    with database.reading() as db:
         for call in every_call(db):
             if call is None:
                 damaged += 1
@@ -32,13 +33,13 @@ def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
             if call.created_at:
                 times = [min([*times[:1], call.created_at]), max([*times[1:], call.created_at])]
         paid, by_run = _spend(db)
-        claim_counts = claims(db)
+        claim_counts, size = database.claims(db), database.size(db)
     oldest, newest = times or (None, None)
     failures = Usage.sum(usage for status, usage in by_status.items() if status != "ok")
     return {
         "format": FORMAT,
-        "file": str(path),
-        "bytes": sum(f.stat().st_size for f in (path, path.with_name(path.name + "-wal")) if f.exists()),
+        "file": str(database),
+        "bytes": size,
         "oldest": oldest,
         "newest": newest,
         "replies": _counts(by_status.get("ok", Usage())),
@@ -55,13 +56,13 @@ def census(path: Path, runs: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _spend(db: sqlite3.Connection) -> tuple[Usage, dict[str, Usage]]:
+def _spend(db: StoreConnection) -> tuple[Usage, dict[str, Usage]]:
     """What was paid in all, and by each run."""
-    total, by_run = spend.SpendSum(), dict[str, spend.SpendSum]()
-    for entry in spend.payment_entries(db, SharedValues(db)):
+    total, by_run = SpendSum(), dict[str, SpendSum]()
+    for entry in payment_entries(db, SharedValues(db)):
         total.add(entry)
         if entry is not None:
-            by_run.setdefault(entry.run_id, spend.SpendSum()).add(entry)
+            by_run.setdefault(entry.run_id, SpendSum()).add(entry)
     return total.total(), {run: run_spend.total() for run, run_spend in by_run.items()}
 
 

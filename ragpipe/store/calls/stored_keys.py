@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
+
+from ragpipe.store.calls.store_connection import StoreConnection
 
 MOST_KEYS = 32
 """Keys of one statement."""
 
 
-def stored_keys(db: sqlite3.Connection, table: str, keys: Sequence[bytes]) -> set[bytes]:
+def stored_keys(db: StoreConnection, table: str, keys: Sequence[bytes]) -> set[bytes]:
     """Those of the keys that have a row in a table, in whatever state it is."""
     stored: set[bytes] = set()
     for piece in _pieces(keys):

@@ -21,10 +21,10 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.calls import spend
+from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_rows import SharedValues, key_bytes, packed
-from ragpipe.store.calls.call_table import every_call, store
-from ragpipe.store.calls.maintenance import changing, reading
+from ragpipe.store.calls.ledger_rows import add_payments, check_payment, payment_entries
+from ragpipe.store.calls.open_table import SILENT_AFTER_S
 from ragpipe.store.calls.row_export import (
     CALL,
     DIGEST,
@@ -39,30 +39,31 @@ from ragpipe.store.calls.row_export import (
     row_of_call,
     row_of_payment,
 )
-from ragpipe.store.calls.sqlite_errors import transaction
+from ragpipe.store.calls.store_connection import StoreConnection
+from ragpipe.store.calls.store_place import StorePlace
+from ragpipe.store.calls.stored_calls import every_call, store
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import open_unless_same
-from ragpipe.store.run.run_folder import make_folder
 
 _BATCH = 2000
 
 
-def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
+def export_calls(place: StorePlace, to: Path, *, run_id: str | None = None) -> int:
     """Write the calls and payments of a store, or those of one run, to a .parquet or .jsonl file.
 
     Returns the number of calls. Damaged rows are left out.
     """
     count = 0
-    with reading(path) as db, open_unless_same(to) as file:
+    with call_database(place).reading() as db, open_unless_same(to) as file:
         shared = SharedValues(db)
-        where, values = ("run = ?", (shared.known("runs", (run_id,)),)) if run_id else ("1", ())
+        where, values = ("run = ?", (shared.known("runs", (run_id,)),)) if run_id else ("TRUE", ())
 
         def rows() -> Iterator[dict[str, Any]]:
             nonlocal count
             for call in filter(None, every_call(db, where, values)):
                 count += 1
                 yield row_of_call(call)
-            yield from map(row_of_payment, filter(None, spend.payment_entries(db, shared, run_id=run_id)))
+            yield from map(row_of_payment, filter(None, payment_entries(db, shared, run_id=run_id)))
 
         if to.suffix == ".jsonl":
             for row in rows():
@@ -75,22 +76,20 @@ def export_calls(path: Path, to: Path, *, run_id: str | None = None) -> int:
         return count
 
 
-def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> tuple[int, int]:
+def import_calls(place: StorePlace, source: Path, *, silent_after_s: float = SILENT_AFTER_S) -> tuple[int, int]:
     """Import the calls and payments of an exported file: how many calls were new, and how many were already stored.
 
     One damaged row refuses the whole file before anything is written. Raises DataError, FolderLocked.
     """
-    path = Path(path).absolute()
     for number, row in enumerate(_rows(source), 1):
         _check(source, number, row)
-    make_folder(path.parent)
-    new = old = 0
-    with changing(path, silent_after_s=silent_after_s) as db:
+    new, old, database = 0, 0, call_database(place)
+    with database.changing(silent_after_s=silent_after_s) as db:
         shared = SharedValues(db)
-        known = Counter(spend.payment_entries(db, shared))
+        known = Counter(payment_entries(db, shared))
         rows = _rows(source)
         while batch := [*islice(rows, _BATCH)]:
-            with transaction(path, db):
+            with database.transaction(db):
                 for row in batch:
                     if row[KIND] == CALL:
                         taken = _add_if_new(db, shared, call_in(row))
@@ -98,11 +97,11 @@ def import_calls(path: Path, source: Path, *, silent_after_s: float = 30.0) -> t
                     elif known[entry := payment_in(row)] > 0:
                         known[entry] -= 1
                     else:
-                        spend.add_payments(db, shared, [entry])
+                        add_payments(db, shared, [entry])
     return new, old
 
 
-def _add_if_new(db: Any, shared: SharedValues, call: Call) -> bool:
+def _add_if_new(db: StoreConnection, shared: SharedValues, call: Call) -> bool:
     row = packed(call, call.run_id)
     failed_in = 0 if call.status == "ok" else shared.number("runs", row.shared[0])
     same = "SELECT 1 FROM calls WHERE key = ? AND failed_in IN (0, ?)"
@@ -144,7 +143,7 @@ def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
         raise _refused(source, place, f"a row of the kind {row[KIND]!r}")
     try:
         if row[KIND] == PAYMENT:
-            spend.check_payment(payment_in(row))
+            check_payment(payment_in(row))
             return
         call = call_in(row)
         packed(call, "")

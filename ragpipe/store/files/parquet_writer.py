@@ -1,4 +1,8 @@
-"""Parquet files that are written piece by piece."""
+"""Parquet files that are written piece by piece.
+
+A writer keeps of every column of every row group what goes into the footer, 800 bytes: of a wide table of a million rows in row groups
+of a thousand that is 140 MB.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,33 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+GROUP_ROWS = 8192
+GROUP_BYTES = 16 << 20
+
+
+class RowGroups:
+    """Gathers consecutive tables and writes them as one row group, as soon as they have `GROUP_ROWS` rows or `GROUP_BYTES`. A table
+    is never divided."""
+
+    def __init__(self, writer: pq.ParquetWriter):
+        self._writer = writer
+        self._tables: list[pa.Table] = []
+        self._rows = self._bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Rows behind those that are there."""
+        self._tables.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was gathered: to be called after the last table."""
+        if self._rows:
+            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks(), row_group_size=self._rows)
+        self._tables, self._rows, self._bytes = [], 0, 0
 
 
 @contextmanager

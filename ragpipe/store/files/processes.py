@@ -123,3 +123,8 @@ def _boot_and_namespace() -> str:
     except OSError:
         namespace = 0
     return f"{boot}.{namespace}"
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -81,11 +81,15 @@ class Journal:
             raise output_error(path, error, "open") from error
 
     def append(self, entry: Entry) -> None:
-        """Write one line. Raises ValueError for NaN and infinities, TypeError for what is not JSON, OutputError.
+        """Write one line: `append_all`."""
+        self.append_all([entry])
 
-        After an OutputError the journal ends with the last whole line and can be appended to again.
+    def append_all(self, entries: Iterable[Entry]) -> None:
+        """Write a line per entry. Raises ValueError for NaN and infinities, TypeError for what is not JSON, OutputError.
+
+        After an OutputError the journal has none of these lines, ends with a whole line and can be appended to again.
         """
-        line = json_bytes(entry) + b"\n"
+        line = b"".join(json_bytes(entry) + b"\n" for entry in entries)
         if self._closed or self._broken:
             raise ValueError(f"the journal {self.path} is closed")
         if self._sync_error:
@@ -126,7 +130,7 @@ class Journal:
         self.close()
 
     def _undo_partial_write(self, written: int) -> None:
-        """Remove a line that was only written in part (disk full): the next one must not follow it."""
+        """Remove lines that were only written in part (disk full): the next one must not follow them."""
         if written:
             try:
                 os.ftruncate(self._descriptor, self._size)

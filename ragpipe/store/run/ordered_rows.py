@@ -12,19 +12,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.run.row_group_cache import RowGroupCache
-from ragpipe.store.run.run_tables import BATCH, batches, group_starts, open_parquet_file, reading_table, run_file_error
+from ragpipe.store.run.run_tables import (
+    BATCH,
+    batches_at,
+    group_starts,
+    open_parquet_file,
+    reading_table,
+    run_file_error,
+)
 
 Row = dict[str, Any]
 OutputKey = tuple[str, str, int]
 
 
-def rows_in_order(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """All rows of a table: all columns, or those named. Raises DataError."""
-    for batch in batches(path, columns, size=BATCH):
-        yield from batch.to_pylist()
+def rows_in_order(path: Path, columns: Sequence[str], places: NDArray[np.int64]) -> Iterator[Row]:
+    """The rows at these places (from 0, rising), these columns of them. Raises DataError."""
+    for batch in batches_at(path, places, columns):
+        for start in range(0, batch.num_rows, BATCH):
+            yield from batch.slice(start, BATCH).to_pylist()
 
 
 class PlacedRows:
@@ -59,28 +68,46 @@ class CaseOrderedRows:
         path: the table.
         columns: the columns to read, beside those that name the case.
         wide: columns that only some cases need; a row group without such a case is read without them.
+        among: the cases that are asked for at some time, where not all are: rows of others are passed over.
 
     Raises DataError.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str], wide: Sequence[str] = ()):
-        self._path, self._columns, self._wide = path, list(columns), list(wide)
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str],
+        wide: Sequence[str] = (),
+        *,
+        among: Collection[OutputKey] | None = None,
+    ):
+        self._path, self._columns, self._wide, self._among = path, list(columns), list(wide), among
         self._file = open_parquet_file(path, [*OUTPUT_KEY, *columns, *wide])
         self._number = self._taken = 0
         self._runs: list[tuple[OutputKey, int, int]] | None = None
 
     def take(self, cases: Collection[OutputKey], wide: Collection[OutputKey] = ()) -> dict[OutputKey, list[Row]]:
-        """The rows of the next cases, all of which are asked for at some time; those of `wide` with its columns too."""
+        """The rows of the next cases; those of `wide` with its columns too. Every case, or every one of `among`, is asked for
+        at some time."""
         rows: dict[OutputKey, list[Row]] = {case: [] for case in cases}
         with reading_table(self._path):
             while self._number < self._file.num_row_groups:
                 if self._runs is None:
-                    self._runs = _runs(self._file.read_row_group(self._number, columns=list(OUTPUT_KEY)))
+                    self._runs = self._asked_for(self._number)
                 self._read_group(self._runs, rows, wide)
                 if self._runs and self._runs[-1][0] not in rows:
                     break  # this row group has rows of later cases
                 self._number, self._runs = self._number + 1, None
         return rows
+
+    def _asked_for(self, number: int) -> list[tuple[OutputKey, int, int]]:
+        """The stretches of rows of a row group, one per case that is asked for."""
+        runs = _runs(self._file.read_row_group(number, columns=list(OUTPUT_KEY)))
+        if self._among is None:
+            return runs
+        asked_for = [run for run in runs if run[0] in self._among]
+        self._taken += sum(stop - start for case, start, stop in runs if case not in self._among)
+        return asked_for
 
     def _read_group(
         self,

@@ -9,14 +9,15 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256
+from ragpipe.core.digest_table import DigestTable, name_digest
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.atomic import atomic_write, is_disk_full, json_bytes
@@ -29,6 +30,15 @@ EVERY_S = 1.0
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 SHARE = 0.05
 """The largest share of the time that is spent on writing the view."""
+
+
+class FinishedCase(NamedTuple):
+    """A case with its result as plain JSON, and when it was finished: ISO 8601; None: now."""
+
+    case: CaseKey
+    question: str
+    result: Any
+    completed_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,28 @@ def _indented(values: Mapping[str, Any], indent: str) -> str:
     return f"{indent}{{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
+def _hash(case: CaseKey) -> str:
+    return sha256(list(case))
+
+
+def _time(completed_at: str | None) -> str:
+    return completed_at.replace("+00:00", "Z") if completed_at else iso_time()
+
+
+def _shown(finished: FinishedCase) -> dict[str, Any]:
+    """The entry of a case."""
+    case = finished.case
+    return {
+        "hash": _hash(case),
+        "queryLogId": case.sample_id,
+        "method": case.method,
+        "repeat": case.repeat,
+        "question": finished.question,
+        "completedAt": _time(finished.completed_at),
+        "result": finished.result,
+    }
+
+
 class ProgressView:
     """The view of one iteration.
 
@@ -72,7 +104,7 @@ class ProgressView:
         self.path, self.name, self.iteration, self.total, self.journal = Path(path), name, iteration, total, journal
         self.notices: list[str] = []
         self._entries: deque[_Entry] = deque()
-        self._known: set[bytes] = set()
+        self._known = DigestTable()
         self._updated = iso_time()
         self._state: ProgressState | None = None
         self._next = 0.0
@@ -80,27 +112,24 @@ class ProgressView:
         self._lock = threading.RLock()
 
     def add(self, case: CaseKey, question: str, result: Any, *, completed_at: str | None = None) -> None:
-        """Note a finished case; `result` is plain JSON. A case added again (on resume, on a retry) replaces its entry.
+        """Note one finished case: `add_all`."""
+        self.add_all([FinishedCase(case, question, result, completed_at)])
+
+    def add_all(self, cases: Sequence[FinishedCase]) -> None:
+        """Note finished cases. A case added again (on resume, on a retry) replaces its entry.
 
         Writes the file when it is due: at most once a second, and never more than 5 % of the time.
         """
-        name = sha256(list(case))
-        short = bytes.fromhex(name[:32])
+        if not cases:
+            return
         with self._lock:
-            if short in self._known:
-                self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
-            self._known.add(short)
-            self._updated = completed_at.replace("+00:00", "Z") if completed_at else iso_time()
-            values = {
-                "hash": name,
-                "queryLogId": case.sample_id,
-                "method": case.method,
-                "repeat": case.repeat,
-                "question": question,
-                "completedAt": self._updated,
-                "result": result,
-            }
-            self._entries.append(_Entry(values))
+            for left, finished in enumerate(cases, 1 - len(cases)):
+                if self._known.setdefault(name_digest(*map(str, finished.case))) is not None:
+                    name = _hash(finished.case)
+                    self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
+                if -left < LAST or len(self._known) <= ALL_UP_TO:  # the others would leave at once
+                    self._entries.append(_Entry(_shown(finished)))
+            self._updated = _time(cases[-1].completed_at)
             if len(self._known) > ALL_UP_TO:
                 while len(self._entries) > LAST:
                     self._entries.popleft()

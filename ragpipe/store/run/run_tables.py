@@ -182,6 +182,29 @@ def rows_at(path: Path, places: Collection[int], columns: Sequence[str] | None =
     return rows
 
 
+def batches_at(path: Path, places: NDArray[np.int64], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows at these places (from 0, rising), these columns of them. Row groups without one are not read. Raises
+    DataError."""
+    with open_table(path, columns) as file:
+        start = 0
+        for group in range(file.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            in_group = places[slice(*np.searchsorted(places, [start, end]))] - start
+            for first, batch in _numbered_batches(file, group, columns) if len(in_group) else ():
+                in_batch = in_group[slice(*np.searchsorted(in_group, [first, first + batch.num_rows]))] - first
+                if len(in_batch):
+                    yield batch if len(in_batch) == batch.num_rows else batch.take(pa.array(in_batch))
+            start = end
+
+
+def columns_at(path: Path, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+    """As `batches_at`, in memory at once. Raises DataError."""
+    schema = schema_of(path)
+    return pa.Table.from_batches(
+        batches_at(path, places, columns), schema=pa.schema([schema.field(name) for name in columns])
+    )
+
+
 def rows_of_cases(
     path: Path, cases: Collection[CaseKey], columns: Sequence[str] | None = None
 ) -> dict[CaseKey, list[dict[str, Any]]]:

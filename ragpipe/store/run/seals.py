@@ -1,8 +1,9 @@
 """Seals: digests of the files of a finished run, taken when it ended, so that a later change is found and located.
 
 A file's seal is its sha256. A table from which figures are computed has more: a digest of every row and of every column,
-so that a changed cell is where a changed row and a changed column meet. Row and column digests only locate a change; the
-sha256 proves that there is none.
+so that a changed cell is where a changed row and a changed column meet. Of a table with more than `MOST_DIGESTS` rows several
+rows share a digest: a seal stays small, and a change is located to these rows. Row and column digests only locate a change;
+the sha256 proves that there is none.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_tables import read_json
 
 Hashes = NDArray[np.uint64]
+MOST_DIGESTS = 100_000
+"""A table has so many digests of rows at most: 530 kB of a seal."""
 _BATCH = 4096
 _BATCH_BYTES = 4 << 20
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -38,7 +41,7 @@ def seal_file(path: Path) -> str:
 
 
 def seal_table(path: Path, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`sha256` of the file, `rows` (four bytes per row, base64) and `columns` (name -> digest).
+    """`sha256` of the file, `rows` (four bytes per digest, base64), `rows_per_digest` and `columns` (name -> digest).
 
     `known` is an earlier seal, returned when the file still has the same bytes.
     """
@@ -46,19 +49,24 @@ def seal_table(path: Path, known: Mapping[str, Any] | None = None) -> dict[str, 
     if known and known.get("sha256") == digest:
         return dict(known)
     rows, columns = _digests(path)
-    return {"sha256": digest, "rows": base64.b64encode(rows.tobytes()).decode("ascii"), "columns": columns}
+    per_digest = max(1, -(-len(rows) // MOST_DIGESTS))
+    joined = base64.b64encode(_joined(rows, per_digest).tobytes()).decode("ascii")
+    return {"sha256": digest, "rows": joined, "rows_per_digest": per_digest, "columns": columns}
 
 
-def changed_cells(path: Path, seal: Mapping[str, Any]) -> tuple[list[int], list[str]]:
-    """Rows (from 0) and columns of a table that differ from its seal, in order.
+def changed_cells(path: Path, seal: Mapping[str, Any]) -> tuple[list[range], list[str]]:
+    """Rows (from 0) and columns of a table that differ from its seal, in order: rows that share a digest together, of which at
+    least one differs.
 
     Of a table with another number of rows, all rows after the common ones count as changed. Raises pyarrow's errors for an unreadable file.
     """
-    rows, columns = _digests(path)
-    sealed = np.frombuffer(base64.b64decode(seal["rows"]), dtype=np.uint32)
+    totals, columns = _digests(path)
+    per_digest = int(seal["rows_per_digest"])
+    rows, sealed = _joined(totals, per_digest), np.frombuffer(base64.b64decode(seal["rows"]), dtype=np.uint32)
     common = min(len(rows), len(sealed))
-    changed_rows = np.flatnonzero(rows[:common] != sealed[:common]).tolist()
-    changed_rows += list(range(common, max(len(rows), len(sealed))))
+    changed = np.flatnonzero(rows[:common] != sealed[:common]).tolist()
+    changed += list(range(common, max(len(rows), len(sealed))))
+    changed_rows = [range(number * per_digest, (number + 1) * per_digest) for number in changed]
     names = [name for name in {**seal["columns"], **columns} if seal["columns"].get(name) != columns.get(name)]
     return changed_rows, names
 
@@ -92,18 +100,30 @@ def _is_inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
-def _digests(path: Path) -> tuple[NDArray[np.uint32], dict[str, str]]:
+def _joined(rows: Hashes, per_digest: int) -> NDArray[np.uint32]:
+    """The digests of so many rows each, in four bytes."""
+    if per_digest > 1:
+        padded = np.zeros(-(-len(rows) // per_digest) * per_digest, np.uint64)
+        padded[: len(rows)] = rows
+        rows = np.zeros(len(padded) // per_digest, np.uint64)
+        for place in range(per_digest):
+            rows = _mixed(rows + padded[place::per_digest])  # mixed after every row: two swapped rows are a change
+    return (rows >> np.uint64(32)).astype(np.uint32)
+
+
+def _digests(path: Path) -> tuple[Hashes, dict[str, str]]:
+    """Of each row a digest in eight bytes, and of each column one by its name."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         running = {name: hashlib.sha256() for name in names}
-        rows = [np.empty(0, np.uint32)]
+        rows = [np.empty(0, np.uint64)]
         for batch in _batches(file):
             total = np.zeros(batch.num_rows, np.uint64)
             for place, name in enumerate(names):
                 cells = _cells(batch.column(place))
                 running[name].update(cells.tobytes())
                 total = _mixed(total + cells)  # mixed after every column: two swapped cells are a change
-            rows.append((total >> np.uint64(32)).astype(np.uint32))
+            rows.append(total)
     return np.concatenate(rows), {name: digest.hexdigest()[:16] for name, digest in running.items()}
 
 

@@ -20,9 +20,9 @@ from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import SharedValues, packed, time_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.call_table import store
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.prune import Choice, prune
+from ragpipe.store.calls.stored_calls import store
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases

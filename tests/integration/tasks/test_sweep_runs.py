@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,8 @@ from tests.support.harness import (
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+SUBMITIT = ("hydra/launcher=submitit_local",)
+has_submitit = pytest.mark.skipif(find_spec("submitit") is None, reason="needs the extra submitit")
 WEIGHTS = "scoring.weights.faithfulness=0.2,0.5"
 
 
@@ -213,11 +219,13 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
     assert [text.split(" is in use by process")[0] for text in said] == [str(run)] * 2
 
 
-@pytest.mark.slow
-def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path) -> None:
+@pytest.mark.parametrize(
+    "launcher", [pytest.param(JOBLIB, id="joblib"), pytest.param(SUBMITIT, id="submitit", marks=has_submitit)]
+)
+def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher: tuple[str, ...]) -> None:
     with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
         code, text = finish(
-            words(here, server.url, *JOBLIB, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here
+            words(here, server.url, *launcher, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here
         )
         assert code == 0, text
         assert set(server.bodies().values()) == {1}
@@ -226,3 +234,20 @@ def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path) -> None:
     assert [row["job"] for row in rows] == [0, 1, 2]
     assert {row["standing"] for row in rows} == {"equal"}
     assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"
+
+
+@has_submitit
+def test_a_job_that_is_preempted_is_queued_again_and_goes_on(here: Path) -> None:
+    """submitit's signal before a time limit: the job is put into the queue, ends, and starts again in its own run folder."""
+    with Server(here / "server.jsonl", ["--latency-ms", "100"]) as server:
+        process = start(words(here, server.url, *SUBMITIT, "judge.concurrency=2", cases=20), here)
+        while len(server.requests()) < 10:
+            time.sleep(0.05)
+        progress = json.loads((here / "out/torture/latest/iteration-1/.progress.json").read_text())
+        os.kill(progress["state"]["pid"], signal.SIGUSR2)
+        text, _ = process.communicate(timeout=100)
+        assert process.returncode == 0, text
+        assert sum(server.bodies().values()) - 2 * 20 <= 2, "asked again is at most what was in flight"
+    (log,) = here.glob("out/.sweep/.submitit/*/*_0_log.out")
+    assert "Requeued job" in log.read_text()
+    assert {row["state"] for row in table(sweeps(here)[0])} == {"complete"}

@@ -2,113 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.harness import ROOT
+from tests.support.slice_runs import CASES, bytes_of, ended, lives, seals, start, until, workers_of, write_place
 
 pytestmark = pytest.mark.slow
-
-PLUGIN = '''
-import os, sys, time
-from ragpipe import Computed, Score
-
-class Slow(Computed):
-    """Takes its time, says who measures, and prints where a worker's answers must not be mixed with it."""
-
-    def compute(self, cases):
-        for case in cases:
-            time.sleep(float(os.environ.get("SLOW_S", "0.002")))
-            print("measured", case.sample.id)
-            with open(os.environ["MEASURED"], "a") as file:
-                file.write(f"{os.getpid()} {case.sample.id}\\n")
-            if case.sample.id == os.environ.get("FATAL"):
-                os.kill(os.getpid(), 9)
-            if case.sample.id == os.environ.get("FATAL_ONCE"):
-                mark = os.environ["MEASURED"] + ".once"
-                if not os.path.exists(mark):
-                    open(mark, "w").close()
-                    os.kill(os.getpid(), 9)
-        return [Score(len(case.answer or "") % 2) for case in cases]
-'''
-CASES = 60
-WORDS = [
-    "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[faithfulness,groundedness]", "plugins=[slow_plugin]",
-    "+metrics.slow.class=slow_plugin.Slow", "name=workers", "report.formats=[]",
-]  # fmt: skip
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "slow_plugin.py").write_text(PLUGIN)
-    with open(tmp_path / "cases.jsonl", "w") as file:
-        for i in range(CASES):
-            texts = [f"The harbour of town {i} was built in {1800 + i}.", f"Its lighthouse is {20 + i} metres high."]
-            answer = f"The harbour was built in {1800 + i}. " + ("It has no lighthouse at all. " if i % 3 else "")
-            record = {"id": f"q{i}", "question": f"When was harbour {i} built?", "answer": answer, "contexts": texts}
-            file.write(json.dumps(record) + "\n")
-    return tmp_path
-
-
-def start(place: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
-    """A run in a process and a session of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "ragpipe", *WORDS, *words], cwd=place, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MEASURED": str(place / "measured"), **environment},
-    )  # fmt: skip
-
-
-def ended(place: Path, *words: str, code: int = 0, **environment: str) -> str:
-    process = start(place, *words, **environment)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == code, out
-    return out
-
-
-def seals(place: Path, output_dir: str) -> Mapping[str, Any]:
-    """The seals of all tables of the run, by their names."""
-    tables: Mapping[str, Any] = json.loads((place / output_dir / "workers" / "latest" / "seal.json").read_text())[
-        "tables"
-    ]
-    return tables
-
-
-def bytes_of(place: Path, output_dir: str) -> dict[str, bytes]:
-    iteration = place / output_dir / "workers" / "latest" / "iteration-1"
-    names = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metrics.json")
-    return {name: (iteration / name).read_bytes() for name in names}
-
-
-def workers_of(place: Path, driver: int) -> list[int]:
-    """The processes that have measured here, without the driver, and that still live."""
-    path = place / "measured"
-    named = {int(line.split()[0]) for line in path.read_text().splitlines()} if path.exists() else set()
-    return [pid for pid in named - {driver} if lives(pid)]
-
-
-def lives(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    return False
-
-
-def until(condition: Any, seconds: float = 30) -> Any:
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.02)
-    return value
+    return write_place(tmp_path)
 
 
 @pytest.fixture
@@ -188,6 +96,6 @@ def test_ctrl_c_ends_the_workers_and_the_run_goes_on_later(place: Path, local: d
 
 
 def test_what_workers_cannot_do_is_said_and_done_by_this_process(place: Path) -> None:
-    words = ["judge=llm", "judge.model=openai/test-2026-01-01", "transport=stored", "output_dir=stored"]
-    out = ended(place, *words, "runner=processes", code=4)
-    assert "runner=processes: the judge is a language model, whose limits and budget hold in one process" in out
+    words = ["metrics=[semantic_similarity]", "embedder=minilm", "output_dir=embedded", "dataset.limit=2"]
+    out = ended(place, *words, "runner=processes")
+    assert "runner=processes: a model that computes here takes all cores by itself, and batches across cases" in out

@@ -30,6 +30,7 @@ def test_the_page_shows_every_recipe_and_its_commands() -> None:
         "browser",
         "oracles",
         "detectors",
+        "ray",
         "wheel",
         "check",
         "docs",

@@ -167,3 +167,38 @@ def test_the_worst_cases_stand_in_the_html_itself(tmp_path: Path) -> None:
     assert without_blocks.count('<article class="card"><h3>') == 20
     assert without_blocks.index("<h3>q0/1</h3>") < without_blocks.index("<h3>q19/1</h3>")
     assert '<li class="badge bad">faithfulness 0.6333 fail</li>' in without_blocks
+
+
+def test_of_too_many_cases_a_page_has_those_of_the_worst_questions(tmp_path: Path) -> None:
+    """Nine questions by two methods, room for five cases: two questions. q8's b is the lowest case, then q2's a; q0 is low by b alone."""
+    values = {(n, m): 0.5 + n / 100 for n in range(9) for m in "ab"} | {(8, "b"): 0.0, (2, "a"): 0.1, (0, "b"): 0.2}
+    rows = [Row(f"q{n}", m, {"faithfulness": value}, {"category": f"c{n}"}) for (n, m), value in values.items()]
+    write_run(tmp_path, rows)
+    score(tmp_path, SPECS[:1])
+    html = html_of(cases_of(tmp_path, most=5))
+    index = block_json(html, "index")
+    assert [index["samples"][s] for s in index["sample"]] == ["q2", "q2", "q8", "q8"]
+    assert index["total"] == 18
+    assert index["fields"][0]["values"] == [f"c{n}" for n in range(9)]
+    columns = page_columns(html)
+    assert columns["f:faithfulness"].round(2).tolist() == [np.float32(v) for v in (0.1, 0.52, 0.58, 0)]
+    assert columns["c:category"].tolist() == [3, 3, 9, 9]
+    assert [case["q"] for case in block_json(html, "d0")] == ["What is q2?"] * 2 + ["What is q8?"] * 2
+    assert "those of the worst questions, 4 of 18, are on the page, all are in iteration-1/records.parquet" in html
+    assert html.index("<h3>q8/b/1</h3>") < html.index("<h3>q2/a/1</h3>")
+
+
+def test_a_page_with_room_for_all_cases_says_nothing_of_it(tmp_path: Path) -> None:
+    write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": n / 4}) for n in range(4)])
+    score(tmp_path, SPECS[:1])
+    html = html_of(cases_of(tmp_path, most=4))
+    assert len(block_json(html, "d0")) == 4
+    assert "worst questions" not in html.split("<script")[0]
+    assert html == html_of(cases_of(tmp_path))
+
+
+def test_the_first_question_stands_on_the_page_with_all_its_cases(tmp_path: Path) -> None:
+    rows = [Row("q0", m, {"faithfulness": 1}) for m in "abc"] + [Row("q1", m, {"faithfulness": 0}) for m in "abc"]
+    write_run(tmp_path, rows)
+    score(tmp_path, SPECS[:1])
+    assert cases_of(tmp_path, most=1).rows.sample_ids == ["q1"] * 3

@@ -16,6 +16,7 @@ from ragpipe.reports.report_data import ReportData, read_results
 from ragpipe.reports.run_page.iteration_values import IterationValues
 from ragpipe.reports.sections.iterations_section import iterations_section
 from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
@@ -115,7 +116,9 @@ def test_values_of_iterations_go_by_the_name_of_a_case(run: Path) -> None:
     records = [run / f"iteration-{number}" / "records.parquet" for number in (1, 2, 3)]
     table = pq.read_table(records[1])
     pq.write_table(table.slice(1).take(list(range(table.num_rows - 2, -1, -1))), run / "other.parquet")
-    values = IterationValues([records[0], run / "other.parquet"], records[2], ["faithfulness", "unknown"])
+    third = pq.read_table(records[2], columns=list(OUTPUT_KEY)).to_pylist()
+    cases = [(case["sample_id"], case["method"], case["repeat"]) for case in third]
+    values = IterationValues([records[0], run / "other.parquet"], cases, ["faithfulness", "unknown"])
     assert [values.differing(place) for place in range(4)] == [
         {"faithfulness": [1.0, None]}, {}, {}, {},
     ]  # fmt: skip

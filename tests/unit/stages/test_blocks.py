@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.schema.sample import Chunk, Output, Sample
 from ragpipe.stages import load_dataset
+from ragpipe.stages.case_batches import text_bytes
 from ragpipe.stages.case_reader import CaseReader
 
 
@@ -51,9 +53,12 @@ def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) 
 
 def test_letters_count_by_their_bytes(tmp_path: Path) -> None:
     """A text of three bytes a letter fills a block in a third of the letters."""
-    assert (
-        load_dataset.text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
-    )
+    rows = {"a": ["x" * 9, ""], "b": ["\u20ac" * 3, "z"], "c": [None, "w"], "d": [["y", "\u20ac"], None], "e": [7, 8]}
+    table = pa.table(rows)
+    assert text_bytes(table).tolist() == [9 + 9 + 4, 2]
+    assert text_bytes(table.slice(1)).tolist() == [2]
+    empty = pa.table({"d": pa.array([[], ["ab"], []], pa.list_(pa.string()))})
+    assert text_bytes(empty).tolist() == [0, 2, 0]
 
 
 def test_small_cases_are_a_thousand(tmp_path: Path) -> None:

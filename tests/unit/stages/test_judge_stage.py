@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -412,15 +412,16 @@ async def test_a_case_whose_line_found_no_room_is_done_again(
 ) -> None:
     """A full disk at one line, and room again for what comes after: the block must not stand without that case's line."""
     cases(bench, ANSWERS[:8])
-    append, refused = Journal.append, []
+    append, refused = Journal.append_all, []
 
-    def full_once(self: Journal, entry: dict[str, Any]) -> None:
-        if entry["sample_id"] == "s3" and not refused:
-            refused.append(entry)
+    def full_once(self: Journal, entries: Iterable[dict[str, Any]]) -> None:
+        lines = list(entries)
+        if "s3" in [line["sample_id"] for line in lines] and not refused:
+            refused.extend(lines)
             raise OutputError("the disk is full")
-        append(self, entry)
+        append(self, lines)
 
-    monkeypatch.setattr(Journal, "append", full_once)
+    monkeypatch.setattr(Journal, "append_all", full_once)
     with pytest.raises(OutputError):
         await judge(bench, first := Scripted(width=32))
     folder = bench.folder.iteration(1)

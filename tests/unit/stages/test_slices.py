@@ -74,10 +74,13 @@ class Here:
 
     async def measure(self, part: Slice) -> MeasuredSlice:
         self.seen.append(part)
-        return await measure_slice(self.reader, part, self.measuring, window=3, keep_messages=True)
+        return await measure_slice(self.reader, part, self.measuring, room=asyncio.Semaphore(3), keep_messages=True)
 
     def stop(self, why: RagpipeError) -> None:
         self.stopped = why
+
+    def cancel(self) -> None:
+        """Nothing is in flight."""
 
 
 def measured(

@@ -605,7 +605,7 @@ async def test_a_rollback_journal_where_there_is_no_write_ahead_log(
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         assert "rollback journal" in one.notices[0]
         await asyncio.gather(*(one.put(call(f"k{n}")) for n in range(50)))
-        assert len(read_calls(two.path, [K(f"k{n}") for n in range(60)])) == 50
+        assert len(read_calls(two.place, [K(f"k{n}") for n in range(60)])) == 50
         assert not (tmp_path / "c-wal").exists()
 
 

@@ -14,12 +14,17 @@ class TerminatedWorkerError(Exception):
     """As joblib's, by name."""
 
 
+class UncompletedJobError(RuntimeError):
+    """As submitit's, by name."""
+
+
 @pytest.mark.parametrize(
     ("error", "word"),
     [
         (MemoryError(), "memory"),
         (RuntimeError("can't start new thread"), "threads"),
         (TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated."), "worker"),
+        (UncompletedJobError("Job 4_1 has not produced any output (state: TIMEOUT)"), "TIMEOUT"),
         (OSError(errno.EMFILE, "Too many open files", "f"), "open files"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
         (ImportError("libarrow.so.2600: failed to map segment from shared object"), "memory"),

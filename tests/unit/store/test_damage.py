@@ -57,7 +57,7 @@ def fill(path: Path, calls: list[Call] = CALLS) -> None:
             some = calls[start : start + 100]
             for one in some:
                 store.record_payment(
-                    one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, one.paid_usd)
+                    one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, 0, one.paid_usd)
                 )
             await asyncio.gather(*(store.put(one) for one in some))
 

@@ -11,8 +11,8 @@ import pytest
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError
 from ragpipe.schema.call import Call, Payment
+from ragpipe.store.calls.ledger_rows import PaymentEntry
 from ragpipe.store.calls.row_export import DIGEST, row_of_call, row_of_payment
-from ragpipe.store.calls.spend import PaymentEntry
 from ragpipe.store.calls.transfer import import_calls
 
 FIELDS = {"messages": sha256("m"), "schema": sha256("s")}

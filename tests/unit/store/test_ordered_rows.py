@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +58,26 @@ def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(
     }
 
 
+@given(
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
+    group=st.integers(1, 12),
+    block=st.integers(1, 7),
+    among=st.sets(st.integers(0, 19)),
+)
+def test_of_some_cases_the_others_are_passed_over(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], group: int, block: int, among: set[int]
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "t.parquet"
+    cases = [(key(number), count) for number, count in enumerate(counts)]
+    written(path, cases, group)
+    asked_for = [key(number) for number in sorted(among) if number < len(cases)]
+    found = {}
+    with CaseOrderedRows(path, ["number"], among=set(asked_for)) as rows:
+        for start in range(0, len(asked_for), block):
+            found |= rows.take(asked_for[start : start + block])
+    assert found == {case: [{"number": n} for n in range(dict(cases)[case])] for case in asked_for}
+
+
 @pytest.mark.parametrize("others", [[(key(9), 1)], [(key(0), 1), (key(1), 2), (key(0), 1)], [(key(1), 1), (key(0), 1)]])
 def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(
     tmp_path: Path, others: list[tuple[Case, int]]
@@ -79,4 +100,5 @@ def test_rows_by_their_places_and_in_order(tmp_path: Path) -> None:
     written(tmp_path / "t.parquet", [(key(0), 7)], group=3)
     with PlacedRows(tmp_path / "t.parquet") as rows:
         assert [row and row["number"] for row in map(rows.get, (6, 0, 3, 6, 7, -1))] == [6, 0, 3, 6, None, None]
-    assert [row["number"] for row in rows_in_order(tmp_path / "t.parquet", ["number"])] == list(range(7))
+    places = np.array([1, 2, 6])
+    assert list(rows_in_order(tmp_path / "t.parquet", ["number"], places)) == [{"number": n} for n in (1, 2, 6)]

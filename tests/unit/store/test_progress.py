@@ -13,7 +13,7 @@ from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.atomic import output_error
 from ragpipe.store.run import progress_file as module
-from ragpipe.store.run.progress_file import ProgressView
+from ragpipe.store.run.progress_file import FinishedCase, ProgressView
 
 RESULT = {"faithfulnessScore": 5, "completenessScore": 4, "passed": True}
 
@@ -162,3 +162,22 @@ def test_a_lone_surrogate_is_escaped(tmp_path: Path) -> None:
     progress.add(CaseKey("é", "default"), "half \ud800", RESULT)
     progress.flush()
     assert read(tmp_path) == progress.content()
+
+
+def test_cases_noted_together_are_shown_as_one_by_one(tmp_path: Path) -> None:
+    """Also where a case comes again, and where the view begins to drop entries."""
+    finished = [
+        FinishedCase(
+            CaseKey(f"q{number % 1150}", "m"), "?", {"s": number}, f"2026-01-01T00:00:{number % 60:02}.000+00:00"
+        )
+        for number in range(1300)
+    ]
+    single, together = view(tmp_path / "a", 1300), view(tmp_path / "b", 1300)
+    for case in finished:
+        single.add(case.case, case.question, case.result, completed_at=case.completed_at)
+    for start in range(0, 1300, 260):
+        together.add_all(finished[start : start + 260])
+        if start == 520:
+            assert len(together.content()["entries"]) == 780
+    assert together.content() == single.content()
+    assert len(together.content()["entries"]) == 100

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.store.run.seals import closed_seal, open_seal, seal_table
+from ragpipe.store.run import seals
+from ragpipe.store.run.seals import changed_cells, closed_seal, open_seal, seal_table
 
 WHOLE: dict[str, Any] = {
     "manifest": {},
@@ -123,3 +124,47 @@ def test_rows_and_columns_are_sealed_cell_by_cell(
         for name, column in digests.items()
     }
     assert base64.b64decode(seal["rows"]) == struct.pack(f"<{len(rows)}I", *totals)
+    assert seal["rows_per_digest"] == 1
+
+
+def numbered(path: Path, numbers: list[int]) -> dict[str, Any]:
+    """The seal of a table with one column, `n`."""
+    pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), path)
+    return seal_table(path)
+
+
+def test_of_a_long_table_neighbours_share_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven rows and at most three digests: three rows each, the last one alone. A row's digest is `mixed` of its cell, theirs adds the
+    rows up, mixed after each; what is absent counts 0."""
+    monkeypatch.setattr(seals, "MOST_DIGESTS", 3)
+    numbers = [5, 6, 7, 8, 9, 10, 11]
+    seal = numbered(tmp_path / "t.parquet", numbers)
+    totals = []
+    for rows in ([5, 6, 7], [8, 9, 10], [11]):
+        total = 0
+        for row in [*(mixed(mixed(number)) for number in rows), 0, 0][:3]:
+            total = mixed((total + row) & MASK)
+        totals.append(total >> 32)
+    assert base64.b64decode(seal["rows"]) == struct.pack("<3I", *totals)
+    assert seal["rows_per_digest"] == 3
+
+
+@pytest.mark.parametrize(
+    ("numbers", "places"),
+    [
+        ([5, 6, 7, 8, 0, 10, 11], [range(3, 6)]),
+        ([6, 5, 7, 8, 9, 10, 11], [range(3)]),
+        ([5, 6, 7, 8, 9, 10, 12], [range(6, 9)]),
+        ([5, 6, 7], [range(3, 6), range(6, 9)]),
+        ([5, 6, 7, 8, 9, 10, 11, 12, 13, 14], [range(6, 9), range(9, 12)]),
+    ],
+)
+def test_a_change_is_located_to_the_rows_that_share_a_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: list[int], places: list[range]
+) -> None:
+    monkeypatch.setattr(seals, "MOST_DIGESTS", 3)
+    path = tmp_path / "t.parquet"
+    seal = numbered(path, [5, 6, 7, 8, 9, 10, 11])
+    assert changed_cells(path, seal) == ([], [])
+    numbered(path, numbers)
+    assert changed_cells(path, seal) == (places, ["n"])

@@ -40,7 +40,7 @@ class ReportPage extends ListPage {
     this.better = new Map(index.scores.map((score) => [score.name, score.better]));
     this.verdicts = new HumanVerdicts(index.run);
     this.view = new QuestionView(blocks, index, this.figures, this.verdicts);
-    this.unknown = "This run has no such case. The nearest:";
+    this.unknown = index.total > index.sample.length ? `This page has the worst ${index.sample.length.toLocaleString("en")} of ${index.total.toLocaleString("en")} cases and no such case. task=explain prints any. The nearest here:` : "This run has no such case. The nearest:";
     this.bySample = Map.groupBy(this.base(), (row) => index.sample[row]);
     this.lowQuestions = index.questions.map((text) => text.toLowerCase());
     this.differing = new Map();

@@ -1,0 +1,1 @@
+"""The call store in PostgreSQL."""

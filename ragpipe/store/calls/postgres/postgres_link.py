@@ -1,0 +1,183 @@
+"""A connection that comes back: transactions that are repeated when the server, or the way to it, was gone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import TypeVar
+
+from ragpipe.store.calls.open_table import StoreLost
+from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
+from ragpipe.store.calls.postgres.postgres_errors import cause_of, is_lost, is_passing, postgres_driver, postgres_error
+from ragpipe.store.calls.store_place import PostgresPlace
+
+Result = TypeVar("Result")
+
+HURRIED_S = 10.0
+"""For how long a database is waited for when nobody wants to wait any longer."""
+_LAST_PAUSE_S = 5.0
+_STEP_S = 0.1
+_SHOWN = 200  # characters of a cause
+_REACHED: set[PostgresPlace] = set()
+"""The databases that this process has reached."""
+_REPEATS = 20  # of a transaction that others were in the way of
+
+
+class StoreUnreachable(StoreLost):
+    """The database did not come back."""
+
+
+def _nothing(db: PostgresConnection) -> None:
+    pass
+
+
+class PostgresLink:
+    """One connection, for one thread.
+
+    Args:
+        place: the database.
+        opened: what each new connection begins with.
+        tell: told of an outage, and of its end.
+        patience_s: after how many seconds of it.
+        hurry: set when nobody wants to wait any longer; then an outage is waited out for `HURRIED_S` at most.
+
+    Raises OutputError where the database cannot be reached, and never was by this process.
+    """
+
+    def __init__(
+        self,
+        place: PostgresPlace,
+        *,
+        opened: Callable[[PostgresConnection], None] = _nothing,
+        tell: Callable[[str], None] = lambda _: None,
+        patience_s: float = 10.0,
+        hurry: Event | None = None,
+    ):
+        self.place, self._opened, self._tell = place, opened, tell
+        self._patience_s, self._hurry = patience_s, hurry or Event()
+        self._lost: StoreUnreachable | None = None
+        self.connection = self._first_connection()
+        try:
+            self.run(opened)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def read(self, work: Callable[[PostgresConnection], Result]) -> Result:
+        """What `work` reads: statements that change nothing, asked again over a new connection where the old one was lost.
+
+        Raises StoreUnreachable after an outage of `outage_s`, OutputError and DataError for what the server refuses.
+        """
+        while True:
+            try:
+                return work(self._usable())
+            except Exception as error:
+                self._mend(error)
+
+    def run(self, work: Callable[[PostgresConnection], Result]) -> Result:
+        """What `work` does in one transaction, and does once: after a lost connection the server knows whether it was committed.
+
+        Raises as `read`.
+        """
+        repeats = 0
+        while True:
+            transaction = ""
+            try:
+                db = self._usable()
+                with db.transaction():
+                    result = work(db)
+                    transaction = str(db.execute("SELECT pg_current_xact_id()::text").fetchone()[0])  # type: ignore[index]
+                return result
+            except Exception as error:
+                if is_passing(error) and repeats < _REPEATS:
+                    repeats += 1
+                    time.sleep(random.random() * 0.05)
+                    continue
+                self._mend(error)
+                if transaction and self._was_committed(transaction):
+                    return result
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _first_connection(self) -> PostgresConnection:
+        """A database that this process has reached before went away, and is waited for; any other one is not there."""
+        try:
+            connection = connect(self.place)
+        except Exception as error:
+            if self.place in _REACHED and is_lost(error):
+                self._connect_again(error)
+                return self.connection
+            if isinstance(error, postgres_driver().Error):
+                raise postgres_error(self.place, error) from error
+            raise
+        _REACHED.add(self.place)
+        return connection
+
+    def _usable(self) -> PostgresConnection:
+        if self._lost is not None:
+            raise self._lost
+        return self.connection
+
+    def _mend(self, error: Exception) -> None:
+        """Connect again after an error of a lost connection; raise any other one as ours."""
+        if not isinstance(error, postgres_driver().Error):
+            raise error
+        if not is_lost(error):
+            raise postgres_error(self.place, error) from error
+        self.connection.close()
+        self._connect_again(error)
+
+    def _was_committed(self, transaction: str) -> bool:
+        """Whether a transaction of the lost connection was committed. The server may be still at it."""
+
+        def status(db: PostgresConnection) -> str | None:
+            row = db.execute("SELECT pg_xact_status(?::text::xid8)", (transaction,)).fetchone()
+            return row[0] if row else None
+
+        while (known := self.read(status)) == "in progress":
+            time.sleep(_STEP_S)
+        return known == "committed"
+
+    def _connect_again(self, cause: Exception) -> None:
+        began, pause, is_told = time.monotonic(), _STEP_S, False
+        hurried_at: float | None = None
+        while True:
+            try:
+                self.connection = connect(self.place, opened=self._opened)
+                break
+            except Exception as error:
+                if not is_lost(error):
+                    raise
+                cause = error
+            now = time.monotonic()
+            if self._hurry.is_set():
+                hurried_at = now if hurried_at is None else hurried_at
+            if now - began > self.place.outage_s or (hurried_at is not None and now - hurried_at > HURRIED_S):
+                self._lost = self._unreachable(now - began, cause)
+                raise self._lost from cause
+            if not is_told and now - began > self._patience_s:
+                is_told = True
+                self._tell(
+                    f"{self._name()}: {cause_of(cause)[:_SHOWN]}; waiting for it, up to {self.place.outage_s:g} s"
+                )
+            if hurried_at is None:
+                self._hurry.wait(pause)
+            else:
+                time.sleep(_STEP_S)
+            pause = min(2 * pause, _LAST_PAUSE_S)
+        if is_told:
+            self._tell(f"{self._name()} is there again after {time.monotonic() - began:,.0f} s: the run goes on")
+
+    def _name(self) -> str:
+        return f"the call store {self.place}"
+
+    def _unreachable(self, waited_s: float, cause: Exception) -> StoreUnreachable:
+        return StoreUnreachable(
+            f"the call store {self.place} could not be reached for {waited_s:,.0f} s: {cause_of(cause)[:_SHOWN]}. Replies that were stored are "
+            "kept. To fix: let the database run again, then start the same command: it asks only what was not stored. "
+            "store.outage_s says how long to wait."
+        )

@@ -1,0 +1,131 @@
+"""A call store in a SQLite file: opened to be used, to be read, and to be changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.schema.call import Call
+from ragpipe.store.calls.call_table import CallReader, CallTable
+from ragpipe.store.calls.maintenance import owner_state, refuse_if_in_use
+from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.calls.owners import every_owner
+from ragpipe.store.calls.read_only import open_to_read
+from ragpipe.store.calls.sqlite_connection import SqliteConnection
+from ragpipe.store.calls.sqlite_errors import sqlite_errors, transaction
+from ragpipe.store.files.atomic import output_error
+from ragpipe.store.run.format_check import check_store
+
+BATCH = 2000  # rows in one transaction: other processes wait only briefly for the lock
+
+
+class SqliteDatabase:
+    """As `CallDatabase`."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path).absolute()
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def setting(self) -> str:
+        return ""
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def check(self) -> None:
+        check_store(self.path)
+
+    def make(self) -> str:
+        self.open_table(OpenedFor("")).close()
+        return "it has the tables of this format"
+
+    def open_table(self, opened: OpenedFor) -> CallTable:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(self.path.parent, error, "create the folder") from error
+        return CallTable(self.path, run_id=opened.run_id, silent_after_s=opened.silent_after_s)
+
+    def reader(self) -> SqliteReader:
+        return SqliteReader(self.path)
+
+    @contextmanager
+    def reading(self) -> Iterator[SqliteConnection]:
+        if not self.path.is_file():
+            fix = "set output_dir=... or store.path=..."
+            problem = Problem(str(self.path), "file", "no such file", "the call store of some run", fix)
+            raise DataError("there is no call store", [problem])
+        with closing(open_to_read(self.path)) as db, sqlite_errors(self.path):
+            db.execute("BEGIN")
+            yield db
+
+    @contextmanager
+    def changing(self, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[SqliteConnection]:
+        self.open_table(OpenedFor("")).close()
+        with (
+            sqlite_errors(self.path),
+            closing(sqlite3.connect(self.path, timeout=20.0, isolation_level=None, factory=SqliteConnection)) as db,
+        ):
+            self._refuse_if_in_use(db, silent_after_s)
+            yield db
+
+    def has_tables(self, db: Any) -> bool:
+        return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'payments'").fetchone() is not None
+
+    def transaction(self, db: Any) -> AbstractContextManager[None]:
+        return transaction(self.path, db)
+
+    def delete_calls(self, db: Any, where: str, values: list[Any], *, silent_after_s: float) -> None:
+        while True:
+            with self.transaction(db):
+                self._refuse_if_in_use(db, 0.0)
+                rows = [row[0] for row in db.execute(f"SELECT rowid FROM calls WHERE {where} LIMIT {BATCH}", values)]
+                if rows:
+                    db.execute(f"DELETE FROM calls WHERE rowid IN ({', '.join(map(str, rows))})")
+            if len(rows) < BATCH:
+                break
+        db.execute("VACUUM")
+
+    def claims(self, db: Any) -> dict[str, int]:
+        counts = {"alive": 0, "dead": 0, "unknown": 0}
+        states = {owner.id: owner_state(owner) for owner in every_owner(db)}
+        for owner, count in db.execute("SELECT owner, COUNT(*) FROM claims GROUP BY owner").fetchall():
+            counts[states.get(owner, "dead")] += count
+        return counts
+
+    def size(self, db: Any) -> int:
+        log = self.path.with_name(self.path.name + "-wal")
+        return sum(file.stat().st_size for file in (self.path, log) if file.exists())
+
+    def _refuse_if_in_use(self, db: Any, silent_after_s: float) -> None:
+        refuse_if_in_use(str(self.path), lambda: every_owner(db), silent_after_s=silent_after_s)
+
+
+class SqliteReader:
+    """As `StoredReader`. A missing file holds nothing."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._db = open_to_read(path) if path.exists() else None
+        self._reader = CallReader(self._db) if self._db else None
+        self.damaged: set[str] = self._reader.damaged if self._reader else set()
+
+    def call(self, key: str, run_id: str | None) -> Call | None:
+        if self._reader is None:
+            return None
+        with sqlite_errors(self._path):
+            return self._reader.call(key, run_id)
+
+    def calls(self, keys: list[str], run_id: str | None) -> dict[str, Call]:
+        return {key: call for key in keys if (call := self.call(key, run_id))}
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()

@@ -1,0 +1,13 @@
+"""The rows of limits beside a call store, by its place."""
+
+from __future__ import annotations
+
+from ragpipe.store.calls.store_place import PostgresPlace, StorePlace
+from ragpipe.store.limits.limit_rows import LimitRows
+from ragpipe.store.limits.postgres_limits import PostgresLimits
+from ragpipe.store.limits.sqlite_limits import FILE_NAME, SqliteLimits
+
+
+def limit_rows(place: StorePlace) -> LimitRows:
+    """Open the rows: in the same database, or in a file beside that of the store. Raises OutputError, DataError."""
+    return PostgresLimits(place) if isinstance(place, PostgresPlace) else SqliteLimits(place.parent / FILE_NAME)

@@ -1,0 +1,415 @@
+"""The behaviour tests of the call store once more, over PostgreSQL, and what only a server can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
+from ragpipe.schema.call import Call
+from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_store import CallStore, read_calls
+from ragpipe.store.calls.nearest_key import nearest_call, stored_as
+from ragpipe.store.calls.open_table import OpenedFor
+from ragpipe.store.calls.postgres import postgres_owners
+from ragpipe.store.calls.postgres.postgres_link import StoreUnreachable
+from ragpipe.store.calls.postgres.postgres_table import PostgresTable
+from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_place import PostgresPlace
+from ragpipe.store.calls.store_requests import ClaimResult, Lookup
+from ragpipe.store.calls.store_stats import census
+from ragpipe.store.calls.transfer import export_calls, import_calls
+from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.unit.store import test_damage as damage
+from tests.unit.store.test_calls import (
+    K,
+    call,
+    made,
+    test_a_call_that_cannot_be_stored_is_refused_and_others_are_not,  # noqa: F401
+    test_a_cancelled_taker_leaves_no_claim,  # noqa: F401
+    test_a_claim_of_a_loop_that_was_closed_is_given_back,  # noqa: F401
+    test_a_claimed_key_is_waited_for,  # noqa: F401
+    test_a_permanent_failure_is_served_to_the_run_that_paid_only,  # noqa: F401
+    test_a_put_that_was_cancelled_is_committed,  # noqa: F401
+    test_closing_ends_the_waiting,  # noqa: F401
+    test_fresh_all_asks_again_and_the_new_reply_stands,  # noqa: F401
+    test_text_that_is_no_unicode_is_stored_with_replacements,  # noqa: F401
+    test_two_that_refuse_a_stored_reply_ask_once,  # noqa: F401
+    test_what_may_pass_is_never_stored,  # noqa: F401
+    test_works_from_one_loop_after_another,  # noqa: F401
+)
+from tests.unit.store.test_ledger import (
+    test_a_reply_that_comes_too_late_is_paid,  # noqa: F401
+    test_every_answered_try_is_on_the_bill,  # noqa: F401
+    test_money_is_added_exactly,  # noqa: F401
+    test_prune_leaves_the_ledger_alone,  # noqa: F401
+    test_what_was_paid_for_a_call_that_never_came_back_is_kept,  # noqa: F401
+)
+
+GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
+
+
+@dataclass
+class Schemas:
+    """Stands for the temporary folder of the tests of SQLite: each name in it is a schema of its own."""
+
+    server: PostgresServer
+    places: dict[str, PostgresPlace] = field(default_factory=dict)
+
+    def __truediv__(self, name: str) -> PostgresPlace:
+        return self.places.setdefault(name, self.server.place())
+
+
+@pytest.fixture
+def tmp_path(server: PostgresServer) -> Schemas:
+    return Schemas(server)
+
+
+@pytest.fixture
+def place(server: PostgresServer) -> PostgresPlace:
+    return server.place()
+
+
+def table(place: PostgresPlace, run_id: str, silent_after_s: float = 30.0) -> PostgresTable:
+    opened = call_database(place).open_table(OpenedFor(run_id, silent_after_s))
+    assert isinstance(opened, PostgresTable)
+    return opened
+
+
+def session(place: PostgresPlace) -> psycopg.Connection[Any]:
+    """A connection beside the store's, in its schema."""
+    db = psycopg.connect(place.url, autocommit=True)
+    db.execute(f"SET search_path TO {place.schema}".encode())
+    return db
+
+
+def test_any_call_comes_back_and_goes_over_a_file_into_sqlite(
+    place: PostgresPlace, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from hypothesis import given, settings
+
+    folder = tmp_path_factory.mktemp("files")
+
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(made())
+    def stored(one: Call) -> None:
+        async def put() -> None:
+            assert await store.get_or_claim(K("k"), freshness=damage_free) is None
+            await store.put(one)
+            assert await store.get_or_claim(K("k")) == one
+
+        asyncio.run(put())
+
+    from ragpipe.store.calls.store_requests import Freshness
+
+    damage_free = Freshness.NONE
+    with CallStore(place, run_id="r") as store:
+        stored()
+    assert export_calls(place, folder / "one.jsonl") == 1
+
+
+def test_stores_of_both_kinds_exchange_equal_calls(
+    place: PostgresPlace, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    file, back = folder / "calls.sqlite", server.place()
+    damage.fill(file)
+    export_calls(file, folder / "a.parquet")
+    assert import_calls(place, folder / "a.parquet") == (damage.COUNT, 0)
+    assert import_calls(place, folder / "a.parquet") == (0, damage.COUNT)
+    assert read_calls(place, damage.KEYS) == read_calls(file, damage.KEYS)
+    assert paid_by(place, "0123456789ab") == paid_by(file, "0123456789ab")
+    export_calls(place, folder / "b.jsonl")
+    import_calls(folder / "again.sqlite", folder / "b.jsonl")
+    import_calls(back, folder / "b.jsonl")
+    for copy in (folder / "again.sqlite", back):
+        assert read_calls(copy, damage.KEYS) == read_calls(file, damage.KEYS)
+        assert paid_by(copy, "0123456789ab") == paid_by(file, "0123456789ab")
+    figures = [census(of, {"0123456789ab"}) for of in (file, place, back)]
+    assert [{**of, "file": "", "bytes": 0} for of in figures] == [{**figures[0], "file": "", "bytes": 0}] * 3
+    asked = stored_as(place, damage.KEYS[3])
+    assert asked == stored_as(file, damage.KEYS[3])
+    assert nearest_call(place, asked[0]) == nearest_call(file, asked[0])
+
+
+def test_what_is_pruned_is_what_was_chosen(place: PostgresPlace) -> None:
+    damage.fill(place)  # type: ignore[arg-type]
+    choice = Choice(used=damage.KEYS[:10])
+    assert prunable(place, choice)["calls"] == damage.COUNT - 10
+    assert prune(place, choice)["calls"] == damage.COUNT - 10
+    assert set(read_calls(place, damage.KEYS)) == set(damage.KEYS[:10])
+    with CallStore(place, run_id="r"), pytest.raises(FolderLocked, match="in use by process"):
+        prune(place, Choice(run_id="0123456789ab"))
+
+
+def test_a_damaged_row_counts_as_missing(place: PostgresPlace) -> None:
+    damage.fill(place)  # type: ignore[arg-type]
+    with session(place) as db:
+        db.execute("UPDATE calls SET text = 'another' WHERE key = %s", (bytes.fromhex(damage.KEYS[0]),))
+        db.execute("UPDATE payments SET usd = 9 WHERE mark = (SELECT min(mark) FROM payments)")
+    found, damaged = asyncio.run(_all(place))
+    assert found == damage.COUNT - 1
+    assert damaged == 1
+    assert paid_by(place, "0123456789ab").damaged == 1
+    assert census(place, ())["damaged"] == 1
+
+
+async def _all(place: PostgresPlace) -> tuple[int, int]:
+    with CallStore(place, run_id="r") as store:
+        calls = [await asyncio.wait_for(store.get_or_claim(key), 10) for key in damage.KEYS]
+        return sum(one is not None for one in calls), store.damaged
+
+
+def test_a_group_of_claims_is_granted_key_by_key(place: PostgresPlace) -> None:
+    keys = [sha256(f"key {n}") for n in range(12)]
+    first, second = table(place, "first"), table(place, "second")
+    assert first.find_or_claim([Lookup(keys[1]), Lookup(keys[2]), Lookup(keys[1])]) == [GRANTED, GRANTED, HELD]
+    assert second.find_or_claim([Lookup(keys[n]) for n in (3, 1, 4, 3)]) == [GRANTED, HELD, GRANTED, HELD]
+    assert f"(run {first.run_id})" in second.holder(keys[1])
+    first.close()  # its claims no longer count
+    assert second.find_or_claim([Lookup(keys[n]) for n in (2, 1, 2, 3)]) == [GRANTED, GRANTED, HELD, HELD]
+    second.close()
+
+
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be looked up: all are on other hosts."""
+    monkeypatch.setattr(postgres_owners, "is_alive", lambda process: None)
+
+
+def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
+    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _elsewhere(monkeypatch)
+    frozen, heir = table(place, "frozen", 0.5), table(place, "heir", 0.5)
+    assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    assert heir.find_or_claim([Lookup(K("k"))]) == [HELD]
+    for _ in range(6):
+        time.sleep(0.15)
+        frozen.beat()
+    assert heir.find_or_claim([Lookup(K("k"))]) == [HELD], "it was silent for less than half a second at a time"
+    time.sleep(0.7)
+    assert heir.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    table(place, "third", 0.5).close()  # buries the frozen one
+    assert frozen.find_or_claim([Lookup(K("k")), Lookup(K("new"))]) == [HELD, GRANTED]
+    assert heir.find_or_claim([Lookup(K("new"))]) == [HELD], "the woken one is alive again"
+
+
+def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statement that claims waits for a lock for longer than an owner may be silent: the beats meanwhile are not in its snapshot."""
+    _elsewhere(monkeypatch)
+    holder, heir = table(place, "holder", 0.5), table(place, "heir", 0.5)
+    assert holder.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    results: list[Any] = []
+    with session(place) as lock, lock.transaction():
+        lock.execute("SELECT * FROM claims FOR UPDATE")
+        holder.beat()
+        waiting = threading.Thread(target=lambda: results.extend(heir.find_or_claim([Lookup(K("k"))])))
+        waiting.start()
+        for _ in range(10):
+            time.sleep(0.1)
+            holder.beat()
+        assert waiting.is_alive()
+    waiting.join(10)
+    assert results == [HELD]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_reply_of_a_woken_process_harms_nothing(
+    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    _elsewhere(monkeypatch)
+
+    async def work() -> None:
+        with (
+            CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one,
+            CallStore(place, run_id="two", silent_after_s=0.3) as two,
+        ):
+            assert await one.get_or_claim(K("k")) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
+            order = (one, two) if is_first else (two, one)
+            replies = [await store.put(replace(call(), text=f"by {store.run_id}")) for store in order]
+            assert replies[0] == replies[1] == await one.get_or_claim(K("k"))
+            assert replies[0].run_id == ("one" if is_first else "two")
+
+    asyncio.run(work())
+    with session(place) as db:
+        assert db.execute("SELECT count(*) FROM claims").fetchone() == (0,)
+
+
+def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: PostgresPlace) -> None:
+    opened = table(place, "one")
+    limit = opened._link.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    assert limit == ("15s",)
+    opened.close()
+
+
+def test_a_key_that_was_freed_is_told_without_a_question(place: PostgresPlace) -> None:
+    first, second = table(place, "first"), table(place, "second")
+    first.find_or_claim([Lookup(K("k"))])
+    second.freed()
+    first.write([], [K("k")])
+    until = time.monotonic() + 5
+    while not (freed := second.freed()) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert freed == {K("k")[:8]}
+
+
+def test_the_tables_are_made_once_by_processes_that_start_together(server: PostgresServer) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    for _ in range(3):
+        place = server.place()
+        with ThreadPoolExecutor(8) as pool:
+            opened = list(pool.map(table, [place] * 8, map(str, range(8))))
+        with session(place) as db:
+            assert db.execute("SELECT count(*) FROM owners").fetchone() == (8,)
+        for one in opened:
+            one.close()
+
+
+def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
+    return lambda db: db.execute(statement.encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ("UPDATE alembic_version SET version_num = '9999'", FormatMismatch, "format 9999"),
+        ("UPDATE meta SET value = '99' WHERE name = 'format'", FormatMismatch, "format 99"),
+        ("DROP TABLE alembic_version", DataError, "of another program"),
+        ("ALTER TABLE calls RENAME COLUMN text TO words", DataError, "not those of a call store"),
+    ],
+)
+def test_tables_of_another_kind_are_refused(place: PostgresPlace, change: str, error: type, words: str) -> None:
+    table(place, "r").close()
+    with session(place) as db:
+        _change(change)(db)
+    for use in (lambda: asyncio.run(_all(place)), lambda: read_calls(place, [K("k")])):
+        with pytest.raises(error, match=words):
+            use()
+
+
+def test_the_version_of_the_code_is_the_newest_migration() -> None:
+    from alembic.script import ScriptDirectory
+
+    from ragpipe.store.calls.postgres import postgres_schema as schema
+
+    script = ScriptDirectory(str(Path(schema.__file__).parent / "migrations"))
+    assert script.get_heads() == [schema.HEAD]
+    assert {revision.revision for revision in script.walk_revisions()} == {schema.HEAD, *schema.OLDER}
+
+
+def test_a_user_without_the_right_to_make_tables_uses_those_of_another(place: PostgresPlace) -> None:
+    name = f"u{place.schema}"
+    limited = replace(place, url=place.url.replace("postgres@", f"{name}@"))
+    with session(place) as db:
+        db.execute(f"CREATE USER {name}".encode())
+        with pytest.raises(OutputError, match=r"permission denied(?s:.*)docs/postgresql\.md"):
+            table(limited, "r")
+        table(place, "r").close()
+        db.execute(f"GRANT USAGE ON SCHEMA {place.schema} TO {name}".encode())
+        rights = "SELECT, INSERT, UPDATE, DELETE"
+        db.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA {place.schema} TO {name}".encode())
+    damage.fill(limited)  # type: ignore[arg-type]
+    assert len(read_calls(place, damage.KEYS)) == damage.COUNT
+
+
+def test_a_server_that_is_not_there_is_named_at_once() -> None:
+    place = PostgresPlace("postgresql://u@127.0.0.1:1/nowhere")
+    with pytest.raises(OutputError, match=r"postgresql://u@127\.0\.0\.1:1/nowhere(?s:.*)To fix"):
+        CallStore(place, run_id="r")
+
+
+@pytest.fixture
+def durable() -> Iterator[PostgresServer]:
+    with postgres_server(settings=()) as running:
+        yield running
+
+
+def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
+    """Each reply is stored once and no payment twice, although the server stops hard between any two statements."""
+    place, messages = durable.place(), list[str]()
+    keys = [K(f"k{n}") for n in range(600)]
+
+    async def ask(store: CallStore, key: str, asked: list[str]) -> None:
+        if await store.get_or_claim(key) is None:
+            asked.append(key)
+            await asyncio.sleep(0.02)
+            store.record_payment(key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+            await store.put(Call(key, "", "j", "ok", text="reply"))
+
+    async def work() -> list[str]:
+        asked: list[str] = []
+        loop = asyncio.get_running_loop()
+        with (
+            CallStore(place, run_id="one", patience_s=0.2, say=messages.append) as one,
+            CallStore(place, run_id="two") as two,
+        ):
+            slots = asyncio.Semaphore(16)
+
+            async def limited(store: CallStore, key: str) -> None:
+                async with slots:
+                    await ask(store, key, asked)
+
+            tasks = [asyncio.create_task(limited(store, key)) for key in keys for store in (one, two)]
+            for _ in range(2):
+                await asyncio.sleep(0.3)
+                await loop.run_in_executor(None, durable.stop, "immediate")
+                await asyncio.sleep(1)
+                await loop.run_in_executor(None, durable.start)
+            await asyncio.gather(*tasks)
+        return asked
+
+    asked = asyncio.run(work())
+    assert sorted(asked) == sorted(keys)
+    assert len(read_calls(place, keys)) == len(keys)
+    assert paid_by(place, "one").replies + paid_by(place, "two").replies == len(keys)
+    assert "waiting for it" in messages[0]
+    assert "is there again" in messages[1]
+    durable.stop("immediate")
+    start = threading.Timer(1, durable.start)
+    start.start()
+    assert paid_by(place, "one").replies > 0, "a store that was reached before is waited for"
+    start.join()
+
+
+def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
+    durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    folder = tmp_path_factory.mktemp("kept")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    place = durable.place(outage_s=0.5)
+    one = damage.call(1)
+
+    async def work() -> None:
+        store = CallStore(place, run_id="r")
+        assert await store.get_or_claim(one.key) is None
+        durable.stop("immediate")
+        store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+        with pytest.raises(
+            StoreUnreachable, match=r"could not be reached for (?s:.*)task=store action=import from=.* 'store.url="
+        ):
+            await store.put(one)
+        with pytest.raises(OutputError, match="could not be reached"):
+            await store.get_or_claim(K("other"))
+        with pytest.raises(OutputError):
+            store.close()
+
+    asyncio.run(work())
+    durable.start()
+    (file,) = folder.iterdir()
+    assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
+    assert read_calls(place, [one.key]) == {one.key: one}
+    assert paid_by(place, "r").replies == 1

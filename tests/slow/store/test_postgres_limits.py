@@ -1,0 +1,67 @@
+"""The rows of limits in PostgreSQL: one transaction at a time, by the clock of the database."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.store_place import PostgresPlace
+from ragpipe.store.limits.limit_rows import Moment, Texts
+from ragpipe.store.limits.postgres_limits import PostgresLimits
+from tests.support.postgres_server import PostgresServer
+
+
+@pytest.fixture
+def place(server: PostgresServer) -> PostgresPlace:
+    place = server.place()
+    call_database(place).make()
+    return place
+
+
+def _count(place: PostgresPlace, names: list[str]) -> list[float]:
+    """Add one to each row, fifty times; the moments of it."""
+
+    def change(texts: Texts, moment: Moment) -> tuple[Texts, float]:
+        assert set(texts) == set(names)
+        return {name: json.dumps(json.loads(text or "0") + 1) for name, text in texts.items()}, moment.seconds
+
+    rows = PostgresLimits(place)
+    seconds = [rows.update(names, change) for _ in range(50)]
+    rows.close()
+    return seconds
+
+
+def test_no_change_is_lost_and_time_grows_with_the_order_of_the_changes(place: PostgresPlace) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        moments = list(pool.map(_count, [place] * 4, [["a", "b"], ["b", "a"], ["b"], ["b", "c"]]))
+    rows = PostgresLimits(place)
+    assert rows.update(["a", "b", "c"], lambda texts, _: ({}, dict(texts))) == {"a": "100", "b": "200", "c": "50"}
+    every = sorted(second for seconds in moments for second in seconds)
+    assert len(set(every)) == 200, "row b is locked by one after the other"
+    assert all(seconds == sorted(seconds) for seconds in moments)
+    rows.close()
+
+
+def test_a_change_that_fails_writes_nothing_and_a_row_can_end(place: PostgresPlace) -> None:
+    rows = PostgresLimits(place)
+    rows.update(["a"], lambda texts, _: ({"a": "nul \x00"}, None))
+    with pytest.raises(ZeroDivisionError):
+        rows.update(["a"], lambda texts, _: ({"a": str(1 // 0)}, None))
+    assert rows.update(["a"], lambda texts, _: ({"a": None}, texts["a"])) == "nul \x00"
+    assert rows.update(["a"], lambda texts, _: ({}, texts["a"])) is None
+    rows.close()
+
+
+def test_a_connection_that_the_server_ended_is_no_failure(place: PostgresPlace) -> None:
+    rows = PostgresLimits(place)
+    rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
+    beside = PostgresLimits(place)
+    end = "SELECT pg_terminate_backend(?)"
+    beside._link.connection.execute(end, (rows._link.connection.raw.info.backend_pid,))
+    assert rows.update(["a"], lambda texts, _: ({"a": "2"}, texts["a"])) == "1"
+    assert beside.update(["a"], lambda texts, _: ({}, texts["a"])) == "2"
+    for opened in (rows, beside):
+        opened.close()
