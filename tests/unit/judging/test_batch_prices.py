@@ -18,9 +18,9 @@ def test_the_table_names_batch_prices() -> None:
 
 
 def test_a_model_without_batch_prices_has_an_unknown_price() -> None:
-    rates = batch_rates_for(JudgeSettings(model="azure/gpt-4o-mini", allow_unpinned=True), None)
+    rates = batch_rates_for(JudgeSettings(model="azure/gpt-4-0125-preview", allow_unpinned=True), None)
     assert rates.usd(1000, 100) is None
-    assert "no batch price for azure/gpt-4o-mini" in rates.reason
+    assert "no batch price for azure/gpt-4-0125-preview" in rates.reason
 
 
 def test_ones_own_prices_come_first_and_those_of_live_replies_are_not_taken() -> None:

@@ -17,7 +17,10 @@ def test_only_what_is_declared_is_imported() -> None:
     """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
     names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}
     names |= {"sentence_transformers": "sentence-transformers", "markdown_it": "markdown-it-py"}
-    extras = (PROJECT["optional-dependencies"][extra] for extra in ("bertscore", "detector", "fsspec", "local"))
+    extras = (
+        PROJECT["optional-dependencies"][extra]
+        for extra in ("bertscore", "detector", "fsspec", "local", "postgres", "ray")
+    )
     wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
     declared = {d.split(">")[0].split("<")[0].split("=")[0].strip().lower() for d in wanted}
     found: dict[str, str] = {}

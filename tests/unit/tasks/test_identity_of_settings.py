@@ -93,6 +93,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (TopSettings, "name"): "other",
     (TopSettings, "publish"): "s3://bucket/runs",
     (StorageSettings, "endpoint"): "http://127.0.0.1:9000",
+    (StoreSettings, "url"): "postgresql://user@host/database",
 }  # fmt: skip
 MAPPED = {"fields": {"id": "n", "question": "q"}}
 BESIDE: dict[tuple[type, str], dict[str, object]] = {
