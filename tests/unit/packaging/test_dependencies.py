@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -22,7 +23,7 @@ def test_only_what_is_declared_is_imported() -> None:
         for extra in ("bertscore", "detector", "fsspec", "local", "postgres", "ray")
     )
     wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
-    declared = {d.split(">")[0].split("<")[0].split("=")[0].strip().lower() for d in wanted}
+    declared = {re.split(r"[><=\[]", d)[0].strip().lower() for d in wanted}
     found: dict[str, str] = {}
     for path in (ROOT / "ragpipe").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
