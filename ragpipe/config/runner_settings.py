@@ -20,11 +20,12 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class RunnerSettings(Settings):
     """Which processes measure the cases. No figure depends on it."""
 
-    kind: Literal["local", "processes", "ray"] = Field(
-        default="local",
+    kind: Literal["auto", "local", "processes", "ray"] = Field(
+        default="auto",
         description=(
-            "local: one process does everything. processes: several on this machine measure the cases, where no model is asked. "
-            "ray: tasks of Ray do, on this machine or a cluster."
+            "local: one process does everything. processes: several on this machine read and measure the cases. "
+            "ray: tasks of Ray measure them, on this machine or a cluster. auto: several processes where no server is asked, there are "
+            "many cases, and at least two cores are idle."
         ),
     )
     workers: Annotated[int, Field(ge=1)] | None = Field(

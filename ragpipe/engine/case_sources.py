@@ -22,6 +22,7 @@ from ragpipe.engine.load_workers import load_by_workers
 from ragpipe.engine.manifest import previous_manifest
 from ragpipe.engine.system_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
+from ragpipe.engine.worker_count import worker_count
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
@@ -32,7 +33,6 @@ from ragpipe.stages.load_dataset import DatasetCounts, load_dataset, load_output
 from ragpipe.stages.system_budget import cost_of_answer, open_system_budget
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
-from ragpipe.store.files.processes import usable_cores
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.progress_file import ProgressView
@@ -134,10 +134,9 @@ class DatasetSource:
 
     def _load_by_workers(self, folder: RunFolder, system: RecordedSystem) -> DatasetCounts | None:
         """What was loaded by workers; None where this process is to load the data."""
-        runner = self._config.runner
-        if runner.kind == "local" or system.retrieves is not True:
+        width = worker_count(self._config.runner, is_much=True)  # workers read large files only
+        if not width or system.retrieves is not True:
             return None
-        width = runner.workers or usable_cores()
         return load_by_workers(
             self.dataset, width=width, samples=folder.samples, outputs=folder.outputs, say=self._console.say
         )

@@ -13,6 +13,7 @@ from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.slice_messages import WorkerStart
 from ragpipe.engine.slice_workers import SliceWorkers
+from ragpipe.engine.worker_count import MANY_CASES, worker_count
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.stages.replayed_cases import KnownMeasurements
@@ -47,41 +48,44 @@ def worker_start(
 
 @asynccontextmanager
 async def open_workers(
-    spec: RunSpec, policy: EvaluatePolicy, start: WorkerStart, say: Callable[[str], None]
+    spec: RunSpec, policy: EvaluatePolicy, start: WorkerStart, cases: int, say: Callable[[str], None]
 ) -> AsyncIterator[Workers | None]:
-    """The workers of `runner=processes` or `runner=ray`, ended at the end of the block; None where this process measures the cases
-    itself: it says why, if that was not chosen.
+    """The workers that measure the cases, ended at the end of the block; None where this process does: it says why, if that was not
+    chosen.
 
     Args:
         spec: the run.
         policy: the task.
         start: what workers are told first.
+        cases: how many cases there are.
         say: prints the reason, and what workers have to say.
     """
-    runner = spec.config.runner
-    why = None if runner.kind == "local" else _one_process(spec.config, policy)
-    if why:
+    config, runner = spec.config, spec.config.runner
+    is_auto = runner.kind == "auto"
+    count = worker_count(runner, is_much=cases >= MANY_CASES and not (is_auto and _asks_servers(config)))
+    why = _one_process(config, policy) if count else None
+    if why and not is_auto:
         say(f"runner={runner.kind}: {why}; this process measures the cases alone")
-    if why or runner.kind == "local":
+    if why or not count:
         yield None
         return
     if runner.kind == "ray":
-        async with open_ray_runner(
-            start, runner, cores=usable_cores(), asks=_asks_servers(spec.config), say=say
-        ) as tasks:
+        async with open_ray_runner(start, runner, cores=usable_cores(), asks=_asks_servers(config), say=say) as tasks:
             yield tasks
         return
-    workers = _slice_workers(spec.config, start, say)
+    if is_auto:
+        say(f"{count} processes measure the cases; runner=local: one")
+    workers = _slice_workers(config, start, count, say)
     try:
         yield workers
     finally:
         await workers.close()
 
 
-def _slice_workers(config: RunConfig, start: WorkerStart, say: Callable[[str], None]) -> SliceWorkers:
-    """The workers of a run. Where a server is asked, slices have no more cases than are open at once, and a worker has several: it
+def _slice_workers(config: RunConfig, start: WorkerStart, count: int, say: Callable[[str], None]) -> SliceWorkers:
+    """So many workers of a run. Where a server is asked, slices have no more cases than are open at once, and a worker has several: it
     waits for answers, and the last cases of one slice must not leave it idle."""
-    runner, count = config.runner, config.runner.workers or usable_cores()
+    runner = config.runner
     if not _asks_servers(config):
         return SliceWorkers(start, workers=count, largest=runner.slice, say=say)
     largest = min(runner.slice, max(1, case_window(config) // 2))

@@ -25,6 +25,7 @@ CHOICES = {
     ("dataset/jsonl", "name"): "the name of the option",
     ("transport/stored", "kind"): "the option's choice",
     ("transport/batch", "kind"): "the option's choice",
+    ("runner/local", "kind"): "the option's choice",
     ("runner/processes", "kind"): "the option's choice",
     ("runner/ray", "kind"): "the option's choice",
     ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
