@@ -25,13 +25,13 @@ class LoadedPart:
         cases: its cases.
         keys: the digest of what names each case.
         contents: the digest of the content of each sample.
-        found: which mapped parts of an output it has (`Dataset.found_parts`).
+        mapping: which mapped parts of an output it has (`Dataset.found_parts`).
     """
 
     cases: CaseBatch
     keys: list[bytes]
     contents: list[bytes]
-    found: dict[str, bool]
+    mapping: dict[str, bool]
 
 
 def start_message(dataset: Dataset) -> bytes:
@@ -67,7 +67,7 @@ def loaded_message(loaded: LoadedPart) -> bytes:
         pieces.append(sink.getvalue().to_pybytes())
     pieces += [b"".join(digests) for digests in (loaded.cases.names, loaded.keys, loaded.contents)]
     sizes = [len(piece) for piece in pieces]
-    return packed_message({"sizes": sizes, "found": loaded.found}, b"".join(pieces))
+    return packed_message({"sizes": sizes, "mapping": loaded.mapping}, b"".join(pieces))
 
 
 def loaded_of(values: dict[str, Any], content: bytes) -> LoadedPart | None:
@@ -80,4 +80,4 @@ def loaded_of(values: dict[str, Any], content: bytes) -> LoadedPart | None:
         start += size
     samples, outputs = (pa.ipc.open_stream(piece).read_all() for piece in pieces[:2])
     names, keys, contents = ([piece[i : i + DIGEST] for i in range(0, len(piece), DIGEST)] for piece in pieces[2:])
-    return LoadedPart(CaseBatch(samples, names, outputs), keys, contents, values["found"])
+    return LoadedPart(CaseBatch(samples, names, outputs), keys, contents, values["mapping"])

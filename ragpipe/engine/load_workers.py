@@ -87,7 +87,7 @@ def _whole(dataset: Dataset, parts: Iterable[LoadedPart | None]) -> Iterator[Cas
         for name, content in zip(part.cases.names, part.contents, strict=True):
             if contents.setdefault(name, content) not in (None, content):
                 raise _ReadAlone
-        dataset.note_mapping(part.found)
+        dataset.note_mapping(part.mapping)
         yield part.cases
     faults = Faults("")
     dataset.check_whole_reading(faults)

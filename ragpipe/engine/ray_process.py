@@ -22,6 +22,7 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.process_sessions import end_session
 from ragpipe.engine.ray_cluster import join_cluster, waits_for
 from ragpipe.engine.slice_messages import failure_message, packed_message, read_message
+from ragpipe.engine.slice_process import own_streams
 from ragpipe.stages.slices import Slice
 
 MOST_DEATHS = 3
@@ -34,7 +35,7 @@ Jobs = queue.SimpleQueue[tuple[int, Slice]]
 
 def main() -> None:
     """Have slices measured until the driver is gone."""
-    incoming, answers = _own_streams()
+    incoming, answers = own_streams()
     order = read_message(incoming)
     settings = RunnerSettings.model_validate(order["settings"])
     folder, jobs = Path(order["files"]), Jobs()
@@ -58,16 +59,6 @@ def main() -> None:
     except Exception as error:
         send(failure_message(error))
     threading.Event().wait()  # for the end of the driver
-
-
-def _own_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The driver's messages, and where answers go. What Ray prints goes to stderr instead."""
-    incoming, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return os.fdopen(incoming, "rb"), os.fdopen(answers, "wb")
 
 
 def _receive(incoming: BinaryIO, jobs: Jobs, joined: threading.Event, settings: RunnerSettings, folder: Path) -> None:

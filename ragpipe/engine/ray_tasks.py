@@ -142,9 +142,9 @@ class _Worker:
 def _check_folder(folder: Path, digest: str) -> None:
     """Raises ConfigError where this node does not see the run folder that the driver sees."""
     end = time.monotonic() + _APPEARS_S
-    while (found := digest_of_tables(folder)) != digest:
+    while (seen := digest_of_tables(folder)) != digest:
         if time.monotonic() > end:
-            state = f"no run in {folder}" if found == NO_FOLDER else f"other files in {folder}"
+            state = f"no run in {folder}" if seen == NO_FOLDER else f"other files in {folder}"
             expected = "the run folder that the driver sees: on a file system that all nodes share, by the same path"
             raise ConfigError(
                 "runner=ray: a node does not see the run",

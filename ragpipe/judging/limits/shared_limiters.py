@@ -85,14 +85,14 @@ class SharedRateLimiter(RateLimiter):
 
     async def _start(self, tokens: Mapping[Unit, float] | None, now: float) -> bool:
         """Reserve this start, and some for those that come in the same moment. False: another process was first."""
-        wanted = max(len(self._queue), 2 * self._used_of_last)
+        starts = max(len(self._queue), 2 * self._used_of_last)
         left, each, _ = self._ahead
         self._ahead = 0, None, 0.0
 
         def start(row: ProviderRow, ahead: float) -> tuple[int, float]:
             if left:
                 row.rate.give_back(each, left)
-            return row.start(tokens, wanted), row.moment.seconds - ahead
+            return row.start(tokens, starts), row.moment.seconds - ahead
 
         answer: tuple[int, float] | None = await self._provider.ask(start)
         if answer is None:

@@ -148,16 +148,16 @@ class SharedProvider:
             row = ProviderRow.read(None, self._me, moment, self._rules, self._own)  # it is no evidence
         for event in events:
             event(row, ahead)
-        given = {}
+        granted = {}
         for name, (kept, needed, most) in offers.items():
             if kept or needed:
-                given[name] = row.slots(name, kept, needed, most)
+                granted[name] = row.slots(name, kept, needed, most)
         answers = [question(row, ahead) for question, _ in questions]
-        return {self._name: row.text}, (row, ahead, given, answers)
+        return {self._name: row.text}, (row, ahead, granted, answers)
 
     def done(self, result: Any) -> None:
         """Hand out what came of it."""
-        row, ahead, given, answers = result
+        row, ahead, granted, answers = result
         _, questions, offers = self._turn
         self._is_alone = False
         with self._lock:
@@ -167,7 +167,7 @@ class SharedProvider:
         for follower in tuple(self.followers):
             follower(row, ahead)
         for name in offers:
-            self._pools[name].receive(*given.get(name, (0, 0)))
+            self._pools[name].receive(*granted.get(name, (0, 0)))
         self._plan_next()
         for (_, future), answer in zip(questions, answers, strict=True):
             if future.set_running_or_notify_cancel():
