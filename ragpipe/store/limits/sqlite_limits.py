@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ragpipe.core.errors import DataError, OutputError, Problem
+from ragpipe.store.calls.call_schema import set_journal
 from ragpipe.store.files.processes import this_boot
 from ragpipe.store.limits.limit_rows import Moment, Texts
 
@@ -39,7 +40,7 @@ class SqliteLimits:
         except (OSError, sqlite3.Error) as error:
             raise self._error(error) from error
         try:
-            self._db.execute("PRAGMA journal_mode=WAL")
+            set_journal(self._db, path.parent)
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute(_TABLE)
         except (sqlite3.Error, UnicodeDecodeError) as error:
