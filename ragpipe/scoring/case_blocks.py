@@ -187,6 +187,11 @@ class ScoreRows:
         self._keys: list[Key] = []
         self._group = 0
 
+    @property
+    def count(self) -> int:
+        """The number of rows of the table."""
+        return int(self._file.metadata.num_rows)
+
     def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:
         """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
         tables: list[pa.Table] = [self._schema.empty_table()]

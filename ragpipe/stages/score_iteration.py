@@ -102,7 +102,7 @@ class ScoreInputs:
 class BlockSource(Protocol):
     """Describes the blocks of an iteration somewhere else."""
 
-    def __call__(self, inputs: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlock]:
+    def __call__(self, inputs: ScoreInputs, times: JudgeTimes, /) -> Generator[DescribedBlock]:
         """All blocks in their order. The times of their cases are taken from `times`. Raises what stopped it."""
         ...
 
