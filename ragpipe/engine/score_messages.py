@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.engine.slice_messages import packed_message
@@ -23,6 +24,7 @@ from ragpipe.scoring.described_blocks import DescribedBlock, facts_of
 from ragpipe.scoring.dimensions import Fields
 from ragpipe.scoring.pointer_checks import LABEL_COLUMNS, ContextCounts
 from ragpipe.scoring.rules.diagnosis import Findings
+from ragpipe.scoring.rules.low_scores import FLAGS
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score_iteration import ScoreInputs
 
@@ -134,7 +136,7 @@ def _packed(table: pa.Table) -> pa.Buffer:
 
 def _tables(described: DescribedBlock) -> list[pa.Table]:
     """What the driver needs of a block: its records, what they do not have of the outputs and of the overall score, the labels of the
-    samples, the details of the scores, and what the rules say."""
+    samples, the details that have flags, and what the rules say."""
     block, overall, findings = described.block, described.scored.overall, described.findings
     beside = {
         **{name: block.outputs[name] for name in _OF_OUTPUTS},
@@ -142,16 +144,21 @@ def _tables(described: DescribedBlock) -> list[pa.Table]:
         "overall": overall.scores,
         "status": overall.status,
     }
-    details = {"case": block.cases, "score_name": block.scores["score_name"]}
-    if DETAILS in block.scores.column_names:
-        details[DETAILS] = block.scores[DETAILS]
     return [
         described.records,
         pa.table(beside),
         block.samples.select(LABEL_COLUMNS),
-        pa.table(details) if DETAILS in details else pa.table({}),
+        _flagged(block),
         *(pa.table(dict(columns)) for columns in (findings.modes, findings.diagnoses, findings.items)),
     ]
+
+
+def _flagged(block: CaseBlock) -> pa.Table:
+    """The scores whose details may have flags: of all details, low scores look at these alone."""
+    if DETAILS not in block.scores.column_names:
+        return pa.table({})
+    scores = block.scores.select(["score_name", DETAILS]).append_column("case", pa.array(block.cases))
+    return scores.filter(pc.fill_null(pc.match_substring(scores[DETAILS], f'"{FLAGS}'), False))
 
 
 def _described(

@@ -41,7 +41,7 @@ def answering_workers(module: str, start: bytes, width: int) -> Iterator[Callabl
     def ask(message: bytes) -> Message:
         process = free.get()
         try:
-            return asked(process, message)
+            return answer_of(process, message)
         except (EOFError, OSError) as error:
             raise WorkerLost(str(error)) from error
         finally:
@@ -108,7 +108,7 @@ def send(process: subprocess.Popen[bytes], message: bytes) -> None:
     process.stdin.flush()
 
 
-def asked(process: subprocess.Popen[bytes], message: bytes) -> Message:
+def answer_of(process: subprocess.Popen[bytes], message: bytes) -> Message:
     """The answer of a worker. Raises EOFError and OSError where it died."""
     assert process.stdout is not None
     send(process, message)

@@ -77,7 +77,7 @@ def test_what_is_wrong_is_left_to_one_process(tmp_path: Path, change: dict[str, 
 
 def test_a_dead_worker_leaves_the_reading_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, lines = list[subprocess.Popen[bytes]](), list[str]()
-    new_process, asked = worker_processes.new_process, worker_processes.asked
+    new_process, answer_of = worker_processes.new_process, worker_processes.answer_of
 
     def new(module: str) -> subprocess.Popen[bytes]:
         started.append(new_process(module))
@@ -87,11 +87,11 @@ def test_a_dead_worker_leaves_the_reading_to_one_process(tmp_path: Path, monkeyp
         calls.append(message)
         if len(calls) == 5:
             os.kill(process.pid, signal.SIGKILL)
-        return asked(process, message)
+        return answer_of(process, message)
 
     calls = list[bytes]()
     monkeypatch.setattr(worker_processes, "new_process", new)
-    monkeypatch.setattr(worker_processes, "asked", killed_at_the_fifth)
+    monkeypatch.setattr(worker_processes, "answer_of", killed_at_the_fifth)
     dataset = written(tmp_path / "d.jsonl", records(1500))
     assert by_workers(dataset, tmp_path, 2, lines.append) is None
     assert len(lines) == 1

@@ -87,15 +87,15 @@ def test_a_killed_worker_leaves_scoring_to_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
     inputs, calls, lines = divided_run(tmp_path, 200), list[bytes](), list[str]()
-    asked = worker_processes.asked
+    answer_of = worker_processes.answer_of
 
     def killed_at_the_fifth(process: subprocess.Popen[bytes], message: bytes) -> Any:
         calls.append(message)
         if len(calls) == 5:
             os.kill(process.pid, signal.SIGKILL)
-        return asked(process, message)
+        return answer_of(process, message)
 
-    monkeypatch.setattr(worker_processes, "asked", killed_at_the_fifth)
+    monkeypatch.setattr(worker_processes, "answer_of", killed_at_the_fifth)
     assert score_by_workers(inputs, width=2, say=lines.append) is None
     assert len(lines) == 1
     assert "a worker that scored died" in lines[0]
