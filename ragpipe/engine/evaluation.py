@@ -30,6 +30,7 @@ from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.score_workers import score_by_workers
 from ragpipe.engine.system_identity import system_versions
 from ragpipe.engine.user_code import metric_sources
 from ragpipe.judging.limits.budget import BudgetUsedUp
@@ -48,6 +49,7 @@ from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, sealed_table
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
+from ragpipe.store.files.processes import usable_cores
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.progress_file import mark_phase
 from ragpipe.store.run.run_folder import RunFolder
@@ -242,25 +244,31 @@ class Evaluation:
         return ScoringSources(manifest, self._folder)
 
     def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
+        inputs, runner = self._score_inputs(iteration, manifest), self._config.runner
+        if runner.kind == "processes" and type(self._policy) is EvaluatePolicy:
+            width = runner.workers or usable_cores()
+            if score_by_workers(inputs, width=width, say=self._console.say) is not None:
+                return
+        score_iteration(inputs)
+
+    def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:
         prices = self._config.system.prices
         states = self._calibration(iteration)
-        score_iteration(
-            ScoreInputs(
-                self._folder.iteration(iteration).root,
-                samples=self._folder.samples,
-                outputs=self._folder.outputs,
-                specs=self._spec.score_specs,
-                settings=self._config.scoring,
-                signature=self._signature(iteration, states),
-                judge=judge_description(self._config, judge_calibrated(states)),
-                spent=self._spend(iteration),
-                run_id=self._spec.run_id,
-                rates=self._rates(iteration),
-                system_price=prices.usd if prices else None,
-                sources=self._sources(manifest),
-                calibration=states,
-                drift=manifest.get("judge_drift", {}).get(str(iteration)),
-            )
+        return ScoreInputs(
+            self._folder.iteration(iteration).root,
+            samples=self._folder.samples,
+            outputs=self._folder.outputs,
+            specs=self._spec.score_specs,
+            settings=self._config.scoring,
+            signature=self._signature(iteration, states),
+            judge=judge_description(self._config, judge_calibrated(states)),
+            spent=self._spend(iteration),
+            run_id=self._spec.run_id,
+            rates=self._rates(iteration),
+            system_price=prices.usd if prices else None,
+            sources=self._sources(manifest),
+            calibration=states,
+            drift=manifest.get("judge_drift", {}).get(str(iteration)),
         )
 
     def _spend(self, iteration: int) -> Usage:

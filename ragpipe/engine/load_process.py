@@ -7,53 +7,32 @@ of which is answered with its cases, or with the word that something is not as i
 from __future__ import annotations
 
 import gc
-import os
-import queue
-import sys
-import threading
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from ragpipe.core.process_memory import collect_new_garbage, give_memory_back
+from ragpipe.core.process_memory import give_memory_back
 
 
 def main() -> None:
     """Read parts until the driver is gone."""
     give_memory_back()
     gc.disable()  # until the first part
-    from ragpipe.engine.load_messages import part_of
-    from ragpipe.engine.slice_messages import read_message
-    from ragpipe.engine.slice_process import own_streams
+    from ragpipe.engine.answering_process import answer_messages
 
-    incoming, answers = own_streams()
-    parts = queue.SimpleQueue[Any]()
-    try:
-        start = read_message(incoming)
-        threading.Thread(target=_receive, args=(incoming, parts), name="ragpipe-driver", daemon=True).start()
-        collect_new_garbage()
-        while True:
-            answers.write(_answer(start, part_of(parts.get())))
-            answers.flush()
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        sys.exit(0)
+    answer_messages(_opened)
 
 
-def _receive(incoming: BinaryIO, parts: queue.SimpleQueue[Any]) -> None:
-    """Hand over the parts that come. When the driver is gone, so is this process: nobody would read what it still does."""
-    from ragpipe.engine.slice_messages import read_message
-
-    try:
-        while True:
-            parts.put(read_message(incoming))
-    except (EOFError, OSError):
-        os._exit(0)
+def _opened(start: dict[str, Any]) -> Callable[[Any], bytes]:
+    return partial(_answer, start)
 
 
-def _answer(start: dict[str, Any], part: Any) -> bytes:
-    from ragpipe.engine.load_messages import loaded_message
+def _answer(start: dict[str, Any], values: Any) -> bytes:
+    from ragpipe.engine.load_messages import loaded_message, part_of
     from ragpipe.engine.load_parts import load_part
     from ragpipe.engine.slice_messages import packed_message
 
-    loaded = load_part(start, part)
+    loaded = load_part(start, part_of(values))
     return packed_message({}) if loaded is None else loaded_message(loaded)
 
 

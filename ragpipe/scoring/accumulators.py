@@ -139,11 +139,12 @@ class Accumulators:
         self._marks = {name: GrowingArray(np.bool_) for name in _MARKS}
         self._pairs = {field: (GrowingArray(np.int32), GrowingArray(np.int32)) for field in self.fields}
 
-    def add(self, block: CaseBlock, fields: Fields, scored: Scored) -> None:
+    def add(self, block: CaseBlock, fields: Fields, scored: Scored, n_failed: int) -> None:
+        """The next block; `n_failed` are its failed judgements."""
         for name, ledger in self.scores.items():
             ledger.add(scored.columns[name])
         self.overall.add(scored.overall)
-        self.n_failed += _failed_judgements(block)
+        self.n_failed += n_failed
         self._samples.add(block.outputs["sample_row"].to_numpy())
         for field, codes in self.fields.items():
             self._add_field(field, fields.of(field), codes)
@@ -216,7 +217,7 @@ class Accumulators:
                 self.recording.add(name, part, int(np.count_nonzero(could & here)), len(places), first)
 
 
-def _failed_judgements(block: CaseBlock) -> int:
+def failed_judgements(block: CaseBlock) -> int:
     """How many pairs of case and metric have a score with status error."""
     rows = np.flatnonzero(pc.equal(block.scores["status"], "error").to_numpy())
     metrics = block.scores["metric"].take(pa.array(rows)).to_pylist()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.scoring.case_blocks import CaseBlock, ScoreRows, keys_of
+from ragpipe.scoring.case_blocks import Key, ScoreRows
 
 Floats = NDArray[np.float64]
 
@@ -24,11 +25,16 @@ class JudgeTimes:
         self._rows = ScoreRows(judge_inputs, (*OUTPUT_KEY, "latency_ms"))
         self.measured = array("d")
 
-    def take(self, block: CaseBlock) -> Floats:
-        """Milliseconds for each case of the next block, a call that several cases share counted with each; NaN for a case
+    @property
+    def are_empty(self) -> bool:
+        """Whether the table has no row, so that no case has a time."""
+        return self._rows.count == 0
+
+    def take(self, keys: Sequence[Key]) -> Floats:
+        """Milliseconds for each of the next cases, a call that several cases share counted with each; NaN for a case
         without a measured call (none was asked, or what answered keeps no time)."""
-        n = len(block)
-        rows, cases = self._rows.take(keys_of(block.outputs))
+        n = len(keys)
+        rows, cases = self._rows.take(keys)
         times = rows["latency_ms"].to_numpy().astype(np.float64)
         timed = ~np.isnan(times)
         sums = np.bincount(cases[timed], weights=times[timed], minlength=n)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ NAMES = 20  # ids of a kind that are listed
 CITATIONS = "citations"
 KEPT = 100_000  # different ids of a kind held; of larger runs nothing is said of labels
 _FIELDS = ("relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")
-_LABELS = ("id", *_FIELDS)
+LABEL_COLUMNS = ("id", *_FIELDS)
 _OUTPUTS = ("sample_id", "sample_row", "method", "chunks", "citations")
 _ADDRESSES = re.compile(r"\s*(?:(?:\[\d{1,4}\]|[-*•]|\d{1,3}\.)?\s*(?:https?://|www\.)\S+\s*)+", re.I)
 # what every text of addresses begins with, for a quick look at many texts: it is true of some others too
@@ -72,6 +72,13 @@ class Dangling:
         )
 
 
+class ContextCounts(NamedTuple):
+    """Of some cases the contexts that hold text, and those among them that are nothing but addresses."""
+
+    n_texts: int
+    n_addresses: int
+
+
 class Pointers:
     """Counts over the cases of a run; `warnings` says what most of them have wrong, `dangling` every id that leads nowhere."""
 
@@ -84,16 +91,21 @@ class Pointers:
         self._contexts: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
 
-    def add(self, outputs: pa.Table, samples: pa.Table, chunks: RetrievedChunks) -> None:
+    def add(
+        self, outputs: pa.Table, samples: pa.Table, chunks: RetrievedChunks, contexts: Mapping[str, ContextCounts]
+    ) -> None:
         """Count consecutive cases; one whose chunks are not recorded says nothing: what was retrieved is unknown.
 
         Args:
             outputs: rows of `outputs.parquet`.
             samples: the rows of `samples.parquet` that they belong to, in the same order.
-            chunks: the chunks of these outputs.
+            chunks: the chunks of these outputs; their texts are not looked at.
+            contexts: the counts of these texts (`context_counts`).
         """
         self._cite(outputs["citations"].to_pylist(), outputs["sample_id"], chunks)
-        self._read(outputs["method"], chunks)
+        for method, (n_texts, n_addresses) in contexts.items():
+            self._contexts[method] += n_texts
+            self._addresses[method] += n_addresses
         self._label(samples, chunks)
 
     def dangling(self) -> list[Dangling]:
@@ -155,26 +167,10 @@ class Pointers:
                 if (name not in ids) if name else (mark is not None and mark[1] not in ranks):
                     self._dangling[name or mark[0]] += 1  # type: ignore[index]
 
-    def _read(self, methods: pa.ChunkedArray, chunks: RetrievedChunks) -> None:
-        """Count the contexts that hold text, and those among them that are addresses, by method."""
-        encoded = methods.combine_chunks().dictionary_encode()
-        names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
-        texts = chunks.column("text")
-        with_text = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(zero_copy_only=False)
-        likely = np.flatnonzero(
-            pc.fill_null(pc.match_substring_regex(texts, _MAY_BE_ADDRESSES), False).to_numpy(zero_copy_only=False)
-        )
-        matches = [_ADDRESSES.fullmatch(text) is not None for text in texts.take(pa.array(likely)).to_pylist()]
-        n_texts = np.bincount(codes[chunks.cases[with_text]], minlength=len(names))
-        n_addresses = np.bincount(codes[chunks.cases[likely[matches]]], minlength=len(names))
-        for code in dict.fromkeys(codes[chunks.recorded].tolist()):
-            self._contexts[names[code]] += int(n_texts[code])
-            self._addresses[names[code]] += int(n_addresses[code])
-
     def _label(self, samples: pa.Table, chunks: RetrievedChunks) -> None:
         """Collect gold ids of the cases that retrieved something, and what was retrieved from the first of them on."""
         retrieving = np.flatnonzero(chunks.counts)
-        labels = samples.select(_LABELS).take(pa.array(retrieving))
+        labels = samples.select(LABEL_COLUMNS).take(pa.array(retrieving))
         lists = _gold_ids(labels)
         firsts = {field: int(retrieving[_has_ids(ids).argmax()]) for field, ids in lists.items()}
         since = 0 if self._gold else min(firsts.values(), default=len(samples))
@@ -201,11 +197,31 @@ class Pointers:
             self._retrieved.update(name for _, row in chunks_of_case for name in row if name)
 
 
+def context_counts(methods: pa.ChunkedArray, chunks: RetrievedChunks) -> dict[str, ContextCounts]:
+    """The contexts of consecutive cases that hold text, and those among them that are addresses, by method; those alone of which
+    chunks are recorded."""
+    encoded = methods.combine_chunks().dictionary_encode()
+    names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+    texts = chunks.column("text")
+    with_text = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(zero_copy_only=False)
+    likely = np.flatnonzero(
+        pc.fill_null(pc.match_substring_regex(texts, _MAY_BE_ADDRESSES), False).to_numpy(zero_copy_only=False)
+    )
+    matches = [_ADDRESSES.fullmatch(text) is not None for text in texts.take(pa.array(likely)).to_pylist()]
+    n_texts = np.bincount(codes[chunks.cases[with_text]], minlength=len(names))
+    n_addresses = np.bincount(codes[chunks.cases[likely[matches]]], minlength=len(names))
+    return {
+        names[code]: ContextCounts(int(n_texts[code]), int(n_addresses[code]))
+        for code in dict.fromkeys(codes[chunks.recorded].tolist())
+    }
+
+
 def read_pointers(samples: Path, outputs: Path) -> Pointers:
     """The pointers of frozen cases that are not judged yet."""
     pointers = Pointers()
-    for output_rows, sample_rows in aligned(samples, outputs, of_samples=_LABELS, of_outputs=_OUTPUTS):
-        pointers.add(output_rows, sample_rows, RetrievedChunks(output_rows["chunks"]))
+    for output_rows, sample_rows in aligned(samples, outputs, of_samples=LABEL_COLUMNS, of_outputs=_OUTPUTS):
+        chunks = RetrievedChunks(output_rows["chunks"])
+        pointers.add(output_rows, sample_rows, chunks, context_counts(output_rows["method"], chunks))
     return pointers
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +29,7 @@ _LINE = pj.ParseOptions(
 
 
 class RetrievedChunks:
-    """The column `chunks` of consecutive rows of `outputs.parquet`.
+    """The column `chunks` of consecutive rows of `outputs.parquet`, as JSON texts or as `lists` gives them.
 
     Attributes:
         lengths: of each case the number of its chunks; null where they are not recorded.
@@ -45,6 +47,12 @@ class RetrievedChunks:
     def column(self, name: str) -> pa.Array:
         """A field of every chunk (`id`, `doc_id`, `rel_path`, `rank`, `doc_type` or `text`); null where it has none."""
         return self._chunks.field(name)
+
+    def lists(self, names: Sequence[str]) -> pa.ListArray:
+        """The chunks of each case with these fields; null where they are not recorded."""
+        offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int32)
+        chunks = pa.StructArray.from_arrays([self.column(name) for name in names], names=list(names))
+        return pa.ListArray.from_arrays(pa.array(offsets), chunks, mask=pa.array(~self.recorded))
 
     @property
     def recorded(self) -> NDArray[np.bool_]:
@@ -74,6 +82,8 @@ def _parsed(column: pa.ChunkedArray) -> pa.ListArray:
     """JSON lists of chunks as an array of lists; null stays null."""
     if not len(column):
         return pa.array([], type=pa.list_(_CHUNK))
+    if pa.types.is_list(column.type):
+        return column.combine_chunks()
     lines = _json_lines(column)
     # one block for all lines, because a line must not straddle two
     options = pj.ReadOptions(use_threads=False, block_size=lines.size + 1)

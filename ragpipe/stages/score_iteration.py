@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -20,23 +21,19 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.aggregate import aggregate
-from ragpipe.scoring.case_blocks import BLOCK, CaseBlock, case_blocks
-from ragpipe.scoring.case_flags import case_flags
-from ragpipe.scoring.case_records import records_of, records_schema
-from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.case_blocks import BLOCK, CaseBlock, case_blocks, keys_of
+from ragpipe.scoring.case_records import records_schema
 from ragpipe.scoring.cost import cost
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.dimensions import DIMENSIONS, Fields, case_columns
+from ragpipe.scoring.described_blocks import BlockDescriber, DescribedBlock, case_rules
+from ragpipe.scoring.dimensions import DIMENSIONS, case_columns
 from ragpipe.scoring.drift_warning import drift_line
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.gates.gate_results import choices, gate_results
 from ragpipe.scoring.judge_latency import JudgeTimes
 from ragpipe.scoring.jury_agreement import jury_document, jury_warnings
 from ragpipe.scoring.pointer_checks import Pointers
-from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.rules.low_scores import LowScores
-from ragpipe.scoring.rules.rule_inputs import Facts
-from ragpipe.scoring.scored_columns import score_block
 from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
@@ -92,19 +89,36 @@ class ScoreInputs:
         return int(match[1]) if match else 1
 
     @property
+    def reads_details(self) -> bool:
+        """Whether scoring asks for the details beside the scores."""
+        return self.settings.reads_details([spec.name for spec in self.specs])
+
+    @property
     def all_specs(self) -> list[ScoreSpec]:
         """The declared scores and the composites."""
         return list(self.settings.all_specs(self.specs))
 
 
-def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
+class BlockSource(Protocol):
+    """Describes the blocks of an iteration somewhere else."""
+
+    def __call__(self, inputs: ScoreInputs, times: JudgeTimes, /) -> Generator[DescribedBlock]:
+        """All blocks in their order. The times of their cases are taken from `times`. Raises what stopped it."""
+        ...
+
+
+def score_iteration(inputs: ScoreInputs, blocks: BlockSource | None = None) -> dict[str, Any]:
     """Score one iteration and return the content of `metrics.json`. Files that would not change are left alone.
 
-    Raises ConfigError when the settings do not fit the scores.
+    Args:
+        inputs: what to score, and how.
+        blocks: describes the blocks; None: this process does.
+
+    Raises ConfigError when the settings do not fit the scores, and what `blocks` raises.
     """
     if problems := scoring_faults(inputs.settings, inputs.specs):
         raise ConfigError("the scoring section does not fit the scores of this run", problems)
-    results = _score_cases(inputs)
+    results = _score_cases(inputs, blocks)
     costs = cost(
         inputs.folder / "judge_inputs.parquet",
         results.count,
@@ -145,16 +159,17 @@ class _ScoredCases:
     case_times: array[float]
 
 
-def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
+def _score_cases(inputs: ScoreInputs, blocks: BlockSource | None) -> _ScoredCases:
     """Write `records.parquet` and aggregate. What this accumulates is freed on return: the costs need the memory."""
     settings, specs = inputs.settings, inputs.all_specs
     names = [spec.name for spec in specs]
     accumulators = Accumulators(names, _group_fields(settings), choices(settings), inputs.system_price)
-    accumulators.findings = DiagnosisAccumulator(settings.failure_modes, settings.diagnosis, settings.counted_items())
+    accumulators.findings = case_rules(settings)
     passing = [spec.name for spec in specs if settings.passes(spec)]
     low_scores = LowScores(specs, settings.low_scores, passing)
     times, pointers = JudgeTimes(inputs.folder / "judge_inputs.parquet"), Pointers()
-    _write_records(inputs, times, accumulators, low_scores, pointers)
+    with closing((blocks or _described_here)(inputs, times)) as described:
+        _write_records(inputs, described, accumulators, low_scores, pointers)
     accumulators.close()
     aggregated = aggregate(accumulators, specs, settings)
     together = measured_together([inputs.folder], aggregated["declared"], settings, inputs.sources)
@@ -172,39 +187,47 @@ def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
 
 
 def _write_records(
-    inputs: ScoreInputs, times: JudgeTimes, accumulators: Accumulators, low_scores: LowScores, pointers: Pointers
+    inputs: ScoreInputs,
+    described: Iterator[DescribedBlock],
+    accumulators: Accumulators,
+    low_scores: LowScores,
+    pointers: Pointers,
 ) -> None:
-    """Score block after block: one row of `records.parquet` per case, and everything into the accumulators, the low scores and
-    the pointers. A block is read while the one before it is scored, and written while the next one is."""
-    names = [spec.name for spec in inputs.specs]
+    """Take block after block: one row of `records.parquet` per case, and everything into the accumulators, the low scores and
+    the pointers. A block is written while the next one is scored."""
     path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         groups = RowGroups(writer)
         with done_behind(groups.add) as write:
-            for block, columns in made_ahead(_described_blocks(inputs, times)):
-                fields = Fields(columns)
-                scored = score_block(block, fields, inputs.specs, inputs.settings)
-                facts = Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
-                accumulators.add(block, fields, scored)
-                low_scores.add(facts)
-                pointers.add(block.outputs, block.samples, block.chunks)
-                findings = {**accumulators.findings.add(facts), **case_flags(block)}
-                write(records_of(columns, scored, findings, schema))
+            for found in described:
+                block = found.block
+                accumulators.add(block, found.fields, found.scored, found.n_failed)
+                low_scores.add(found.facts)
+                pointers.add(block.outputs, block.samples, block.chunks, found.contexts)
+                accumulators.findings.add(found.facts, found.findings)
+                write(found.records)
         groups.write()
 
 
-def _described_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseBlock, dict[str, pa.Array]]]:
+def _described_here(inputs: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlock]:
+    """All blocks, described by this process. One is read while the one before it is described."""
+    describer = BlockDescriber(inputs.specs, inputs.settings)
+    for block, columns in made_ahead(_read_blocks(inputs, times)):
+        yield describer.describe(block, columns)
+
+
+def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseBlock, dict[str, pa.Array]]]:
     """The blocks of cases in their order, each with its `case_columns`."""
     blocks = case_blocks(
         inputs.samples,
         inputs.outputs,
         inputs.folder / "scores.parquet",
-        details=inputs.settings.reads_details([spec.name for spec in inputs.specs]),
+        details=inputs.reads_details,
         size=inputs.block,
     )
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None
     for block in blocks:
-        yield block, case_columns(block, inputs.iteration, times.take(block), missing_gold)
+        yield block, case_columns(block, inputs.iteration, times.take(keys_of(block.outputs)), missing_gold)
 
 
 def _group_fields(settings: ScoringSettings) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from pydantic import Field
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.growing_columns import GrowingArray
 from ragpipe.scoring.rules.conditions import Rule, Truth
-from ragpipe.scoring.rules.failure_items import ItemLedger, Items
+from ragpipe.scoring.rules.failure_items import Counts, ItemLedger, Items
 from ragpipe.scoring.rules.failure_modes import Places, TruthLedger, find_modes, listed, mode_counts
 from ragpipe.scoring.rules.rule_inputs import Facts
 
@@ -33,6 +34,21 @@ class Diagnosis(Settings):
     order: int = Field(default=100, description="Position among the diagnoses of a case, lowest first.")
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What the rules say of a block of cases.
+
+    Attributes:
+        modes: the truth of each failure mode that the run can decide.
+        diagnoses: the truth of each diagnosis that it can decide, in the order of priority.
+        items: by failure mode the number of items of each case.
+    """
+
+    modes: Mapping[str, Truth]
+    diagnoses: Mapping[str, Truth]
+    items: Mapping[str, Counts]
+
+
 class DiagnosisAccumulator:
     """Failure modes, their items, and diagnoses of all cases so far. Rules that are None were switched off."""
 
@@ -50,26 +66,33 @@ class DiagnosisAccumulator:
         self._failed = GrowingArray(np.bool_)
         self._examples: dict[str, list[dict[str, str | int]]] = {name: [] for name in self._diagnoses}
 
-    def add(self, facts: Facts) -> dict[str, pa.Array]:
-        """Judge a block; returns the two columns of `records.parquet`."""
+    def find(self, facts: Facts) -> Findings:
+        """Judge a block. Nothing is kept."""
         modes = find_modes(self._rules, facts)
         truths = {
             name: truth
             for name, diagnosis in self._diagnoses.items()
             if (truth := diagnosis.when.holds(facts)) is not None
         }
-        self._modes.add(modes)
-        self._items.add(facts)
-        self._found.add(truths)
+        return Findings(modes, truths, self._items.counts(facts))
+
+    def columns(self, findings: Findings, n: int) -> dict[str, pa.Array]:
+        """The two columns of `records.parquet` for a block of `n` cases."""
+        return {
+            "failure_modes": listed(findings.modes, list(self._rules), n),
+            "diagnosis": listed(findings.diagnoses, list(self._diagnoses), n),
+        }
+
+    def add(self, facts: Facts, findings: Findings) -> None:
+        """Keep what was found in the next block."""
+        self._modes.add(findings.modes)
+        self._items.add(findings.items)
+        self._found.add(findings.diagnoses)
         self._failed.add(_failed(facts))
-        for name, truth in truths.items():
+        for name, truth in findings.diagnoses.items():
             examples = self._examples[name]
             for place in np.flatnonzero(truth == 1)[: EXAMPLES - len(examples)].tolist():
                 examples.append(facts.key(place))
-        return {
-            "failure_modes": listed(modes, list(self._rules), facts.n),
-            "diagnosis": listed(truths, list(self._diagnoses), facts.n),
-        }
 
     def close(self) -> None:
         """To be called after the last block."""

@@ -61,11 +61,18 @@ class ItemLedger:
         self._parts: dict[str, list[Counts]] = {mode: [] for mode in items}
         self._counts: dict[str, Counts] = {}
 
-    def add(self, facts: Facts) -> None:
-        """Count the items of a block."""
-        for mode, items in self._items.items():
-            if any(listed_items.score in facts.measured for listed_items in items.of):
-                self._parts[mode].append(_counted(items, facts))
+    def counts(self, facts: Facts) -> dict[str, Counts]:
+        """The items of each case of a block, by mode. Nothing is kept."""
+        return {
+            mode: _counted(items, facts)
+            for mode, items in self._items.items()
+            if any(listed_items.score in facts.measured for listed_items in items.of)
+        }
+
+    def add(self, counts: Mapping[str, Counts]) -> None:
+        """Keep the counts of the next block."""
+        for mode, of_cases in counts.items():
+            self._parts[mode].append(of_cases)
 
     def close(self) -> None:
         """To be called after the last block."""

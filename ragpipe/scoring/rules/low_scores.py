@@ -25,7 +25,9 @@ from ragpipe.scoring.rules.rule_inputs import Facts
 _REASON_CHARS = 200
 _DISTINCT = 2000  # reasons told apart per score; judges rarely use the same words twice
 _GROUPS = 10  # of one field, the largest lift first
-_FLAGGED = '"flags":["'  # details are canonical JSON: without it there is no flag to read
+FLAGS = "flags"
+"""What is read of the details of a score: a list of texts."""
+_FLAGGED = f'"{FLAGS}":["'  # details are canonical JSON: without it there is no flag to read
 
 
 class _Low:
@@ -163,10 +165,10 @@ def _add_reasons(low: _Low, bands: Bands, column: Column) -> None:
 
 
 def _add_flags(low: _Low, bands: Bands, name: str, facts: Facts) -> None:
-    _, texts = facts.detail_rows(name, "flags", bands != NOT_LOW)
+    _, texts = facts.detail_rows(name, FLAGS, bands != NOT_LOW)
     for text in texts:
         if _FLAGGED in text:
-            flags = from_json(text).get("flags")
+            flags = from_json(text).get(FLAGS)
             for flag in flags if isinstance(flags, list) else ():
                 if isinstance(flag, str):
                     low.flags.add(flag)

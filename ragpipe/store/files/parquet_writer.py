@@ -30,7 +30,8 @@ class RowGroups:
         """Rows behind those that are there."""
         self._tables.append(table)
         self._rows += table.num_rows
-        self._bytes += table.nbytes
+        # without what a buffer holds beside the rows, so that it does not matter who made the table
+        self._bytes += sum(map(pa.ipc.get_record_batch_size, table.to_batches()))
         if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self.write()
 

@@ -15,7 +15,7 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.engine import load_workers
+from ragpipe.engine import worker_processes
 from ragpipe.engine.load_messages import part_message, start_message
 from ragpipe.engine.load_workers import FEWEST_PARTS, load_by_workers
 from ragpipe.stages.load_dataset import DatasetCounts, load_dataset
@@ -77,21 +77,21 @@ def test_what_is_wrong_is_left_to_one_process(tmp_path: Path, change: dict[str, 
 
 def test_a_dead_worker_leaves_the_reading_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, lines = list[subprocess.Popen[bytes]](), list[str]()
-    new_process, asked = load_workers._new_process, load_workers._asked
+    new_process, answer_of = worker_processes.new_process, worker_processes.answer_of
 
-    def new() -> subprocess.Popen[bytes]:
-        started.append(new_process())
+    def new(module: str) -> subprocess.Popen[bytes]:
+        started.append(new_process(module))
         return started[-1]
 
     def killed_at_the_fifth(process: subprocess.Popen[bytes], message: bytes) -> Any:
         calls.append(message)
         if len(calls) == 5:
             os.kill(process.pid, signal.SIGKILL)
-        return asked(process, message)
+        return answer_of(process, message)
 
     calls = list[bytes]()
-    monkeypatch.setattr(load_workers, "_new_process", new)
-    monkeypatch.setattr(load_workers, "_asked", killed_at_the_fifth)
+    monkeypatch.setattr(worker_processes, "new_process", new)
+    monkeypatch.setattr(worker_processes, "answer_of", killed_at_the_fifth)
     dataset = written(tmp_path / "d.jsonl", records(1500))
     assert by_workers(dataset, tmp_path, 2, lines.append) is None
     assert len(lines) == 1
@@ -105,10 +105,10 @@ def test_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
     dataset = written(tmp_path / "d.jsonl", records(1500))
     parts = dataset.parts(1 << 20)
     assert parts is not None
-    with load_workers._new_process() as process:
-        load_workers._send(process, start_message(dataset))
+    with worker_processes.new_process("ragpipe.engine.load_process") as process:
+        worker_processes.send(process, start_message(dataset))
         for part in parts:
-            load_workers._send(process, part_message(part))
+            worker_processes.send(process, part_message(part))
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(timeout=60) == 0

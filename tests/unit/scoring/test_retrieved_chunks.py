@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, table_of
 from ragpipe.scoring import pointer_checks
-from ragpipe.scoring.pointer_checks import Pointers
+from ragpipe.scoring.pointer_checks import Pointers, context_counts
 from ragpipe.scoring.retrieved_chunks import RetrievedChunks
 
 IDS = st.sampled_from(["a", "b", "A", "c-1", "caf\u00e9.md", ""])
@@ -85,7 +85,8 @@ def test_pointers_are_counted_as_case_by_case(cases: list[Any], block: int, kept
         pointers, walk = Pointers(), Walk(kept)
         for start in range(0, len(cases), block):
             rows = output_rows.slice(start, block)
-            pointers.add(rows, sample_rows.slice(start, block), RetrievedChunks(rows["chunks"]))
+            chunks = RetrievedChunks(rows["chunks"])
+            pointers.add(rows, sample_rows.slice(start, block), chunks, context_counts(rows["method"], chunks))
         for sample, output in zip(samples, outputs, strict=True):
             walk.add(sample, output)
         assert pointers.warnings() == walk.pointers.warnings()
