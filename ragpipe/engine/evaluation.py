@@ -33,6 +33,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.score_workers import score_by_workers
 from ragpipe.engine.system_identity import system_versions
 from ragpipe.engine.user_code import metric_sources
+from ragpipe.engine.worker_count import worker_count
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
@@ -49,7 +50,6 @@ from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, sealed_table
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
-from ragpipe.store.files.processes import usable_cores
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.progress_file import mark_phase
 from ragpipe.store.run.run_folder import RunFolder
@@ -244,12 +244,12 @@ class Evaluation:
         return ScoringSources(manifest, self._folder)
 
     def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
-        inputs, runner = self._score_inputs(iteration, manifest), self._config.runner
-        if runner.kind == "processes" and type(self._policy) is EvaluatePolicy:
-            width = runner.workers or usable_cores()
-            if score_by_workers(inputs, width=width, say=self._console.say) is not None:
-                return
-        score_iteration(inputs)
+        inputs = self._score_inputs(iteration, manifest)
+        width = worker_count(self._config.runner, is_much=True) if type(self._policy) is EvaluatePolicy else 0
+        if (
+            not width or score_by_workers(inputs, width=width, say=self._console.say) is None
+        ):  # workers score many cases only
+            score_iteration(inputs)
 
     def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:
         prices = self._config.system.prices

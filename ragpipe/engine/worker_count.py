@@ -14,11 +14,14 @@ MANY_CASES = 5_000
 
 
 def worker_count(runner: RunnerSettings, *, is_much: bool) -> int:
-    """How many workers do a piece of work that asks no server; 0: this process does it. `is_much` says that there is enough of it."""
+    """How many processes of this machine do a piece of work that asks no server; 0: this one alone. `is_much` says that there is enough
+    of it. With `runner=ray` a cluster measures, and reading and scoring are done here."""
     if runner.kind == "auto":
         idle = idle_cores()
         count = min(idle, runner.workers or idle)
         return count if is_much and count > 1 else 0
+    if runner.kind == "ray":
+        return usable_cores()
     return 0 if runner.kind == "local" else runner.workers or usable_cores()
 
 

@@ -30,6 +30,7 @@ def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         (9.0, {"kind": "processes"}, False, 4),
         (9.0, {"kind": "processes", "workers": 7}, True, 7),
         (0.2, {"kind": "local", "workers": 7}, True, 0),
+        (0.2, {"kind": "ray", "workers": 100}, True, 4),  # those of the cluster
     ],
 )
 def test_the_number(
