@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from ragpipe.core.process_memory import collect_new_garbage
-from ragpipe.engine.slice_messages import read_message
-from ragpipe.engine.slice_process import own_streams
+from ragpipe.engine.plain_messages import own_streams, read_message
 
 
 def answer_messages(opened: Callable[[Any], Callable[[Any], bytes]]) -> None:

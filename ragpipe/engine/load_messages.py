@@ -13,7 +13,7 @@ from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.file_locator import Files
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile, FilePart
-from ragpipe.engine.slice_messages import packed_message
+from ragpipe.engine.plain_messages import packed_message
 from ragpipe.stages.case_batches import CaseBatch
 
 

@@ -30,7 +30,7 @@ def _opened(start: dict[str, Any]) -> Callable[[Any], bytes]:
 def _answer(start: dict[str, Any], values: Any) -> bytes:
     from ragpipe.engine.load_messages import loaded_message, part_of
     from ragpipe.engine.load_parts import load_part
-    from ragpipe.engine.slice_messages import packed_message
+    from ragpipe.engine.plain_messages import packed_message
 
     loaded = load_part(start, part_of(values))
     return packed_message({}) if loaded is None else loaded_message(loaded)

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ragpipe.engine.slice_messages import packed_message
+from ragpipe.engine.plain_messages import packed_message
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
@@ -26,7 +26,9 @@ from ragpipe.scoring.pointer_checks import LABEL_COLUMNS, ContextCounts
 from ragpipe.scoring.rules.diagnosis import Findings
 from ragpipe.scoring.rules.low_scores import FLAGS
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import ScoreInputs
+
+if TYPE_CHECKING:
+    from ragpipe.stages.score_iteration import ScoreInputs
 
 _OF_RECORDS = (*OUTPUT_KEY, "answer", "abstained", "timings", "usage", "citations", "retrieves")
 _OF_OUTPUTS = ("sample_row", "attempts")

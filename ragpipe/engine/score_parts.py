@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart
 from ragpipe.scoring.case_blocks import BlockGroups
 from ragpipe.scoring.described_blocks import BlockDescriber, DescribedBlock
 from ragpipe.scoring.dimensions import case_columns
-from ragpipe.stages.gate_measurements import ScoringSources
 from ragpipe.store.run.run_folder import RunFolder
 
 
@@ -26,7 +28,7 @@ class RowGroupScoring:
             size=start.block,
         )
         self._describer = BlockDescriber(start.specs, start.settings)
-        self._missing_gold = ScoringSources({}, RunFolder(start.root)).missing_gold() if start.root else None
+        self._missing_gold = _missing_gold(start.root) if start.root else None
 
     def described(self, task: RowGroupTask) -> list[DescribedBlock]:
         """The blocks of a row group. Raises RagpipeError for one that cannot be scored."""
@@ -38,3 +40,13 @@ class RowGroupScoring:
             columns = case_columns(block, self._start.iteration, judge_ms, self._missing_gold)
             blocks.append(self._describer.describe(block, columns))
         return blocks
+
+
+def _missing_gold(root: Path) -> Mapping[str, int] | None:
+    """Of samples how many labelled documents are not in the index; None for a run without an index manifest."""
+    if not RunFolder(root).index.is_file():
+        return None
+    from ragpipe.reports.sections.index_section import read_index  # a worker starts sooner without it
+
+    index = read_index(root)
+    return None if index is None else index.samples_missing_gold

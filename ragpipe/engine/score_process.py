@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ragpipe.core.errors import RagpipeError
 from ragpipe.core.process_memory import give_memory_back
 
 if TYPE_CHECKING:
@@ -30,27 +31,17 @@ def _opened(start: dict[str, Any]) -> Callable[[Any], bytes]:
     from ragpipe.engine.score_messages import ScoreStart
     from ragpipe.engine.score_parts import RowGroupScoring
 
-    try:
-        scoring = RowGroupScoring(ScoreStart.from_values(start))
-    except Exception:
-        return _refusal
-    return partial(_answer, scoring)
+    return partial(_answer, RowGroupScoring(ScoreStart.from_values(start)))
 
 
 def _answer(scoring: RowGroupScoring, values: Any) -> bytes:
+    from ragpipe.engine.plain_messages import packed_message
     from ragpipe.engine.score_messages import RowGroupTask, described_message
 
     try:
         return described_message(scoring.described(RowGroupTask.of(values)))
-    except Exception:
-        return _refusal(values)
-
-
-def _refusal(_: Any) -> bytes:
-    """Whatever it is, the driver meets it too, and says what it is."""
-    from ragpipe.engine.slice_messages import packed_message
-
-    return packed_message({})
+    except RagpipeError:  # the driver meets it too, and says what it is
+        return packed_message({})
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from ragpipe.core.errors import DataError
+from ragpipe.engine.plain_messages import packed_message
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_of
-from ragpipe.engine.slice_messages import packed_message
 from ragpipe.engine.worker_processes import WorkerLost, answering_workers, in_order
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.case_blocks import keys_of

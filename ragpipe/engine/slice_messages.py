@@ -1,26 +1,30 @@
-"""Messages between a driver and the processes that measure its slices: a JSON object, and bytes behind it.
-
-Plain data only, read as such: nothing in a message can run.
-"""
+"""Messages between a driver and the processes that measure its slices."""
 
 from __future__ import annotations
 
-import json
-import struct
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.plain_messages import HEAD, packed_message, read_message
 from ragpipe.schema.sample import CaseKey
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 
-HEAD = struct.Struct(">QQ")
-"""The lengths of the JSON object and of the bytes behind it."""
+__all__ = [
+    "HEAD",
+    "WorkerFailure",
+    "WorkerStart",
+    "failure_message",
+    "measured_message",
+    "measured_of",
+    "packed_message",
+    "read_message",
+]
 
 
 @dataclass(frozen=True)
@@ -61,22 +65,6 @@ class WorkerFailure(RagpipeError):
     def __init__(self, text: str, exit_code: int):
         super().__init__(text)
         self.exit_code = exit_code
-
-
-def packed_message(values: Any, content: bytes = b"") -> bytes:
-    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON."""
-    text = json.dumps(values, allow_nan=False).encode("ascii")
-    return HEAD.pack(len(text), len(content)) + text + content
-
-
-def read_message(file: BinaryIO) -> Any:
-    """The JSON value of the next message, which has no bytes behind it. Raises EOFError where the other side is gone."""
-    head = file.read(HEAD.size)
-    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
-    text = file.read(size)
-    if not size or len(text) < size:
-        raise EOFError
-    return json.loads(text)
 
 
 def failure_message(error: Exception, part: Slice | None = None) -> bytes:

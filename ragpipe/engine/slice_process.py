@@ -18,13 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ragpipe.core.errors import Interrupted
 from ragpipe.core.process_memory import collect_new_garbage, give_memory_back
-from ragpipe.engine.slice_messages import (
-    WorkerStart,
-    failure_message,
-    measured_message,
-    packed_message,
-    read_message,
-)
+from ragpipe.engine.plain_messages import own_streams, packed_message, read_message
+from ragpipe.engine.slice_messages import WorkerStart, failure_message, measured_message
 from ragpipe.stages.slices import Slice
 
 if TYPE_CHECKING:
@@ -48,16 +43,6 @@ def main() -> None:
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(start, incoming, answers))
     answers.close()
-
-
-def own_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The driver's messages, and where answers go. What anything in this process prints goes to stderr instead."""
-    incoming, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return os.fdopen(incoming, "rb"), os.fdopen(answers, "wb")
 
 
 class _Answers(threading.Thread):

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import IO, Any, TypeVar
 
-from ragpipe.engine.slice_messages import HEAD
+from ragpipe.engine.plain_messages import HEAD
 
 Message = tuple[dict[str, Any], bytes]
 """The JSON object of an answer, and the bytes behind it."""

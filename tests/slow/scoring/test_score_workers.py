@@ -16,9 +16,9 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine import evaluation, score_workers, worker_processes
+from ragpipe.engine.plain_messages import packed_message
 from ragpipe.engine.score_messages import ScoreStart
 from ragpipe.engine.score_workers import score_by_workers
-from ragpipe.engine.slice_messages import packed_message
 from ragpipe.stages.score_iteration import score_iteration
 from tests.support.divided_scoring import RESULTS, divided_run, results
 from tests.support.harness import ROOT

@@ -12,10 +12,10 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.plain_messages import HEAD
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_message, described_of
 from ragpipe.engine.score_parts import RowGroupScoring
 from ragpipe.engine.score_workers import _tasks
-from ragpipe.engine.slice_messages import HEAD
 from ragpipe.scoring.described_blocks import DescribedBlock
 from ragpipe.scoring.judge_latency import JudgeTimes
 from ragpipe.stages.score_iteration import BlockSource, ScoreInputs, score_iteration

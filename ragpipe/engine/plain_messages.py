@@ -1,0 +1,40 @@
+"""Messages between a driver and its worker processes: a JSON object, and bytes behind it.
+
+Plain data only, read as such: nothing in a message can run. A worker that needs no more imports no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import Any, BinaryIO
+
+HEAD = struct.Struct(">QQ")
+"""The lengths of the JSON object and of the bytes behind it."""
+
+
+def packed_message(values: Any, content: bytes = b"") -> bytes:
+    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON."""
+    text = json.dumps(values, allow_nan=False).encode("ascii")
+    return HEAD.pack(len(text), len(content)) + text + content
+
+
+def read_message(file: BinaryIO) -> Any:
+    """The JSON value of the next message, which has no bytes behind it. Raises EOFError where the other side is gone."""
+    head = file.read(HEAD.size)
+    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
+    text = file.read(size)
+    if not size or len(text) < size:
+        raise EOFError
+    return json.loads(text)
+
+
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The driver's messages, and where answers go. What anything in this process prints goes to stderr instead."""
+    incoming, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return os.fdopen(incoming, "rb"), os.fdopen(answers, "wb")
