@@ -77,8 +77,8 @@ class ScoreStart(Settings):
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> ScoreStart:
-        """From the JSON object. Raises ValidationError."""
-        return cls.model_validate_json(json.dumps(values))
+        """From the JSON object. Raises ValueError, among them ValidationError."""
+        return cls.model_validate_json(json.dumps(values, allow_nan=False))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from ragpipe.store.run.run_tables import open_table
 
 FEWEST_CASES = 20_000
 """Cases from which on workers are worth their start."""
+MOST_WORKERS = 4
+"""More make blocks no faster than this process takes them."""
 _AHEAD = 1  # row groups per worker that are described before their turn
 
 
@@ -35,15 +37,15 @@ def score_by_workers(inputs: ScoreInputs, *, width: int, say: Callable[[str], No
 
     Args:
         inputs: what to score, and how.
-        width: the number of workers.
+        width: the number of workers that there may be.
         say: prints what the user should know.
 
     Raises what scoring raises after the last block.
     """
+    width = min(width, MOST_WORKERS)
     if width < 2 or not _is_divided(inputs):
         return None
-    start = ScoreStart.of(inputs)
-    if ScoreStart.from_values(start.values()) != start:
+    if (start := _start(inputs)) is None:
         return None
 
     def described(_: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlock, None, None]:
@@ -64,6 +66,15 @@ def score_by_workers(inputs: ScoreInputs, *, width: int, say: Callable[[str], No
     except _ScoreAlone:  # one process says what is wrong with the tables
         pass
     return None
+
+
+def _start(inputs: ScoreInputs) -> ScoreStart | None:
+    """What workers are told; None where they would not read the same in it, such as an endless scale."""
+    try:
+        start = ScoreStart.of(inputs)
+        return start if ScoreStart.from_values(start.values()) == start else None
+    except ValueError:  # pydantic's own among them
+        return None
 
 
 def _is_divided(inputs: ScoreInputs) -> bool:

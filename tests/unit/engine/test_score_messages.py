@@ -15,12 +15,13 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.plain_messages import HEAD
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_message, described_of
 from ragpipe.engine.score_parts import RowGroupScoring
-from ragpipe.engine.score_workers import _tasks
+from ragpipe.engine.score_workers import _start, _tasks
+from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.described_blocks import DescribedBlock
 from ragpipe.scoring.judge_latency import JudgeTimes
 from ragpipe.stages.score_iteration import BlockSource, ScoreInputs, score_iteration
 from ragpipe.store.files import parquet_writer
-from tests.support.divided_scoring import SPECS, divided_run, results
+from tests.support.divided_scoring import SETTINGS, SPECS, divided_run, results
 
 
 def sent(data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -61,9 +62,15 @@ def test_described_elsewhere_all_files_are_the_same(
 
 
 def test_a_worker_is_told_all_that_decides_a_score(tmp_path: Path) -> None:
-    start = ScoreStart.of(divided_run(tmp_path, 3))
-    assert ScoreStart.from_values(start.values()) == start
-    assert start.specs == tuple(SPECS)
+    inputs = divided_run(tmp_path, 3)
+    gate = {"score": "faithfulness", "min": 0.8, "where": {"category": ["c1", 2]}, "tier": "critical"}
+    settings = SETTINGS.model_validate({"gates": {"faithful": gate, "late": {"failure_mode": "late", "max_rate": 0.1}}})
+    for start in map(_start, (inputs, replace(inputs, settings=settings))):
+        assert start is not None
+        assert ScoreStart.from_values(start.values()).settings.identity() == start.settings.identity()
+        assert start.specs == tuple(SPECS)
+    assert _start(replace(inputs, specs=[ScoreSpec("endless", 0, float("inf"))])) is None
+    start = ScoreStart.of(inputs)
     with pytest.raises(ValidationError):
         ScoreStart.from_values({**start.values(), "settings": {"level": 2}})
 
