@@ -19,10 +19,10 @@ from typing import Any, BinaryIO
 
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.plain_messages import own_streams
 from ragpipe.engine.process_sessions import end_session
 from ragpipe.engine.ray_cluster import join_cluster, waits_for
 from ragpipe.engine.slice_messages import failure_message, packed_message, read_message
-from ragpipe.engine.slice_process import own_streams
 from ragpipe.stages.slices import Slice
 
 MOST_DEATHS = 3
