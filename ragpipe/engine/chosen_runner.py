@@ -13,7 +13,7 @@ from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.slice_messages import WorkerStart
 from ragpipe.engine.slice_workers import SliceWorkers
-from ragpipe.engine.worker_count import MANY_CASES, worker_count
+from ragpipe.engine.worker_count import MANY_CASES, MANY_COMPUTED_CASES, worker_count
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.stages.replayed_cases import KnownMeasurements
@@ -62,7 +62,8 @@ async def open_workers(
     """
     config, runner = spec.config, spec.config.runner
     is_auto = runner.kind == "auto"
-    count = worker_count(runner, is_much=cases >= MANY_CASES and not (is_auto and _asks_servers(config)))
+    many = MANY_CASES if any(metric.prompts() for metric in config.metrics.values()) else MANY_COMPUTED_CASES
+    count = worker_count(runner, is_much=cases >= many and not (is_auto and _asks_servers(config)))
     why = _one_process(config, policy) if count else None
     if why and not is_auto:
         say(f"runner={runner.kind}: {why}; this process measures the cases alone")
@@ -87,7 +88,7 @@ def _slice_workers(config: RunConfig, start: WorkerStart, count: int, say: Calla
     waits for answers, and the last cases of one slice must not leave it idle."""
     runner = config.runner
     if not _asks_servers(config):
-        return SliceWorkers(start, workers=count, largest=runner.slice, say=say)
+        return SliceWorkers(start, workers=count, largest=runner.slice, at_once=2, say=say)
     largest = min(runner.slice, max(1, case_window(config) // 2))
     return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, say=say)
 

@@ -33,7 +33,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.score_workers import score_by_workers
 from ragpipe.engine.system_identity import system_versions
 from ragpipe.engine.user_code import metric_sources
-from ragpipe.engine.worker_count import worker_count
+from ragpipe.engine.worker_count import MANY_COMPUTED_CASES, worker_count
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
@@ -245,10 +245,9 @@ class Evaluation:
 
     def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
         inputs = self._score_inputs(iteration, manifest)
-        width = worker_count(self._config.runner, is_much=True) if type(self._policy) is EvaluatePolicy else 0
-        if (
-            not width or score_by_workers(inputs, width=width, say=self._console.say) is None
-        ):  # workers score many cases only
+        is_much = count_rows(self._folder.outputs) >= MANY_COMPUTED_CASES
+        width = worker_count(self._config.runner, is_much=is_much) if type(self._policy) is EvaluatePolicy else 0
+        if not width or score_by_workers(inputs, width=width, say=self._console.say) is None:
             score_iteration(inputs)
 
     def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:

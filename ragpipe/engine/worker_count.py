@@ -11,6 +11,8 @@ from ragpipe.store.files.processes import usable_cores
 
 MANY_CASES = 5_000
 """Cases from which on `runner=auto` has several processes: with fewer, their start takes what they save (docs/processes.md)."""
+MANY_COMPUTED_CASES = 50_000
+"""The same where every metric is computed without a judge: such a case takes a tenth of a millisecond."""
 
 
 def worker_count(runner: RunnerSettings, *, is_much: bool) -> int:
