@@ -86,6 +86,12 @@ class RayRunner:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
+    async def settle(self) -> None:
+        """Wait for the slices that are being stopped: their calls in flight finish."""
+        left = [result for result in self._results.values() if not result.done()]
+        if left and self._stop_file is not None:
+            await asyncio.wait(left, timeout=_END_S)
+
     async def start(self, order: dict[str, Any]) -> None:
         """Wait until Ray can be used. Raises WorkerFailure where it cannot."""
         await self._write(order)
@@ -202,7 +208,10 @@ async def open_ray_runner(
         order = {"settings": settings.model_dump(mode="json"), "cores": cores, "files": str(files), "task": task}
         await runner.start(order)
         listening = asyncio.create_task(runner.listen())
-        yield runner
+        try:
+            yield runner
+        finally:
+            await runner.settle()
     finally:
         if listening is not None:
             listening.cancel()
