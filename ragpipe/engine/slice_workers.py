@@ -72,7 +72,7 @@ class SliceWorkers:
         start: what workers are told first.
         workers: how many there are.
         largest: the most cases of a slice.
-        at_once: the slices that one worker has at once: one where it computes, more where it waits for a server.
+        at_once: the slices that one worker has at once: the next one is there when it ends one, and more where it waits for a server.
         say: prints what the user should know.
         on_figures: called when a worker has told figures of its calls.
     """

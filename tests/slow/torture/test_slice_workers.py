@@ -40,7 +40,7 @@ def test_the_same_bytes_from_any_number_of_workers(
     assert "Traceback" not in out
 
 
-def test_a_killed_worker_is_replaced_and_only_its_slice_is_done_again(place: Path, local: dict[str, bytes]) -> None:
+def test_a_killed_worker_is_replaced_and_only_its_slices_are_done_again(place: Path, local: dict[str, bytes]) -> None:
     process = start(place, "output_dir=killed", "runner=processes", "runner.workers=2", "runner.slice=5", SLOW_S="0.05")
     victim = until(lambda: workers_of(place, process.pid))[0]
     os.kill(victim, signal.SIGKILL)
@@ -50,7 +50,7 @@ def test_a_killed_worker_is_replaced_and_only_its_slice_is_done_again(place: Pat
     assert bytes_of(place, "killed") == local
     names = [line.split()[1] for line in (place / "measured").read_text().splitlines()]
     assert set(names) == {f"q{i}" for i in range(CASES)}
-    assert len(names) <= CASES + 5
+    assert len(names) <= CASES + 10  # a worker has two slices of five
 
 
 def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Path) -> None:
