@@ -19,6 +19,7 @@ from ragpipe.prompting.template_language import FILTERS, MAX_RENDERED
 from ragpipe.schema.sample import Chunk
 from tests.support.checks import Bench
 from tests.support.harness import ROOT, environment
+from tests.support.process_memory import PEAK_MIB
 
 HEAD = "---\nroles: {q: text, items: claims, contexts: sources}\n---\n[[user]]\n"
 VALUES = {
@@ -136,7 +137,9 @@ BOUNDED = [
     "{{ q[99999999999] }}",
     "{{ 4 is divisibleby(0) }}{{ q }}",
 ]
-LIMITED = """
+LIMITED = (
+    PEAK_MIB
+    + """
 import resource, sys, time
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3_000_000_000, 3_000_000_000))
@@ -154,8 +157,9 @@ for number in range(int(sys.argv[2])):
     except (PromptError, PromptTooLong) as error:
         done = type(error).__name__
     print(number, done, round(time.process_time() - start, 1), flush=True)
-print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, flush=True)
+print("peak", peak_mib(), flush=True)
 """
+)
 
 
 @pytest.mark.slow

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.harness import Server, arguments, start
+from tests.support.process_memory import peak_mib
 
 CASES, LIMIT_MIB = 600, 340
 METRICS = "faithfulness,answer_relevance,context_relevance,context_precision,context_recall,correctness,groundedness,chunk_relevancy"
@@ -34,19 +33,6 @@ def large_cases(path: Path) -> Path:
             }  # fmt: skip
             file.write(json.dumps(record) + "\n")
     return path
-
-
-def peak_mib(process: subprocess.Popen[str]) -> int:
-    """The largest resident size that the process has had by its end."""
-    peak = 0
-    while process.poll() is None:
-        try:
-            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        except OSError:
-            break
-        peak = max([peak, *(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM"))])
-        time.sleep(0.05)
-    return peak
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest
         config = compose(words)
     except ConfigError as error:
         missing = [p.key for p in error.problems]
-        if missing in (["embedder.kind"], ["judge.kind"]) and "pip install" in error.problems[0].fix:
+        if missing in (["embedder.kind"], ["judge.kind"], ["runner.kind"]) and "pip install" in error.problems[0].fix:
             return  # it needs a package that is not here, and says which
         if {"run", "base"} & set(missing):  # a task over a finished run: make one
             metric = "metrics=[faithfulness]" if option in ("task/judge_audit", "task/spot_check") else BASE["metrics"]
