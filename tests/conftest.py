@@ -18,8 +18,8 @@ from tests.support import rooms
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-# the time of one example says more of the machine than of the code
-hypothesis.settings.register_profile("ragpipe", deadline=None)
+# the time of one example says more of the machine than of the code; `.ci/run` asks for the same examples each time
+hypothesis.settings.register_profile("ragpipe", deadline=None, derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ)
 hypothesis.settings.load_profile("ragpipe")
 
 
