@@ -35,6 +35,9 @@ from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 
+ROUGH_CASES = 20_000
+"""Cases that a rough plan looks at, about: of more, blocks at even distances stand for all."""
+
 
 def plan_remaining(
     config: RunConfig,
@@ -53,7 +56,8 @@ def plan_remaining(
         config: the configuration of the run.
         reader: its frozen cases.
         run_id: the run, whose own failures in the call store count as replies.
-        rough: count four characters as a token: loading a tokenizer would delay the first call by half a second.
+        rough: keep the first call waiting for some seconds at most: count four characters as a token, and of many cases look only at
+            `ROUGH_CASES`. Finished cases that are judged again are all looked at.
         recorded: judge_inputs of a finished run, whose replies count as stored too.
         resumed: by iteration, what it has from earlier starts.
         known: what need not be measured; it keeps the cases that are measured here, for the run.
@@ -61,8 +65,10 @@ def plan_remaining(
     """
     judge = config.judge
     metrics = list(config.metrics.values())
+    most = ROUGH_CASES if rough else reader.count
+    blocks = reader.spread(range(reader.blocks), most)
     plan = make_plan(
-        reader,
+        reader.of(reader.iteration, blocks),
         metrics,
         iterations=config.iterations * repeats,
         counter=prompt_counter(judge, rough=rough),
@@ -71,12 +77,14 @@ def plan_remaining(
         if isinstance(judge, JudgeSettings)
         else {},
     )
+    if len(blocks) < reader.blocks:
+        plan.scale_to(reader.count)
     if (
         isinstance(judge, JudgeSettings)
         and plan.calls
         and (recorded or any(state.done for state in resumed.values()) or _has_stored_replies(config))
     ):
-        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known, repeats))
+        remaining = run_async(_remaining(config, reader, run_id, recorded, resumed, known, repeats, most))
         plan.stored, plan.missing, plan.resumed = remaining.stored, remaining.missing, remaining.resumed
     return plan
 
@@ -105,6 +113,7 @@ async def _remaining(
     resumed: Mapping[int, Resumption],
     known: KnownMeasurements | None,
     repeats: int,
+    most: int,
 ) -> RemainingCalls:
     """What is left to ask in all iterations. Blocks that are written are not looked at again.
 
@@ -116,6 +125,7 @@ async def _remaining(
         resumed: by iteration, what it has from earlier starts.
         known: what need not be measured; it keeps the cases that are measured here.
         repeats: how often each question is asked in an iteration.
+        most: of the cases that are not finished, so many stand for all.
     """
     from_file = recorded_replies(config)
     stored = StoredCalls(store_place(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
@@ -128,9 +138,17 @@ async def _remaining(
         for iteration in range(1, config.iterations + 1):
             state = resumed.get(iteration, Resumption())
             remaining.stored += state.stored
+            left = [block for block in range(reader.blocks) if block not in state.written]
+            begun = reader.blocks_with(state.done, left)
+            fresh = [block for block in left if block not in set(begun)]
+            sample = reader.spread(fresh, most)
+            factor = reader.cases_in(fresh) / max(1, reader.cases_in(sample))
             for session.repeat in range(1, repeats + 1):
-                cases = reader.of(iteration, without=state.written)
+                of_sample = RemainingCalls()
+                cases = reader.of(iteration, begun)
                 await count_remaining(cases, metrics, session, remaining, state.done, known)
+                await count_remaining(reader.of(iteration, sample), metrics, session, of_sample, {}, known)
+                remaining.add_scaled(of_sample, factor)
     return remaining
 
 
@@ -226,7 +244,7 @@ def report_gaps(plan: Plan, console: Console) -> None:
 def plan_line(plan: Plan, config: RunConfig) -> str:
     """New calls, their tokens and cost on one line: an upper estimate where questions depend on replies."""
     judge = config.judge
-    details = ""
+    details = "" if plan.sampled is None else f"; estimated from {plan.sampled:,} cases, task=plan counts all"
     if plan.shared:
         details += f"; {plan.shared:,} questions are shared: asked once for several metrics"
     if plan.embeddings:

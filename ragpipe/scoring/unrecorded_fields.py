@@ -17,6 +17,10 @@ class Gap:
     missing: int = 0
     first: str = ""
 
+    def scale(self, factor: float) -> None:
+        """Let these cases stand for so many times as many."""
+        self.cases, self.missing = round(self.cases * factor), round(self.missing * factor)
+
     @property
     def is_whole(self) -> bool:
         """Whether no output of the method records it: what needs it is not applicable there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,29 @@ class CaseReader:
         index = bisect_right(self._block_starts, row) - 1
         return next(self.block(index, row - self._block_starts[index], row - self._block_starts[index] + 1))
 
+    def spread(self, blocks: Sequence[int], most: int) -> list[int]:
+        """So many of these blocks, at even distances, that they have about `most` cases; all where they have no more."""
+        cases = self.cases_in(blocks)
+        if cases <= most:
+            return list(blocks)
+        count = max(1, len(blocks) * most // cases)
+        return [blocks[(2 * place + 1) * len(blocks) // (2 * count)] for place in range(count)]
+
+    def cases_in(self, blocks: Iterable[int]) -> int:
+        """The number of cases in these blocks."""
+        return sum(map(self.size, blocks))
+
+    def blocks_with(self, cases: Collection[CaseKey], blocks: Iterable[int]) -> list[int]:
+        """Those of the blocks that have one of the cases, whatever their iteration."""
+        left, having = {case._replace(iteration=self.iteration) for case in cases}, list[int]()
+        for block in blocks:
+            if not left:
+                break
+            if here := left.intersection(self.keys(block)):
+                having.append(block)
+                left -= here
+        return having
+
     def keys(self, index: int) -> list[CaseKey]:
         """What names the cases of one block, without reading more of them."""
         with reading_table(self._path, *_INVALID):
@@ -66,9 +89,8 @@ class CaseReader:
             keys = zip(*(columns[name].to_pylist() for name in OUTPUT_KEY), strict=True)
             return [CaseKey(sample_id, method, repeat, self.iteration) for sample_id, method, repeat in keys]
 
-    def of(self, iteration: int, *, without: Collection[int] = ()) -> Iterator[Case]:
-        """All cases but those of some blocks, as those of another iteration."""
-        blocks = (index for index in range(self.blocks) if index not in without)
+    def of(self, iteration: int, blocks: Iterable[int]) -> Iterator[Case]:
+        """The cases of some blocks, as those of another iteration."""
         return (replace(case, iteration=iteration) for index in blocks for case in self.block(index))
 
     def __iter__(self) -> Iterator[Case]:

@@ -68,6 +68,11 @@ class StepPlan:
             return round(self.calls * self.past.tokens_out)
         return round(self.sample.replies)
 
+    def scale(self, factor: float) -> None:
+        """Let these questions stand for so many times as many."""
+        self.calls, self.shared = round(self.calls * factor), round(self.shared * factor)
+        self.sample.scale(factor)
+
 
 @dataclass(slots=True)
 class MetricPlan:
@@ -79,6 +84,11 @@ class MetricPlan:
     skipped: Counter[str] = field(default_factory=Counter)
     too_long: int = 0
     first_too_long: str = ""
+
+    def scale(self, factor: float) -> None:
+        """Let these cases stand for so many times as many."""
+        self.cases, self.too_long = round(self.cases * factor), round(self.too_long * factor)
+        self.skipped = Counter({reason: round(count * factor) for reason, count in self.skipped.items()})
 
 
 @dataclass(slots=True)
@@ -97,7 +107,8 @@ class Plan:
     `embeddings` counts texts to the embedder, stored or not: once per case and metric, whatever the iteration. `several` are
     the cases with several references, by the rule that says which of them count. `gaps` are the parts of the outputs that
     are not recorded, each with the metrics that are skipped for it. `recorded` counts the cases that have a recorded value of
-    a name. `resumed` is what became of finished cases. `rounds` is the longest chain of questions that wait for each other, at
+    a name. `resumed` is what became of finished cases. `sampled` is the number of cases that the other counts are estimated from;
+    None where all cases were looked at. `rounds` is the longest chain of questions that wait for each other, at
     most, all iterations, but for questions that are asked again because a reply was of no use.
     """
 
@@ -113,6 +124,7 @@ class Plan:
     recorded: Counter[str] = field(default_factory=Counter)
     resumed: ResumedCases = field(default_factory=ResumedCases)
     rounds: int = 0
+    sampled: int | None = None
 
     @property
     def calls(self) -> int:
@@ -138,6 +150,21 @@ class Plan:
     def tokens_out(self) -> int:
         """Completion tokens of the new calls."""
         return self._of_new_calls(sum(step.tokens_out for step in self.steps))
+
+    def scale_to(self, cases: int) -> None:
+        """Let the cases of this plan, which were taken at even distances, stand for so many."""
+        factor = cases / self.cases
+        for metric in self.metrics:
+            metric.scale(factor)
+        for step in self.steps:
+            step.scale(factor)
+        for gap, _ in self.gaps:
+            gap.scale(factor)
+        self.embeddings = round(self.embeddings * factor)
+        for several in self.several.values():
+            several.cases = round(several.cases * factor)
+        self.recorded = Counter({name: round(count * factor) for name, count in self.recorded.items()})
+        self.cases, self.sampled = cases, self.cases
 
     def _of_new_calls(self, tokens: int) -> int:
         return round(tokens * self.new_calls / self.calls) if self.calls else 0

@@ -24,6 +24,11 @@ class RemainingCalls:
     missing: int = 0
     resumed: ResumedCases = field(default_factory=ResumedCases)
 
+    def add_scaled(self, part: RemainingCalls, factor: float) -> None:
+        """Add what was counted of some cases, which stand for so many times as many. None of them was finished."""
+        self.stored += round(part.stored * factor)
+        self.missing += round(part.missing * factor)
+
 
 @dataclass(frozen=True, slots=True)
 class _Replay:

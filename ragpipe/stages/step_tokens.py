@@ -81,6 +81,12 @@ class TokenSample:
         self.length_of_all += times * length
         self.replies += times * reply_tokens
 
+    def scale(self, factor: float) -> None:
+        """Let these questions stand for so many times as many. The rendered ones stay what they are."""
+        self.calls = round(self.calls * factor)
+        self.length_of_all *= factor
+        self.replies *= factor
+
     def tokens_in(self) -> float:
         """Prompt tokens of all questions, by the line of least squares through the rendered ones."""
         if not self.n:
