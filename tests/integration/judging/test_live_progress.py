@@ -69,7 +69,8 @@ def test_a_slow_judge_shows_numbers_before_a_case_is_finished(bench: Make) -> No
     with watched(b.folder / "out") as seen:
         ran = b.run(concurrency=4)
     lines = [line for line in ran.text.splitlines() if line.startswith("judging")]
-    assert lines[0].startswith("judging 0/4 cases | estimating | 1 sent, 0 answered | 1 in flight")
+    asking = next(line for line in lines if "sent" in line)  # a busy machine shows a line before the first call
+    assert asking.startswith("judging 0/4 cases | estimating | 1 sent, 0 answered | 1 in flight")
     assert any("0/4 cases | 0:0" in line and "left" in line for line in lines), "calls tell before a case does"
     assert lines[-1].startswith("judging 4/4 cases | 0:0")
     assert "8 sent, 8 answered |" in lines[-1]

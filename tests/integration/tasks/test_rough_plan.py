@@ -26,7 +26,12 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_summary, "ROUGH_CASES", 1_000)
     with open("cases.jsonl", "w") as file:
         for number in range(CASES):
-            record = {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "contexts": ["None."]}
+            record = {
+                "id": f"q{number}",
+                "question": f"What is {number}?",
+                "answer": f"It is {number}.",
+                "contexts": ["None."],
+            }
             reference = {} if number % 2 else {"reference": f"{number}."}
             file.write(json.dumps({**record, **reference}) + "\n")
 
@@ -35,7 +40,12 @@ def figures(text: str) -> dict[str, int]:
     """The counts of a plan's line."""
     line = re.search(r"plan: .*", " ".join(text.split()))
     assert line is not None, text
-    names = {"cases": r"([\d,]+) cases, up", "new": r"up to ([\d,]+) new", "stored": r"\(([\d,]+) replies are", "of": r"from ([\d,]+) cases"}
+    names = {
+        "cases": r"([\d,]+) cases, up",
+        "new": r"up to ([\d,]+) new",
+        "stored": r"\(([\d,]+) replies are",
+        "of": r"from ([\d,]+) cases",
+    }
     counts = {name: re.search(pattern, line[0]) for name, pattern in names.items()}
     return {name: int(match[1].replace(",", "")) for name, match in counts.items() if match}
 

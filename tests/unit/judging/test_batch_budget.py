@@ -49,9 +49,9 @@ class Account:
         self.ledger = Amount()
 
     def start(
-        self, *asked: Question, kill_after: float | None = None, **batch: Any
+        self, *asked: Question, kill_after: float | None = None, once_made: bool = False, **batch: Any
     ) -> tuple[Budget, list[Call | BaseException]]:
-        """One start of the run, which may be ended after some seconds."""
+        """One start of the run, which may be ended after some seconds: with `once_made` those after it has made a batch."""
         journal = HoldJournal.open(self.path, self.ledger)
         budget = Budget(BudgetSettings(**self.limits), "judge", journal)
         judge = settings(self.server.url, max_tokens=MAX_TOKENS)
@@ -63,9 +63,14 @@ class Account:
                 return await sender.ask(item, self.pay)
 
         async def everything() -> list[Call | BaseException]:
+            made = len(self.server.batches.made)
             tasks = [asyncio.create_task(one(item)) for item in asked]
             try:
                 if kill_after is not None:
+                    while (
+                        once_made and len(self.server.batches.made) == made and not all(task.done() for task in tasks)
+                    ):
+                        await asyncio.sleep(0.005)
                     await asyncio.wait(tasks, timeout=kill_after)
                     sender.stop(Interrupted("by a signal"))
                 return await asyncio.gather(*tasks, return_exceptions=True)
@@ -126,7 +131,7 @@ def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
 def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=6)
     account.server.batches.delay_s = 0.3
-    _, calls = account.start(*questions(6), kill_after=0.15)
+    _, calls = account.start(*questions(6), kill_after=0.15, once_made=True)
     assert states(calls) == ["Interrupted"] * 6
     budget, calls = account.start(*questions(6))
     assert states(calls) == ["ok"] * 6
@@ -140,7 +145,7 @@ def test_a_reply_that_another_run_has_sent_for_needs_room_too(
     server, batches = serve(), tmp_path / "batches"
     server.batches.delay_s = 0.3
     sender = Account(server, tmp_path / "a", batches, calls=6)
-    sender.start(*questions(6), kill_after=0.15)
+    sender.start(*questions(6), kill_after=0.15, once_made=True)
     collector = Account(server, tmp_path / "b", batches, calls=2)
     budget, calls = collector.start(*questions(6))
     assert states(calls).count("ok") == budget.spent.calls == collector.ledger.calls == 2
