@@ -67,10 +67,8 @@ class Account:
             tasks = [asyncio.create_task(one(item)) for item in asked]
             try:
                 if kill_after is not None:
-                    while (
-                        once_made and len(self.server.batches.made) == made and not all(task.done() for task in tasks)
-                    ):
-                        await asyncio.sleep(0.005)
+                    if once_made:
+                        await self.batch_after(made)
                     await asyncio.wait(tasks, timeout=kill_after)
                     sender.stop(Interrupted("by a signal"))
                 return await asyncio.gather(*tasks, return_exceptions=True)
@@ -81,6 +79,14 @@ class Account:
             return budget, asyncio.run(everything())
         finally:
             journal.close()
+
+    async def batch_after(self, made: int) -> None:
+        """Wait until the server has more batches than so many."""
+        for _ in range(2000):
+            if len(self.server.batches.made) > made:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("no batch was made")
 
     def pay(self, payment: Payment) -> None:
         self.ledger += Amount(payment.usd or 0.0, (payment.tokens_in or 0) + (payment.tokens_out or 0), 1)
