@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +16,8 @@ from ragpipe.schema.table_schemas import SCORES, table_from
 def computed_table(metric: str, keys: Sequence[CaseKey], scores: ScoreColumns) -> pa.Table:
     """The rows of one computed metric, case after case. `scores` are those of the cases named by `keys`."""
     count, rows = len(scores.names), len(keys) * len(scores.names)
-    of_case = _whole_numbers(np.repeat(np.arange(len(keys)), count))
-    of_score = _whole_numbers(np.tile(np.arange(count), len(keys)))
+    of_case = pa.array(np.repeat(np.arange(len(keys)), count))
+    of_score = pa.array(np.tile(np.arange(count), len(keys)))
     columns = {
         "sample_id": pa.array([key.sample_id for key in keys], pa.string()).take(of_case),
         "method": pa.array([key.method for key in keys], pa.string()).take(of_case),
@@ -30,7 +29,7 @@ def computed_table(metric: str, keys: Sequence[CaseKey], scores: ScoreColumns) -
         "status": scores.statuses,
         "reason": scores.reasons,
         "details": [canonical_json(details) if details else None for details in scores.details],
-        "calls": pa.ListArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows + 1), pa.array([], pa.string())),
+        "calls": pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], pa.string())),
     }
     return table_from(columns, SCORES)
 
@@ -44,11 +43,4 @@ def in_case_order(tables: Sequence[pa.Table], cases: int) -> pa.Table:
     for table in tables:
         places.append(np.arange(start, start + table.num_rows).reshape(cases, -1))
         start += table.num_rows
-    return pa.concat_tables(tables).take(_whole_numbers(np.concatenate(places, axis=1).ravel()))
-
-
-def _whole_numbers(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """An array of Arrow. `pa.array` would import pandas for it, which takes a worker half a second."""
-    return pa.Array.from_buffers(
-        pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers, np.int64))]
-    )
+    return pa.concat_tables(tables).take(pa.array(np.concatenate(places, axis=1).ravel()))
