@@ -83,14 +83,14 @@ async def open_workers(
         return
     if is_auto:
         say(f"{count} processes measure the cases; runner=local: one")
-    workers = _slice_workers(config, start, count, runner.slice or _slice(config, cases, count), say)
+    workers = _slice_workers(config, start, count, runner.slice or default_slice(config, cases, count), say)
     try:
         yield workers
     finally:
         await workers.close()
 
 
-def _slice(config: RunConfig, cases: int, workers: int) -> int:
+def default_slice(config: RunConfig, cases: int, workers: int) -> int:
     """The most cases of a slice. A whole block is cheapest, because it is read once and written by its worker; but every worker must
     get several slices, and a case that is judged takes long."""
     is_computed = all(isinstance(metric, Computed) for metric in config.metrics.values())
