@@ -32,8 +32,12 @@ class RunnerSettings(Settings):
         default=None,
         description="Processes. null: one per core that this process may use; in a cluster of Ray as many as fit when the run starts.",
     )
-    slice: int = Field(
-        default=250, ge=1, description="The most cases that a process gets at once, and does again if it dies."
+    slice: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=(
+            "The most cases that a process gets at once, and does again if it dies. null: 250; 1,000 where every metric is computed "
+            "without a judge and each process gets several such slices."
+        ),
     )
     address: str | None = Field(
         default=None,

@@ -16,10 +16,16 @@ from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.engine.worker_count import MANY_CASES, MANY_COMPUTED_CASES, worker_count
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.metrics.base import Computed
+from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.store.files.processes import usable_cores
 
 Workers = SliceWorkers | RayRunner
+SLICE = 250
+"""The most cases of a slice, where the configuration does not say."""
+_SLICES_EACH = 5
+"""Whole blocks per worker from which on a slice is one: the last of them may keep one worker alone."""
 
 
 def worker_start(
@@ -71,25 +77,34 @@ async def open_workers(
         yield None
         return
     if runner.kind == "ray":
-        async with open_ray_runner(start, runner, cores=usable_cores(), asks=_asks_servers(config), say=say) as tasks:
+        largest, asks = runner.slice or SLICE, _asks_servers(config)
+        async with open_ray_runner(start, runner, largest=largest, cores=usable_cores(), asks=asks, say=say) as tasks:
             yield tasks
         return
     if is_auto:
         say(f"{count} processes measure the cases; runner=local: one")
-    workers = _slice_workers(config, start, count, say)
+    workers = _slice_workers(config, start, count, runner.slice or default_slice(config, cases, count), say)
     try:
         yield workers
     finally:
         await workers.close()
 
 
-def _slice_workers(config: RunConfig, start: WorkerStart, count: int, say: Callable[[str], None]) -> SliceWorkers:
+def default_slice(config: RunConfig, cases: int, workers: int) -> int:
+    """The most cases of a slice. A whole block is cheapest, because it is read once and written by its worker; but every worker must
+    get several slices, and a case that is judged takes long."""
+    is_computed = all(isinstance(metric, Computed) for metric in config.metrics.values())
+    return BLOCK if is_computed and cases >= _SLICES_EACH * workers * BLOCK else SLICE
+
+
+def _slice_workers(
+    config: RunConfig, start: WorkerStart, count: int, largest: int, say: Callable[[str], None]
+) -> SliceWorkers:
     """So many workers of a run. Where a server is asked, slices have no more cases than are open at once, and a worker has several: it
     waits for answers, and the last cases of one slice must not leave it idle."""
-    runner = config.runner
     if not _asks_servers(config):
-        return SliceWorkers(start, workers=count, largest=runner.slice, at_once=2, say=say)
-    largest = min(runner.slice, max(1, case_window(config) // 2))
+        return SliceWorkers(start, workers=count, largest=largest, at_once=2, say=say)
+    largest = min(largest, max(1, case_window(config) // 2))
     return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, say=say)
 
 

@@ -177,13 +177,14 @@ class RayRunner:
 
 @asynccontextmanager
 async def open_ray_runner(
-    start: WorkerStart, settings: RunnerSettings, *, cores: int, asks: bool, say: Callable[[str], None]
+    start: WorkerStart, settings: RunnerSettings, *, largest: int, cores: int, asks: bool, say: Callable[[str], None]
 ) -> AsyncIterator[RayRunner]:
     """Ray for one iteration; at the end of the block nothing of it is left. Raises WorkerFailure where it cannot be used.
 
     Args:
         start: what workers are told.
         settings: the runner.
+        largest: the most cases of a slice.
         cores: cores that the run may use on this machine.
         asks: whether workers ask a server.
         say: prints what the user should know.
@@ -195,7 +196,7 @@ async def open_ray_runner(
     listening: asyncio.Task[None] | None = None
     try:
         process = await _new_process(files / "output.log")
-        runner = RayRunner(process, settings.slice, say, files / "output.log", stop_file if asks else None)
+        runner = RayRunner(process, largest, say, files / "output.log", stop_file if asks else None)
         digest = await asyncio.to_thread(digest_of_tables, start.folder)
         paths = [os.path.abspath(path or os.curdir) for path in sys.path]
         task = {

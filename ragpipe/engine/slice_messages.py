@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.plain_messages import HEAD, packed_message, read_message
-from ragpipe.schema.sample import CaseKey
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 
@@ -77,30 +76,41 @@ def failure_message(error: Exception, part: Slice | None = None) -> bytes:
 
 def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:
     """What came of a slice."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, measured.scores.schema) as writer:
-        writer.write_table(measured.scores)
-    scores = sink.getvalue().to_pybytes()
+    is_part = isinstance(measured.scores, bytes)
+    scores = measured.scores if is_part else _table_bytes(measured.scores)
     values = {
         "slice": part,
-        "keys": measured.keys,
-        "entries": measured.entries,
+        "cases": measured.cases,
+        "transient": measured.transient,
         "errors": measured.errors,
+        "lines": len(measured.lines),
         "scores": len(scores),
+        "is_part": is_part,
         "asked": [(rows.cells, rows.lengths, rows.size, len(rows.texts)) for rows in measured.asked],
     }
-    return packed_message(values, b"".join([scores, *(rows.texts for rows in measured.asked)]))
+    return packed_message(values, b"".join([measured.lines, scores, *(rows.texts for rows in measured.asked)]))
+
+
+def _table_bytes(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def measured_of(values: dict[str, Any], content: bytes) -> MeasuredSlice:
     """The slice that a message tells of. Raises WorkerFailure where it tells of a failure."""
     if "failure" in values:
         raise WorkerFailure(values["failure"], values["exit_code"])
-    ends = list(accumulate((length for *_, length in values["asked"]), initial=values["scores"]))
-    with pa.ipc.open_stream(content[: values["scores"]]) as reader:
-        scores = reader.read_all()
+    lengths = (values["lines"], values["scores"], *(length for *_, length in values["asked"]))
+    lines, scores, *texts = (
+        content[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)
+    )
     asked = [
-        PackedInputs(tuple(map(tuple, cells)), tuple(lengths), size, content[end - length : end])
-        for (cells, lengths, size, length), end in zip(values["asked"], ends[1:], strict=True)
+        PackedInputs(tuple(map(tuple, cells)), tuple(lengths), size, text)
+        for (cells, lengths, size, _), text in zip(values["asked"], texts, strict=True)
     ]
-    return MeasuredSlice([CaseKey(*key) for key in values["keys"]], values["entries"], values["errors"], scores, asked)
+    if not values["is_part"]:
+        with pa.ipc.open_stream(scores) as reader:
+            scores = reader.read_all()
+    return MeasuredSlice(values["cases"], lines, values["transient"], values["errors"], scores, asked)

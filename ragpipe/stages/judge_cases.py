@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -30,17 +29,24 @@ from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMarks, case_mark, case_of
-from ragpipe.stages.slices import MeasuredSlice, Slice, SliceRunner, failure_kinds, finished_entry, slices_of
+from ragpipe.stages.slices import (
+    MeasuredSlice,
+    Slice,
+    SliceRunner,
+    failure_kinds,
+    finished_entry,
+    slices_of,
+    time_of_entries,
+)
 from ragpipe.stages.table_rows import (
     Measurement,
     PackedInputs,
-    journal_entry,
     packed_inputs,
     row_groups,
 )
 from ragpipe.store.files.parquet_parts import Parts
 from ragpipe.store.outside_causes import outside_cause
-from ragpipe.store.run.journal import Journal
+from ragpipe.store.run.journal import Journal, entries_of, journal_lines, last_lines
 from ragpipe.store.run.progress_file import FinishedCase, ProgressView
 from ragpipe.store.run.run_folder import IterationFolder
 
@@ -226,9 +232,8 @@ class JudgeStage:
     async def _measure_slice(self, part: Slice, runner: SliceRunner) -> MeasuredSlice:
         """What came of a slice, once its journal lines are written."""
         measured = await runner.measure(part)
-        self._write_down(measured.keys, measured.entries)
-        for entry, errors in zip(measured.entries, measured.errors, strict=True):
-            self._count(entry, errors)
+        self._write_lines(measured.lines, measured.cases)
+        self._count(measured.cases, measured.transient, measured.errors)
         self._on_change(self.state)
         return measured
 
@@ -238,15 +243,19 @@ class JudgeStage:
             packed = (rows for part in measured for rows in part.asked)
             groups = row_groups(packed, GROUP_BYTES)
             self._inputs.write_groups(index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
-        self._scores.write(index, pa.concat_tables([part.scores for part in measured]))
+        scores = [part.scores for part in measured]
+        if isinstance(scores[0], bytes):
+            self._scores.write_encoded(index, scores[0])
+        else:
+            self._scores.write(index, pa.concat_tables(scores))
 
-    def _count(self, entry: Mapping[str, Any], errors: Sequence[str]) -> None:
-        """Count a finished case: its journal line, and the kinds of its errors."""
-        self.state.done += 1
-        self.state.transient += entry["transient"]
-        if errors:
+    def _count(self, cases: int, transient: int, errors: Iterable[Sequence[str]]) -> None:
+        """Count finished cases: those that failed for a transient reason, and the kinds of error of each that failed."""
+        self.state.done += cases
+        self.state.transient += transient
+        for kinds in errors:
             self.state.errors += 1
-            self.state.error_kinds.update(errors)
+            self.state.error_kinds.update(kinds)
 
     async def _compute_block(self, index: int) -> None:
         """Finish the cases of one block together, where no metric asks a judge: they have nothing to wait for."""
@@ -258,15 +267,16 @@ class JudgeStage:
 
     def _measure_block(self, index: int) -> None:
         computed = self._measuring.computed_scores()
-        keys, entries = list[CaseKey](), list[dict[str, Any]]()
+        keys, questions = list[CaseKey](), list[str]()
         for case in self._cases.block(index):
             keys.append(case.key)
-            entries.append(journal_entry(case, ()))
+            questions.append(case.question)
             for scores in computed.values():
                 scores.add(case)
-        completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = time_of_entries()
+        entries = (finished_entry(*each, (), now) for each in zip(keys, questions, strict=True))
         # Their lines first: a case that could not be journalled leaves its block unwritten, and is done again.
-        self._write_down(keys, [{**entry, "completed_at": completed_at} for entry in entries])
+        self._write_lines(journal_lines(entries), len(keys))
         self._scores.write(index, self._measuring.score_table(keys, (), computed))
         self.state.done += len(keys)
 
@@ -289,8 +299,11 @@ class JudgeStage:
 
     def _show(self, lines: Sequence[tuple[CaseKey, Mapping[str, Any]]]) -> None:
         if self._view:
-            names = ("question", "result", "completed_at")
-            self._view.add_all([FinishedCase(case, *(entry[name] for name in names)) for case, entry in lines])
+            self._view.add_all([self._shown(entry) for _, entry in lines])
+
+    def _shown(self, entry: Mapping[str, Any]) -> FinishedCase:
+        case = case_of(entry, self._cases.iteration)
+        return FinishedCase(case, entry["question"], entry["result"], entry["completed_at"])
 
     async def _wait_for_tasks(self) -> None:
         while self._tasks:
@@ -323,7 +336,7 @@ class JudgeStage:
         self.stop(why)
 
     async def _finish(self, block: _Block, place: int, case: Case, measured: list[Measurement]) -> None:
-        entry = finished_entry(case, measured)
+        entry = finished_entry(case.key, case.question, measured, time_of_entries())
         self._write_down([case.key], [entry])
         # After its line: a case that could not be journalled leaves its block unwritten, and is done again.
         kinds = failure_kinds(measured)
@@ -333,11 +346,22 @@ class JudgeStage:
                 measurement.free()
         block.measured[place] = measured
         block.left -= 1
-        self._count(entry, kinds)
+        self._count(1, entry["transient"], [kinds] if kinds else ())
         self._on_change(self.state)
         if block.left == 0:
             await asyncio.to_thread(self._write, block)
             self._open.release()
+
+    def _write_lines(self, lines: bytes, count: int) -> None:
+        """Append the journal lines of `count` finished cases (`journal_lines`). Where the journal has any from an earlier start,
+        they are compared with those."""
+        if self._known:
+            entries = entries_of(lines)
+            self._write_down([case_of(entry, self._cases.iteration) for entry in entries], entries)
+            return
+        self._journal.append_lines(lines)
+        if self._view:
+            self._view.add_new(count, lambda last: map(self._shown, entries_of(last_lines(lines, last))))
 
     def _write_down(self, cases: Sequence[CaseKey], entries: Sequence[dict[str, Any]]) -> None:
         """Append the journal lines of finished cases, but those that the journal has from an earlier start."""

@@ -81,7 +81,7 @@ async def count_remaining(
         certain = [measurement for measurement in measured if measurement]
         is_certain = len(certain) == len(measured)
         if mark := done.get(case.key):
-            result = journal_entry(case, certain)["result"] if is_certain else None
+            result = journal_entry(case.key, case.question, certain)["result"] if is_certain else None
             total.resumed.compare(case.key, mark, result, missing)
         if is_certain and known is not None:
             known.replayed.add(case.key, certain)

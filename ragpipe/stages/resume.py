@@ -83,9 +83,12 @@ class CaseMarks:
     def __init__(self) -> None:
         self._marks = DigestTable(_MARK)
 
+    def __len__(self) -> int:
+        return len(self._marks)
+
     def get(self, case: CaseKey) -> CaseMark | None:
         """The mark of a case; None where it has none."""
-        packed = self._marks.get(name_digest(*map(str, case))) if len(self._marks) else None
+        packed = self._marks.get(name_digest(*map(str, case))) if self._marks else None
         return None if packed is None else CaseMark(packed[:DIGEST], bool(packed[DIGEST]), bool(packed[DIGEST + 1]))
 
     def __setitem__(self, case: CaseKey, mark: CaseMark) -> None:

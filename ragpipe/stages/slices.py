@@ -20,6 +20,8 @@ from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.table_rows import Measurement, PackedInputs, journal_entry, packed_inputs
+from ragpipe.store.files.parquet_parts import encoded_part
+from ragpipe.store.run.journal import journal_lines
 
 
 class Slice(NamedTuple):
@@ -45,17 +47,19 @@ class MeasuredSlice:
     """What came of the cases of a slice, in their order.
 
     Attributes:
-        keys: the cases.
-        entries: the journal line of each case.
-        errors: the kinds of error of each case, one per measurement that failed.
-        scores: the rows of `scores.parquet`.
+        cases: how many there are.
+        lines: their lines of the journal (`journal_lines`).
+        transient: how many failed for a transient reason.
+        errors: for each case that failed, the kinds of error: one per measurement that failed.
+        scores: the rows of `scores.parquet`: a table; or the bytes of a whole part, where no metric asks and the slice is a block.
         asked: per case the rows of `judge_inputs.parquet`; empty where no metric asks.
     """
 
-    keys: list[CaseKey]
-    entries: list[dict[str, Any]]
+    cases: int
+    lines: bytes
+    transient: int
     errors: list[list[str]]
-    scores: pa.Table
+    scores: pa.Table | bytes
     asked: list[PackedInputs]
 
 
@@ -91,10 +95,14 @@ def failure_kinds(measured: Iterable[Measurement]) -> list[str]:
     return [str((score.details or {}).get("kind", "other")) for score in first_errors if score is not None]
 
 
-def finished_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
-    """The journal line of a case that is finished now."""
-    completed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return {**journal_entry(case, measured), "completed_at": completed_at}
+def time_of_entries() -> str:
+    """The time now, as journal lines have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def finished_entry(case: CaseKey, question: str, measured: Sequence[Measurement], completed_at: str) -> dict[str, Any]:
+    """The journal line of a finished case."""
+    return {**journal_entry(case, question, measured), "completed_at": completed_at}
 
 
 async def measure_slice(
@@ -111,7 +119,7 @@ async def measure_slice(
     """
     measured, tasks = list[list[Measurement]](), list[asyncio.Task[list[Measurement]]]()
     computed = measuring.computed_scores()
-    chosen = list[Case]()
+    keys, questions = list[CaseKey](), list[str]()
 
     async def measure(case: Case) -> list[Measurement]:
         try:
@@ -121,7 +129,8 @@ async def measure_slice(
 
     try:
         for case in cases.block(part.block, part.start, part.stop):
-            chosen.append(case)
+            keys.append(case.key)
+            questions.append(case.question)
             for scores in computed.values():
                 scores.add(case)
             if measuring.asks:
@@ -131,11 +140,15 @@ async def measure_slice(
     finally:
         for task in tasks:
             task.cancel()
-    keys, by_case = [case.key for case in chosen], measured or [[] for _ in chosen]
+    by_case: Sequence[Sequence[Measurement]] = measured or [()] * len(keys)
+    now = time_of_entries()
+    table = measuring.score_table(keys, by_case, computed)
+    is_part = not measuring.asks and len(keys) == cases.size(part.block)
     return MeasuredSlice(
-        keys,
-        [finished_entry(case, measurements) for case, measurements in zip(chosen, by_case, strict=True)],
-        [failure_kinds(measurements) for measurements in by_case],
-        measuring.score_table(keys, by_case, computed),
+        len(keys),
+        journal_lines(finished_entry(*each, now) for each in zip(keys, questions, by_case, strict=True)),
+        sum(any(measurement.transient for measurement in measurements) for measurements in measured),
+        [kinds for kinds in map(failure_kinds, measured) if kinds],
+        encoded_part(table) if is_part else table,
         [packed_inputs(key, m, keep_messages=keep_messages) for key, m in zip(keys, measured, strict=False)],
     )

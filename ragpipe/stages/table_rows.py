@@ -14,7 +14,7 @@ from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
 from ragpipe.judging.case_judge import JudgeCallUse
 from ragpipe.metrics.base import Metric
-from ragpipe.schema.sample import Case, CaseKey
+from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS
 
@@ -196,13 +196,13 @@ def row_groups(cases: Iterable[PackedInputs], limit: int) -> Iterator[dict[str, 
     yield group
 
 
-def journal_entry(case: Case, measured: Sequence[Measurement]) -> dict[str, Any]:
+def journal_entry(case: CaseKey, question: str, measured: Sequence[Measurement]) -> dict[str, Any]:
     """A finished case as its journal line: its key, whether asking again may change its result, and its values."""
     return {
-        "sample_id": case.sample.id,
-        "method": case.output.method,
-        "repeat": case.output.repeat,
-        "question": case.question,
+        "sample_id": case.sample_id,
+        "method": case.method,
+        "repeat": case.repeat,
+        "question": question,
         "transient": any(measurement.transient for measurement in measured),
         "result": {
             name: score.value if score.status == "ok" else score.status

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
-from ragpipe.metrics.shared.relevance_labels import Unit, gold_of
+from ragpipe.metrics.shared.relevance_labels import Unit, gold_of, names_gold
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 
@@ -48,8 +48,8 @@ class AttributionHitMetric(Computed):
             return "not_answerable"
         if why := super().sample_skip_reason(sample):
             return why
-        gold = gold_of(sample, self.unit)
-        return None if gold else "no_gold_items" if gold is None else "no_relevant_items"
+        has_gold = names_gold(sample)
+        return None if has_gold else "no_gold_items" if has_gold is None else "no_relevant_items"
 
     def skip_reason(self, case: Case) -> str | None:
         return super().skip_reason(case) or name_no_chunk(case)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from ragpipe.metrics.base import Computed, Need
 from ragpipe.metrics.shared.rank_metrics import Floats, Ranking, from_ids, from_rows, rank_values
 from ragpipe.metrics.shared.ranked_list import NEVER, RankedList, first_ranks, ranked_list_of
-from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups
+from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups, names_gold
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
 from ragpipe.schema.sample import Case, OutputPart, Sample
 from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec, Status
@@ -94,10 +94,10 @@ class RetrievalMetric(Computed):
         return (*cut, ScoreSpec(f"{self.prefix}mrr"), ScoreSpec(f"{self.prefix}retrieval_score"))
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
-        gold = gold_of(sample, self.unit, require_snippet=self.require_snippet)
-        if gold or gold_groups(sample):
+        has_gold = names_gold(sample)
+        if has_gold or gold_groups(sample):
             return None
-        return "no_relevance_labels" if gold is None else "no_relevant_items"
+        return "no_relevance_labels" if has_gold is None else "no_relevant_items"
 
     def skip_reason(self, case: Case) -> str | None:
         if why := super().skip_reason(case):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -103,7 +104,7 @@ def first_ranks(
 
 def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
     if order == "given":
-        return sorted(chunks, key=lambda chunk: chunk.rank)
+        return sorted(chunks, key=attrgetter("rank"))
     name = gold.name_of if gold.form != "anchors" else document_of
     single = np.array([chunk.score or 0.0 for chunk in chunks], dtype=np.float32).tolist()  # as trec_eval keeps them
     places = sorted(range(len(chunks)), key=lambda i: (single[i], name(chunks[i])), reverse=True)

@@ -114,6 +114,17 @@ def gold_of(
     return next((gold for gold in present if gold), present[0] if present else None)
 
 
+def names_gold(sample: Sample) -> bool | None:
+    """Whether a sample has a gold item, None when it has no labels: what `gold_of` comes to, whatever was retrieved."""
+    gains = sample.gains or {}
+    listed = [ids for ids in (sample.relevant_docs, sample.relevant_chunks) if ids is not None]
+    if sample.gains is not None and not listed:
+        listed = [list(gains)]
+    if sample.anchors or any(gains.get(name, 1.0) > 0 for ids in listed for name in ids):
+        return True
+    return False if listed or sample.anchors is not None else None
+
+
 def _weighed(names: list[str], gains: dict[str, float]) -> dict[str, float]:
     weighed = {name: float(gains.get(name, 1.0)) for name in names}
     return {name: gain for name, gain in weighed.items() if gain > 0}

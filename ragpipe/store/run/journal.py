@@ -31,6 +31,26 @@ _KINDS = {str: "text", bool: "true or false", int: "whole number", float: "numbe
 _FIX = "correct the line, or move the file away: its cases are then done again, from the call store where it has them"
 
 
+def journal_lines(entries: Iterable[Mapping[str, Any]]) -> bytes:
+    """A line per entry, as a journal has them. Raises ValueError for NaN and infinities, TypeError for what is not JSON."""
+    return b"".join(json_bytes(entry) + b"\n" for entry in entries)
+
+
+def entries_of(lines: bytes) -> list[dict[str, Any]]:
+    """The entries of `journal_lines`."""
+    return [_DECODER.decode(line) for line in lines.decode("utf-8").split("\n")[:-1]]
+
+
+def last_lines(lines: bytes, count: int) -> bytes:
+    """The last `count` of `journal_lines`, or all where there are no more."""
+    start = len(lines)
+    for _ in range(count):
+        if start <= 0:
+            break
+        start = lines.rfind(b"\n", 0, start - 1) + 1
+    return lines[start:]
+
+
 def has_entries(path: Path) -> bool:
     """Whether a journal has more than its header; False where there is none."""
     return path.is_file() and path.stat().st_size > len(HEADER)
@@ -85,11 +105,12 @@ class Journal:
         self.append_all([entry])
 
     def append_all(self, entries: Iterable[Entry]) -> None:
-        """Write a line per entry. Raises ValueError for NaN and infinities, TypeError for what is not JSON, OutputError.
+        """Write a line per entry. Raises as `journal_lines`, and OutputError: see `append_lines`."""
+        self.append_lines(journal_lines(entries))
 
-        After an OutputError the journal has none of these lines, ends with a whole line and can be appended to again.
-        """
-        line = b"".join(json_bytes(entry) + b"\n" for entry in entries)
+    def append_lines(self, lines: bytes) -> None:
+        """Write lines (`journal_lines`). Raises OutputError: the journal then has none of them, ends with a whole line and can be
+        appended to again."""
         if self._closed or self._broken:
             raise ValueError(f"the journal {self.path} is closed")
         if self._sync_error:
@@ -99,12 +120,12 @@ class Journal:
         try:
             if not os.fstat(self._descriptor).st_nlink:  # deleted during the run: the line would be lost
                 raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
-            while written < len(line):
-                written += os.write(self._descriptor, line[written:])
+            while written < len(lines):
+                written += os.write(self._descriptor, lines[written:])
         except OSError as error:
             self._undo_partial_write(written)
             raise output_error(self.path, error) from error
-        self._size += len(line)
+        self._size += len(lines)
         if time.monotonic() - self._last_sync > SYNC_S:
             self._sync_in_background()
 

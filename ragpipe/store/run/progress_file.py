@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,10 +43,14 @@ class FinishedCase(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
-    """A finished case as it is shown. `text` is its JSON, indented for its place in the file, and is made once, when it is
-    first written: most entries of a large run leave the view before that."""
+    """A finished case as it is shown. `text` is its JSON, indented for its place in the file. It and `values` are made once, when
+    the entry is first written: most entries of a large run leave the view before that."""
 
-    values: dict[str, Any]
+    finished: FinishedCase
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        return _shown(self.finished)
 
     @cached_property
     def text(self) -> bytes:
@@ -87,7 +91,7 @@ def _shown(finished: FinishedCase) -> dict[str, Any]:
         "method": case.method,
         "repeat": case.repeat,
         "question": finished.question,
-        "completedAt": _time(finished.completed_at),
+        "completedAt": finished.completed_at,
         "result": finished.result,
     }
 
@@ -105,6 +109,7 @@ class ProgressView:
         self.notices: list[str] = []
         self._entries: deque[_Entry] = deque()
         self._known = DigestTable()
+        self._new = 0  # cases that are counted, and not known by name
         self._updated = iso_time()
         self._state: ProgressState | None = None
         self._next = 0.0
@@ -125,17 +130,42 @@ class ProgressView:
         with self._lock:
             for left, finished in enumerate(cases, 1 - len(cases)):
                 if self._known.setdefault(name_digest(*map(str, finished.case))) is not None:
-                    name = _hash(finished.case)
-                    self._entries = deque(entry for entry in self._entries if entry.values["hash"] != name)
-                if -left < LAST or len(self._known) <= ALL_UP_TO:  # the others would leave at once
-                    self._entries.append(_Entry(_shown(finished)))
-            self._updated = _time(cases[-1].completed_at)
-            if len(self._known) > ALL_UP_TO:
-                while len(self._entries) > LAST:
-                    self._entries.popleft()
-            self._stale = True
-            if time.monotonic() >= self._next:
-                self._write(durable=False)
+                    kept = (entry for entry in self._entries if entry.finished.case != finished.case)
+                    self._entries = deque(kept)
+                if -left < LAST or self._done <= ALL_UP_TO:  # the others would leave at once
+                    self._append(finished)
+            self._added()
+
+    def add_new(self, count: int, last: Callable[[int], Iterable[FinishedCase]]) -> None:
+        """Note finished cases of which none was noted before, nor is again: they are only counted.
+
+        Args:
+            count: how many there are, at least one.
+            last: gives the last so many of them, in their order: those that are shown.
+        """
+        with self._lock:
+            self._new += count
+            for finished in last(count if self._done <= ALL_UP_TO else min(count, LAST)):
+                self._append(finished)
+            self._added()
+
+    @property
+    def _done(self) -> int:
+        return self._new + len(self._known)
+
+    def _append(self, finished: FinishedCase) -> None:
+        self._entries.append(_Entry(finished._replace(completed_at=_time(finished.completed_at))))
+
+    def _added(self) -> None:
+        """Cases were noted: drop the entries that are not shown any more, and write the file when it is due."""
+        if self._entries:
+            self._updated = str(self._entries[-1].finished.completed_at)
+        if self._done > ALL_UP_TO:
+            while len(self._entries) > LAST:
+                self._entries.popleft()
+        self._stale = True
+        if time.monotonic() >= self._next:
+            self._write(durable=False)
 
     def flush(self) -> None:
         """Write the last state, unless the file already has it."""
@@ -157,7 +187,7 @@ class ProgressView:
 
     def _summary(self) -> dict[str, Any]:
         """The content without the entries."""
-        done = len(self._known)
+        done = self._done
         content: dict[str, Any] = {
             "testSetName": self.name,
             "iterationNumber": self.iteration,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -99,3 +100,41 @@ def test_what_workers_cannot_do_is_said_and_done_by_this_process(place: Path) ->
     words = ["metrics=[semantic_similarity]", "embedder=minilm", "output_dir=embedded", "dataset.limit=2"]
     out = ended(place, *words, "runner=processes")
     assert "runner=processes: a model that computes here takes all cores by itself, and batches across cases" in out
+
+
+BLOCKS = ["~metrics.faithfulness", "~metrics.groundedness", "runner.workers=2", "runner.slice=1000"]
+"""Slices that are whole blocks, of computed metrics alone: their workers write parts."""
+
+
+def test_whole_blocks_have_the_same_bytes_whoever_is_killed(tmp_path: Path) -> None:
+    place = write_place(tmp_path, 2300)
+    ended(place, "output_dir=local", "runner=local", *BLOCKS, SLOW_S="0")
+    local = bytes_of(place, "local")
+    out = ended(place, "output_dir=sliced", "runner=processes", *BLOCKS, SLOW_S="0", FATAL_ONCE="q1100")
+    assert "rows 0 to 999 of block 1 are measured again by another" in out
+    assert bytes_of(place, "sliced") == local
+    assert sorted(journal_of(place, "sliced")) == sorted(journal_of(place, "local"))
+
+
+def test_a_start_after_a_kill_writes_no_line_of_a_whole_block_again(tmp_path: Path) -> None:
+    place = write_place(tmp_path, 2300)
+    ended(place, "output_dir=local", "runner=local", *BLOCKS, SLOW_S="0")
+    process = start(place, "output_dir=cut", "runner=processes", *BLOCKS, SLOW_S="0.002")
+    iteration = place / "cut" / "workers" / "latest" / "iteration-1"
+    part = iteration / ".parts" / "scores" / "part-000000.parquet"
+    until(lambda: part.with_suffix(".sha256").exists() and len(journal_of(place, "cut")))
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    part.unlink()  # as after a power cut: its lines are there
+    lines = journal_of(place, "cut")
+    assert len(lines) in (1000, 1300, 2000)
+    ended(place, "output_dir=cut", "runner=processes", *BLOCKS, SLOW_S="0")
+    assert journal_of(place, "cut")[: len(lines)] == lines
+    assert sorted(journal_of(place, "cut")) == sorted(journal_of(place, "local"))
+    assert bytes_of(place, "cut") == bytes_of(place, "local")
+
+
+def journal_of(place: Path, output_dir: str) -> list[str]:
+    """The lines of the journal below its first, without their times."""
+    path = place / output_dir / "workers" / "latest" / "iteration-1" / "journal.jsonl"
+    return [re.sub('"completed_at": ?"[^"]*"', "", line) for line in path.read_text().splitlines()[1:]]

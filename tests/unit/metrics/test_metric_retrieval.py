@@ -10,9 +10,12 @@ from statistics import fmean
 import numpy as np
 import pytest
 import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragpipe.metrics.shared.rank_metrics import from_ids, rank_values
-from ragpipe.schema.sample import Anchor
+from ragpipe.metrics.shared.relevance_labels import gold_of, names_gold
+from ragpipe.schema.sample import Anchor, Sample
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 
 
@@ -335,3 +338,21 @@ def test_a_repeated_id_earns_once_in_either_order():
 )  # fmt: skip
 def test_notes_name_what_was_found_at_which_rank_and_what_is_missing(fields, parameters, lines):
     assert list(shipped_metric("retrieval", **parameters).notes(make_case(**fields))) == lines
+
+
+ids = st.none() | st.lists(st.sampled_from("abc"), max_size=2)
+
+
+@given(
+    ids,
+    ids,
+    st.none() | st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, -1.0, 2.0])),
+    st.none() | st.integers(0, 1),
+)
+def test_whether_a_sample_names_gold_does_not_depend_on_what_was_retrieved(docs, chunks, gains, anchors):
+    labels = {"relevant_docs": docs, "relevant_chunks": chunks, "gains": gains}
+    places = None if anchors is None else [Anchor(rel_path="a.md")] * anchors
+    sample = Sample(id="s", question="?", **labels, anchors=places)
+    for unit in ("document", "chunk"):
+        gold = gold_of(sample, unit)
+        assert names_gold(sample) is (None if gold is None else bool(gold))

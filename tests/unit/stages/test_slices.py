@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,3 +172,40 @@ def test_a_start_after_a_stop_measures_only_the_blocks_that_are_not_written(tmp_
     assert again == whole
     assert {part.block for part in seen} == {2}
     assert stage.state.resumed >= 16
+
+
+@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("largest", [None, 3, 8])
+def test_lines_of_an_earlier_start_are_not_written_again(
+    tmp_path: Path, small_blocks: None, kind: str, largest: int | None
+) -> None:
+    """Eleven lines and no part: a power cut, for example."""
+    answers = ["word " * (i % 7) for i in range(21)]
+    whole, *_ = measured(tmp_path / "whole", answers, METRICS[kind], None)
+    journal = RunFolder(tmp_path / "whole").iteration(1).journal
+    lines = journal.read_bytes().splitlines(keepends=True)
+    again = RunFolder(tmp_path / "again").iteration(1)
+    again.create()
+    again.journal.write_bytes(b"".join(lines[:12]))
+    tables, stage, _ = measured(tmp_path / "again", answers, METRICS[kind], largest)
+    assert tables == whole
+    assert (stage.state.done, stage.state.resumed, stage.state.changed) == (21, 11, 0)
+    found = again.journal.read_bytes().splitlines(keepends=True)
+    assert found[:12] == lines[:12]
+    assert sorted(map(timeless, found)) == sorted(map(timeless, lines))
+
+
+def timeless(line: bytes) -> bytes:
+    return re.sub(rb'"completed_at": ?"[^"]*"', b"", line)
+
+
+def test_a_case_with_another_result_than_before_is_counted(tmp_path: Path, small_blocks: None) -> None:
+    answers = ["word " * (i % 7) for i in range(21)]
+    measured(tmp_path / "run", answers, METRICS["asking"], None)
+    journal = RunFolder(tmp_path / "run").iteration(1).journal
+    lines = journal.read_bytes()
+    (tmp_path / "run" / "iteration-1" / "scores.parquet").unlink()
+    journal.write_bytes(lines.replace(b'"late":3', b'"late":4').replace(b'"late": 3', b'"late": 4'))
+    _, stage, _ = measured(tmp_path / "run", answers, METRICS["asking"], 8)
+    assert (stage.state.resumed, stage.state.changed) == (18, 3)
+    assert stage.state.first_changed in ("s3/default", "s10/default", "s17/default")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
 from ragpipe.store.run import journal as module
-from ragpipe.store.run.journal import HEADER, Journal
+from ragpipe.store.run.journal import HEADER, Journal, entries_of, journal_lines, last_lines
 from tests.support.memory import quick_folder
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -233,3 +233,18 @@ def test_a_long_journal_is_read_back_whole(tmp_path: Path) -> None:
             journal.append(entry)
     assert len(reopened(tmp_path / "j")[0]) == 100_000
     assert json.loads((tmp_path / "j").read_bytes().split(b"\n")[-2]) == entry
+
+
+@settings(max_examples=40, deadline=None)
+@given(entry_lists, st.integers(0, 8))
+def test_lines_made_elsewhere_are_those_of_the_journal(entries: list[dict], last: int) -> None:
+    entries = [*entries, ODD]
+    lines = journal_lines(entries)
+    assert entries_of(lines) == entries
+    assert entries_of(last_lines(lines, last)) == (entries[-last:] if last else [])
+    with quick_folder() as folder:
+        path = Path(folder) / "journal.jsonl"
+        written(path, entries)
+        with Journal.open(Path(folder) / "lines.jsonl") as journal:
+            journal.append_lines(lines)
+        assert journal.path.read_bytes() == path.read_bytes()

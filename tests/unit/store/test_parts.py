@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
-from ragpipe.store.files.parquet_parts import Parts
+from ragpipe.store.files.parquet_parts import Parts, encoded_part
 from tests.support.memory import quick_folder
 
 SCHEMA = pa.schema(
@@ -215,3 +215,14 @@ def test_joining_needs_the_memory_of_one_part(tmp_path: Path) -> None:
     assert size > 50
     assert grown < 12
     assert pq.ParquetFile(tmp_path / "whole.parquet").num_row_groups == count
+
+
+@settings(max_examples=20, deadline=None)
+@given(row_lists)
+def test_a_part_that_was_encoded_elsewhere_has_the_same_bytes(rows: list[dict]) -> None:
+    with quick_folder() as folder:
+        parts = Parts(Path(folder) / "parts", SCHEMA)
+        parts.write(0, table(rows))
+        parts.write_encoded(1, encoded_part(table(rows)))
+        assert parts.path(1).read_bytes() == parts.path(0).read_bytes()
+        assert parts.done() == {0, 1}

@@ -181,3 +181,19 @@ def test_cases_noted_together_are_shown_as_one_by_one(tmp_path: Path) -> None:
             assert len(together.content()["entries"]) == 780
     assert together.content() == single.content()
     assert len(together.content()["entries"]) == 100
+
+
+@pytest.mark.parametrize("size", [1, 90, 260, 1300])
+def test_cases_that_are_only_counted_are_shown_as_all_others(tmp_path: Path, size: int) -> None:
+    finished = [
+        FinishedCase(CaseKey(f"q{number}", "m"), "?", {}, f"2026-01-01T00:00:{number % 60:02}.000+00:00")
+        for number in range(1300)
+    ]
+    known, counted = view(tmp_path / "a", 1300), view(tmp_path / "b", 1300)
+    for start in range(0, 1300, size):
+        block = finished[start : start + size]
+        known.add_all(block)
+        counted.add_new(len(block), lambda last, block=block: block[-last:])
+        assert counted.content() == known.content()
+    assert counted.content()["statistics"]["completedQuestions"] == 1300
+    assert [entry["queryLogId"] for entry in counted.content()["entries"]] == [f"q{n}" for n in range(1200, 1300)]
