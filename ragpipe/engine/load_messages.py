@@ -34,10 +34,10 @@ class LoadedPart:
     mapping: dict[str, bool]
 
 
-def start_message(dataset: Dataset) -> bytes:
+def load_start(dataset: Dataset) -> dict[str, Any]:
     """What a worker is told first: what to read, and how."""
     settings = dataset.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return packed_message({"settings": settings, "display_path": dataset.display_path})
+    return {"settings": settings, "display_path": dataset.display_path}
 
 
 def dataset_of(start: dict[str, Any], part: DataFile) -> Dataset:

@@ -12,7 +12,7 @@ from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.seals import Digested, closed_seal, open_seal, seal_file, seal_table, table_digests
+from ragpipe.store.run.seals import Digested, cell_digests, closed_seal, open_seal, seal_file, seal_table
 
 VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "journal.jsonl", ".progress.json"})
 """Files that say how a run went, not what its results are."""
@@ -31,7 +31,7 @@ def seal_run(
     combined: bool,
     written: Collection[str] = (),
     linked: Mapping[str, Any] = MappingProxyType({}),
-    digested: Digested = table_digests,
+    digested: Digested = cell_digests,
 ) -> None:
     """Write `seal.json`. What this start did not make keeps its seal: starting a finished run again never seals a changed
     file.

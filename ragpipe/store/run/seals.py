@@ -58,7 +58,7 @@ def seal_file(path: Path) -> str:
     return sha256_file(path)
 
 
-def table_digests(path: Path) -> Iterator[CellDigests]:
+def cell_digests(path: Path) -> Iterator[CellDigests]:
     """The digests of a table, taken by this process. Raises pyarrow's errors for an unreadable file."""
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
@@ -77,7 +77,7 @@ def group_digests(file: pq.ParquetFile, group: int) -> Iterator[CellDigests]:
 
 
 def seal_table(
-    path: Path, known: Mapping[str, Any] | None = None, *, digested: Digested = table_digests
+    path: Path, known: Mapping[str, Any] | None = None, *, digested: Digested = cell_digests
 ) -> dict[str, Any]:
     """`sha256` of the file, `rows` (four bytes per digest, base64), `rows_per_digest` and `columns` (name -> digest).
 
@@ -101,7 +101,7 @@ def changed_cells(path: Path, seal: Mapping[str, Any]) -> tuple[list[range], lis
 
     Of a table with another number of rows, all rows after the common ones count as changed. Raises pyarrow's errors for an unreadable file.
     """
-    totals, columns = _digests(path, table_digests)
+    totals, columns = _digests(path, cell_digests)
     per_digest = int(seal["rows_per_digest"])
     rows, sealed = _joined(totals, per_digest), np.frombuffer(base64.b64decode(seal["rows"]), dtype=np.uint32)
     common = min(len(rows), len(sealed))
@@ -168,7 +168,7 @@ def _batches(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
     """Few rows at a time where they are large: 4,096 long messages may take any number of bytes."""
     size = file.metadata.row_group(group)
     rows = size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size)
-    return file.iter_batches(batch_size=min(_BATCH, max(1, rows)), row_groups=[group])
+    yield from file.iter_batches(batch_size=min(_BATCH, max(1, rows)), row_groups=[group])
 
 
 def _cells(column: pa.Array) -> Hashes:
