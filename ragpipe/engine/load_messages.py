@@ -59,15 +59,15 @@ def part_of(values: dict[str, Any]) -> DataFile:
 
 def loaded_message(loaded: LoadedPart) -> bytes:
     """What came of a part."""
-    sizes, pieces = [], []
+    pieces = list[bytes | memoryview]()
     for table in (loaded.cases.samples, loaded.cases.outputs):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        pieces.append(sink.getvalue().to_pybytes())
+        pieces.append(memoryview(sink.getvalue()))
     pieces += [b"".join(digests) for digests in (loaded.cases.names, loaded.keys, loaded.contents)]
     sizes = [len(piece) for piece in pieces]
-    return packed_message({"sizes": sizes, "mapping": loaded.mapping}, b"".join(pieces))
+    return packed_message({"sizes": sizes, "mapping": loaded.mapping}, *pieces)
 
 
 def loaded_of(values: dict[str, Any], content: bytes) -> LoadedPart | None:

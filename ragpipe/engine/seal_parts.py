@@ -29,9 +29,8 @@ def _answer(file: pq.ParquetFile, values: Any) -> bytes:
 
 def digests_message(parts: list[CellDigests]) -> bytes:
     """The digests of a row group: those of its rows, then those of each column."""
-    rows = b"".join(part.rows.tobytes() for part in parts)
     columns = [b"".join(cells) for cells in zip(*(part.columns for part in parts), strict=True)]
-    return packed_message({"columns": len(columns)}, b"".join([rows, *columns]))
+    return packed_message({"columns": len(columns)}, *(part.rows.tobytes() for part in parts), *columns)
 
 
 def digests_of(values: dict[str, Any], content: bytes) -> list[CellDigests] | None:
