@@ -23,6 +23,7 @@ from ragpipe.engine.manifest import previous_manifest
 from ragpipe.engine.system_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.engine.worker_count import worker_count
+from ragpipe.engine.worker_processes import WorkerPool
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
@@ -86,10 +87,11 @@ class CaseSource(Protocol):
 
 
 class DatasetSource:
-    """The data set, and the system under test where its outputs are not recorded."""
+    """The data set, and the system under test where its outputs are not recorded. `workers` are processes that share the reading; None:
+    this one reads alone."""
 
-    def __init__(self, config: RunConfig, console: Console):
-        self._config, self._console = config, console
+    def __init__(self, config: RunConfig, console: Console, workers: WorkerPool | None = None):
+        self._config, self._console, self._workers = config, console, workers
         self.dataset: Dataset = open_dataset(config.dataset, Path.cwd(), config.storage_access)
         self._index = open_index(config)
         self.name = self.dataset.name
@@ -135,10 +137,15 @@ class DatasetSource:
     def _load_by_workers(self, folder: RunFolder, system: RecordedSystem) -> DatasetCounts | None:
         """What was loaded by workers; None where this process is to load the data."""
         width = worker_count(self._config.runner, is_much=True)  # workers read large files only
-        if not width or system.retrieves is not True:
+        if self._workers is None or not width or system.retrieves is not True:
             return None
         return load_by_workers(
-            self.dataset, width=width, samples=folder.samples, outputs=folder.outputs, say=self._console.say
+            self.dataset,
+            self._workers,
+            width=width,
+            samples=folder.samples,
+            outputs=folder.outputs,
+            say=self._console.say,
         )
 
     def restore(self, folder: RunFolder, fault: str) -> None:

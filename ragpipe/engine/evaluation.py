@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,11 @@ from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.score_workers import score_by_workers
+from ragpipe.engine.seal_workers import digests_by_workers
 from ragpipe.engine.system_identity import system_versions
 from ragpipe.engine.user_code import metric_sources
 from ragpipe.engine.worker_count import MANY_COMPUTED_CASES, worker_count
+from ragpipe.engine.worker_processes import WorkerPool
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
@@ -54,11 +57,13 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.progress_file import mark_phase
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import count_rows, read_json
+from ragpipe.store.run.seals import CellDigests, cell_digests
 
 
 class Evaluation:
     """One start of one run: does what is still to be done of it. `policy` is what the task does differently; `before_result` is
-    called when all figures are written, before they are printed. `calls` counts this start's calls to the judge."""
+    called when all figures are written, before they are printed. `workers` are processes that share the work with this one; None: it does
+    all of it. `calls` counts this start's calls to the judge."""
 
     def __init__(
         self,
@@ -67,8 +72,9 @@ class Evaluation:
         console: Console,
         *,
         before_result: Callable[[], None] = lambda: None,
+        workers: WorkerPool | None = None,
     ):
-        self._before_result = before_result
+        self._before_result, self._workers = before_result, workers
         self._spec, self._policy, self._console = spec, policy, console
         self._config, self._folder, self._source = spec.config, spec.folder, spec.source
         self._carried_spend = CarriedSpend(spec.folder, store_place(spec.config), spec.run_id)
@@ -100,7 +106,8 @@ class Evaluation:
                 self._console.warn(notice)
             sweep_below(self._folder.root)
             try:
-                code = self._run_stages()
+                with self._workers or nullcontext():
+                    code = self._run_stages()
                 self._publish()
                 return code
             except Exception as error:
@@ -244,11 +251,14 @@ class Evaluation:
         return ScoringSources(manifest, self._folder)
 
     def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
-        inputs = self._score_inputs(iteration, manifest)
-        is_much = count_rows(self._folder.outputs) >= MANY_COMPUTED_CASES
-        width = worker_count(self._config.runner, is_much=is_much) if type(self._policy) is EvaluatePolicy else 0
-        if not width or score_by_workers(inputs, width=width, say=self._console.say) is None:
+        inputs, workers, width = self._score_inputs(iteration, manifest), self._workers, self._width()
+        if workers is None or score_by_workers(inputs, workers, width=width, say=self._console.say) is None:
             score_iteration(inputs)
+
+    def _width(self) -> int:
+        """How many workers there may be beside this process."""
+        is_much = count_rows(self._folder.outputs) >= MANY_COMPUTED_CASES
+        return worker_count(self._config.runner, is_much=is_much)
 
     def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:
         prices = self._config.system.prices
@@ -337,7 +347,14 @@ class Evaluation:
             combined=combined,
             written=written,
             linked=self._linked_seals(inputs.manifest),
+            digested=self._digested,
         )
+
+    def _digested(self, path: Path) -> Iterable[CellDigests]:
+        """The digests of a table."""
+        if self._workers is None:
+            return cell_digests(path)
+        return digests_by_workers(path, self._workers, width=self._width(), say=self._console.say)
 
     def _publish(self) -> None:
         """Copy the sealed run to where `publish` says. Raises OutputError: the run itself is whole then."""

@@ -34,10 +34,10 @@ class LoadedPart:
     mapping: dict[str, bool]
 
 
-def start_message(dataset: Dataset) -> bytes:
+def load_start(dataset: Dataset) -> dict[str, Any]:
     """What a worker is told first: what to read, and how."""
     settings = dataset.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return packed_message({"settings": settings, "display_path": dataset.display_path})
+    return {"settings": settings, "display_path": dataset.display_path}
 
 
 def dataset_of(start: dict[str, Any], part: DataFile) -> Dataset:
@@ -59,15 +59,15 @@ def part_of(values: dict[str, Any]) -> DataFile:
 
 def loaded_message(loaded: LoadedPart) -> bytes:
     """What came of a part."""
-    sizes, pieces = [], []
+    pieces = list[bytes | memoryview]()
     for table in (loaded.cases.samples, loaded.cases.outputs):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        pieces.append(sink.getvalue().to_pybytes())
+        pieces.append(memoryview(sink.getvalue()))
     pieces += [b"".join(digests) for digests in (loaded.cases.names, loaded.keys, loaded.contents)]
     sizes = [len(piece) for piece in pieces]
-    return packed_message({"sizes": sizes, "mapping": loaded.mapping}, b"".join(pieces))
+    return packed_message({"sizes": sizes, "mapping": loaded.mapping}, *pieces)
 
 
 def loaded_of(values: dict[str, Any], content: bytes) -> LoadedPart | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ragpipe.core.errors import DataError
@@ -9,8 +11,19 @@ from ragpipe.datasets.dataset import Record
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.seen_cases import case_digest, content_digest
 from ragpipe.datasets.text_lines import DataFile
-from ragpipe.engine.load_messages import LoadedPart, dataset_of
+from ragpipe.engine.load_messages import LoadedPart, dataset_of, loaded_message, part_of
+from ragpipe.engine.plain_messages import packed_message
 from ragpipe.stages.case_batches import case_batch
+
+
+def open_loading(start: dict[str, Any]) -> Callable[[Any], bytes]:
+    """What answers each part of a data set with its cases, or with nothing where something is not as it should be."""
+    return partial(_answer, start)
+
+
+def _answer(start: dict[str, Any], values: Any) -> bytes:
+    loaded = load_part(start, part_of(values))
+    return packed_message({}) if loaded is None else loaded_message(loaded)
 
 
 def load_part(start: dict[str, Any], part: DataFile) -> LoadedPart | None:
@@ -18,7 +31,7 @@ def load_part(start: dict[str, Any], part: DataFile) -> LoadedPart | None:
     and says what is wrong with it.
 
     Args:
-        start: what the worker was told first (`start_message`).
+        start: what the worker was told first (`load_start`).
         part: the part.
     """
     dataset = dataset_of(start, part)

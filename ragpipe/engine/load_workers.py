@@ -14,8 +14,8 @@ from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.file_parts import UnevenLines
 from ragpipe.datasets.text_lines import DataFile
-from ragpipe.engine.load_messages import LoadedPart, loaded_of, part_message, start_message
-from ragpipe.engine.worker_processes import WorkerLost, answering_workers, in_order
+from ragpipe.engine.load_messages import LoadedPart, load_start, loaded_of, part_message
+from ragpipe.engine.worker_processes import WorkerLost, WorkerPool, in_order
 from ragpipe.stages.case_batches import CaseBatch
 from ragpipe.stages.load_dataset import DatasetCounts, load_batches
 
@@ -32,6 +32,7 @@ class _ReadAlone(Exception):
 
 def load_by_workers(
     dataset: Dataset,
+    workers: WorkerPool,
     *,
     width: int,
     samples: Path,
@@ -44,6 +45,7 @@ def load_by_workers(
 
     Args:
         dataset: the data set.
+        workers: the processes that read it.
         width: the number of workers.
         samples: the table of samples.
         outputs: the table of outputs.
@@ -54,7 +56,7 @@ def load_by_workers(
     if parts is None or width < 2 or dataset.size < FEWEST_PARTS * part_size:
         return None
     try:
-        with answering_workers("ragpipe.engine.load_process", start_message(dataset), width) as ask:
+        with workers.answering("load", load_start(dataset), width) as ask:
 
             def answer(part: DataFile) -> LoadedPart | None:
                 return loaded_of(*ask(part_message(part)))

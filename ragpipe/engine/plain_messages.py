@@ -14,10 +14,15 @@ HEAD = struct.Struct(">QQ")
 """The lengths of the JSON object and of the bytes behind it."""
 
 
-def packed_message(values: Any, content: bytes = b"") -> bytes:
-    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON."""
+def packed_message(values: Any, *contents: bytes | memoryview) -> bytes:
+    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON.
+
+    Args:
+        values: the JSON object.
+        contents: the bytes behind it, in pieces. They are copied once.
+    """
     text = json.dumps(values, allow_nan=False).encode("ascii")
-    return HEAD.pack(len(text), len(content)) + text + content
+    return b"".join([HEAD.pack(len(text), sum(map(len, contents))), text, *contents])
 
 
 def read_message(file: BinaryIO) -> Any:

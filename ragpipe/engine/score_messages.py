@@ -104,13 +104,13 @@ class RowGroupTask:
 def described_message(blocks: Sequence[DescribedBlock]) -> bytes:
     """The blocks of a row group."""
     values: list[dict[str, Any]] = []
-    pieces: list[pa.Buffer] = []
+    pieces: list[memoryview] = []
     for described in blocks:
         tables = [_packed(table) for table in _tables(described)]
         counts = {method: list(counts) for method, counts in described.contexts.items()}
-        values.append({"sizes": [table.size for table in tables], "n_failed": described.n_failed, "contexts": counts})
+        values.append({"sizes": [len(table) for table in tables], "n_failed": described.n_failed, "contexts": counts})
         pieces += tables
-    return packed_message({"blocks": values}, b"".join(pieces))
+    return packed_message({"blocks": values}, *pieces)
 
 
 def described_of(values: dict[str, Any], content: bytes, start: ScoreStart) -> list[DescribedBlock] | None:
@@ -129,11 +129,11 @@ def described_of(values: dict[str, Any], content: bytes, start: ScoreStart) -> l
     return blocks
 
 
-def _packed(table: pa.Table) -> pa.Buffer:
+def _packed(table: pa.Table) -> memoryview:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    return sink.getvalue()
+    return memoryview(sink.getvalue())
 
 
 def _tables(described: DescribedBlock) -> list[pa.Table]:

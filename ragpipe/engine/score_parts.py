@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ragpipe.engine.score_messages import RowGroupTask, ScoreStart
+from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.plain_messages import packed_message
+from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_message
 from ragpipe.scoring.case_blocks import BlockGroups
 from ragpipe.scoring.described_blocks import BlockDescriber, DescribedBlock
 from ragpipe.scoring.dimensions import case_columns
 from ragpipe.store.run.run_folder import RunFolder
+
+
+def open_scoring(start: dict[str, Any]) -> Callable[[Any], bytes]:
+    """What answers each row group with its blocks, or with nothing where something is not as it should be. Raises what opening the
+    iteration raises."""
+    return partial(_answer, RowGroupScoring(ScoreStart.from_values(start)))
+
+
+def _answer(scoring: RowGroupScoring, values: Any) -> bytes:
+    try:
+        return described_message(scoring.described(RowGroupTask.of(values)))
+    except RagpipeError:  # the driver meets it too, and says what it is
+        return packed_message({})
 
 
 class RowGroupScoring:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from ragpipe.core.errors import DataError
-from ragpipe.engine.plain_messages import packed_message
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_of
-from ragpipe.engine.worker_processes import WorkerLost, answering_workers, in_order
+from ragpipe.engine.worker_processes import WorkerLost, WorkerPool, in_order
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.case_blocks import keys_of
 from ragpipe.scoring.described_blocks import DescribedBlock
@@ -31,12 +30,15 @@ class _ScoreAlone(Exception):
     """The iteration is to be scored by one process after all."""
 
 
-def score_by_workers(inputs: ScoreInputs, *, width: int, say: Callable[[str], None]) -> dict[str, Any] | None:
+def score_by_workers(
+    inputs: ScoreInputs, workers: WorkerPool, *, width: int, say: Callable[[str], None]
+) -> dict[str, Any] | None:
     """Score one iteration and return the content of `metrics.json`. None where nothing was written, and one process is to score it: it
     is small, its tables are not divided alike, or something in them is wrong.
 
     Args:
         inputs: what to score, and how.
+        workers: the processes that describe the blocks.
         width: the number of workers that there may be.
         say: prints what the user should know.
 
@@ -49,7 +51,7 @@ def score_by_workers(inputs: ScoreInputs, *, width: int, say: Callable[[str], No
         return None
 
     def described(_: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlock, None, None]:
-        with answering_workers("ragpipe.engine.score_process", packed_message(start.values()), width) as ask:
+        with workers.answering("score", start.values(), width) as ask:
 
             def answer(task: RowGroupTask) -> list[DescribedBlock] | None:
                 return described_of(*ask(task.message()), start)

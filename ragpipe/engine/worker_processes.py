@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Self, TypeVar
 
-from ragpipe.engine.plain_messages import HEAD
+from ragpipe.engine.plain_messages import HEAD, packed_message
 
 Message = tuple[dict[str, Any], bytes]
 """The JSON object of an answer, and the bytes behind it."""
@@ -26,46 +26,86 @@ class WorkerLost(Exception):
     """A worker died, could not be started, or could not be told what to do."""
 
 
-@contextmanager
-def answering_workers(module: str, start: bytes, width: int) -> Iterator[Callable[[bytes], Message]]:
-    """Sends a message to a worker that is free, and returns its answer; threads may call it. It raises WorkerLost. The workers are
-    ended with the block.
+class WorkerPool:
+    """Worker processes on this machine that answer messages. They are started when they are first needed, and wait for the next work
+    after it, until the end of the block."""
 
-    Args:
-        module: what a worker runs.
-        start: what it is told first.
-        width: the number of workers.
-    """
-    processes, free = list[subprocess.Popen[bytes]](), queue.LifoQueue[subprocess.Popen[bytes]]()
+    def __init__(self) -> None:
+        self._waiting = list[subprocess.Popen[bytes]]()
 
-    def ask(message: bytes) -> Message:
-        process = free.get()
-        try:
-            return answer_of(process, message)
-        except (EOFError, OSError) as error:
-            raise WorkerLost(str(error)) from error
-        finally:
-            free.put(process)
+    def __enter__(self) -> Self:
+        return self
 
-    try:
-        for _ in range(width):
+    def __exit__(self, *_: object) -> None:
+        _end(self._waiting)
+        self._waiting.clear()
+
+    @contextmanager
+    def answering(self, role: str, start: Any, width: int) -> Iterator[Callable[[bytes], Message]]:
+        """Sends a message to a worker that is free, and returns its answer; threads may call it. It raises WorkerLost.
+
+        After the block the workers wait for other work. Where it ends by an exception, or before all answers have come, they are
+        ended: the next work might get their answers.
+
+        Args:
+            role: what the workers do (`engine/answering_process.py`).
+            start: what they are told first.
+            width: their number.
+        """
+        processes, free = list[subprocess.Popen[bytes]](), queue.LifoQueue[subprocess.Popen[bytes]]()
+
+        def ask(message: bytes) -> Message:
+            process = free.get()
             try:
-                process = new_process(module)
-            except OSError as error:
+                return answer_of(process, message)
+            except (EOFError, OSError) as error:
                 raise WorkerLost(str(error)) from error
-            processes.append(process)
-            free.put(process)
-            with suppress(OSError):  # it died already: its first answer will be missing
-                send(process, start)
-        yield ask
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
+            finally:
+                free.put(process)
+
+        are_idle = False
+        try:
+            for _ in range(width):
+                processes.append(process := self._next())
+                with suppress(OSError):  # it died already: its first answer will be missing
+                    send(process, packed_message({"role": role, "start": start}))
+                free.put(process)
+            yield ask
+            are_idle = free.qsize() == width and all(map(_is_told_the_end, processes))
+        finally:
+            if are_idle:
+                self._waiting += processes
+            else:
+                _end(processes)
+
+    def _next(self) -> subprocess.Popen[bytes]:
+        """A worker that waits, or a new one. Raises WorkerLost where the system starts none."""
+        while self._waiting:
+            if (process := self._waiting.pop()).poll() is None:
+                return process
+            _end([process])  # it died while it waited
+        try:
+            return new_process("ragpipe.engine.answering_process")
+        except OSError as error:
+            raise WorkerLost(str(error)) from error
+
+
+def _is_told_the_end(process: subprocess.Popen[bytes]) -> bool:
+    """Tell a worker that its role ends. False where it has died."""
+    with suppress(OSError):
+        send(process, packed_message(None))
+        return True
+    return False
+
+
+def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
 
 
 def in_order(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ragpipe.schema.sample import PARTS
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import Coded, Fields
-from ragpipe.scoring.growing_columns import CodedColumn, GrowingArray, GrowingCodes, GrowingValues
+from ragpipe.scoring.growing_columns import CodedColumn, GrowingArray, GrowingCodes, GrowingValues, unique_numbers
 from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.scored_columns import ERROR, SKIPPED, Column, Scored
 from ragpipe.scoring.system_usage import Price, UsageLedger, json_objects
@@ -77,14 +77,15 @@ class ScoreLedger:
         self._values.add(column.values)
         why = np.full(len(column.status), -1, dtype=np.int64)
         places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR))
-        why[places] = self._codes(column.reasons.take(pa.array(places)), column.status[places] == ERROR)
+        if len(places):
+            why[places] = self._codes(column.reasons.take(pa.array(places)), column.status[places] == ERROR)
         self._states.add(((why + 1) * _STATUSES + column.status + 1) * _VERDICTS + column.passed + 1)
 
     def _codes(self, reasons: pa.Array, failed: NDArray[np.bool_]) -> NDArray[np.int32]:
         """The number of each reason, of a failure that of its kind. Each different one is looked up once, in data order."""
         encoded = reasons.dictionary_encode(null_encoding="encode")
         pairs = 2 * encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) + failed
-        different, firsts, places = np.unique(pairs, return_index=True, return_inverse=True)
+        different, firsts, places = unique_numbers(pairs)
         codes, texts = np.empty(len(different), dtype=np.int32), encoded.dictionary.to_pylist()
         for number in np.argsort(firsts).tolist():
             text, error = divmod(int(different[number]), 2)

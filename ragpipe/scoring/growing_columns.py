@@ -12,6 +12,14 @@ _IN_A_BYTE = 256
 _MOST_DIFFERENT = 4096
 
 
+def unique_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """The different numbers by size, the first place of each one, and for each of all which one it is: those of `np.unique`. Where all are
+    equal, as in most columns of a block, nothing is sorted."""
+    if len(numbers) and np.all(numbers == numbers[0]):
+        return numbers[:1], np.zeros(1, dtype=np.int64), np.zeros(len(numbers), dtype=np.int64)
+    return np.unique(numbers, return_index=True, return_inverse=True)
+
+
 class GrowingArray(Generic[_Kind]):
     """Numbers of one type, in one piece of memory that grows."""
 
@@ -42,7 +50,7 @@ class GrowingCodes:
 
     def add(self, numbers: NDArray[np.int64]) -> None:
         """Numbers behind those that are there; of all of them at most 65,536 are different."""
-        different, places = np.unique(numbers, return_inverse=True)
+        different, _, places = unique_numbers(numbers)
         codes = [self._numbers.setdefault(number, len(self._numbers)) for number in different.tolist()]
         if self._bytes is not None and len(self._numbers) > _IN_A_BYTE:
             self._words.add(self._bytes.array())

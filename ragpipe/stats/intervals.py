@@ -125,7 +125,8 @@ def _on_a_scale(values: Floats, codes: Codes | None, groups: int, level: float, 
         return short
     n, mean = len(values), _mean(values)
     span = high - low
-    rows = n / design_effect((values - low) / span, codes, groups)
+    scores = values if (low, span) == (0.0, 1.0) else (values - low) / span
+    rows = n / design_effect(scores, codes, groups, mean if scores is values else _mean(scores))
     bottom, top = wilson_bounds(min(max((mean - low) / span, 0.0), 1.0), rows, t_quantile(level, groups - 1))
     # a hair of rounding must not leave the mean outside
     bounds = min(low + bottom * span, mean), max(low + top * span, mean)
@@ -140,12 +141,14 @@ def check_scale(values: Floats, low: float, high: float) -> None:
         raise ValueError(f"values from {np.min(values):g} to {np.max(values):g} are off the scale {low:g} to {high:g}")
 
 
-def design_effect(scores: Floats, codes: Codes | None, groups: int) -> float:
-    """How many rows weigh as much as one independent draw of 0 or 1 with the same mean; `scores` are on 0..1.
+def design_effect(scores: Floats, codes: Codes | None, groups: int, mean: float | None = None) -> float:
+    """How many rows weigh as much as one independent draw of 0 or 1 with the same mean; `scores` are on 0..1. `mean` is theirs where it is
+    known.
 
     The rule of `estimate_mean`, above 0; `codes` and `groups` are those of `clustering`, at least two groups.
     """
-    n, mean = len(scores), _mean(scores)
+    n = len(scores)
+    mean = _mean(scores) if mean is None else mean
     sizes = np.ones(n) if codes is None else np.bincount(codes, minlength=groups)
     widest = float(np.sum(sizes * sizes)) / n
     if np.ptp(scores) <= _HAIR or not 0 < mean < 1:

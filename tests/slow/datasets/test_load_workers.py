@@ -16,8 +16,10 @@ from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.engine import worker_processes
-from ragpipe.engine.load_messages import part_message, start_message
+from ragpipe.engine.load_messages import load_start, part_message
 from ragpipe.engine.load_workers import FEWEST_PARTS, load_by_workers
+from ragpipe.engine.plain_messages import packed_message
+from ragpipe.engine.worker_processes import WorkerPool
 from ragpipe.stages.load_dataset import DatasetCounts, load_dataset
 
 PART = 4000
@@ -42,7 +44,8 @@ def written(path: Path, rows: Iterator[dict[str, Any]]) -> Dataset:
 
 def by_workers(dataset: Dataset, folder: Path, width: int, say: Callable[[str], None] = print) -> DatasetCounts | None:
     paths = {name: folder / f"{name}{width}.parquet" for name in ("samples", "outputs")}
-    return load_by_workers(dataset, width=width, say=say, part_size=PART, **paths)
+    with WorkerPool() as workers:
+        return load_by_workers(dataset, workers, width=width, say=say, part_size=PART, **paths)
 
 
 def test_two_and_four_workers_write_what_one_process_writes(tmp_path: Path) -> None:
@@ -105,8 +108,8 @@ def test_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
     dataset = written(tmp_path / "d.jsonl", records(1500))
     parts = dataset.parts(1 << 20)
     assert parts is not None
-    with worker_processes.new_process("ragpipe.engine.load_process") as process:
-        worker_processes.send(process, start_message(dataset))
+    with worker_processes.new_process("ragpipe.engine.answering_process") as process:
+        worker_processes.send(process, packed_message({"role": "load", "start": load_start(dataset)}))
         for part in parts:
             worker_processes.send(process, part_message(part))
         assert process.stdin is not None

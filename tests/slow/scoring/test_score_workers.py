@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine import evaluation, score_workers, worker_processes
-from ragpipe.engine.plain_messages import packed_message
 from ragpipe.engine.score_messages import ScoreStart
 from ragpipe.engine.score_workers import score_by_workers
-from ragpipe.stages.score_iteration import score_iteration
+from ragpipe.engine.worker_processes import WorkerPool
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from tests.support.divided_scoring import RESULTS, divided_run, results
 from tests.support.harness import ROOT
 from tests.support.slice_runs import lives, until
@@ -60,6 +61,11 @@ def sealed(run: Path) -> dict[str, Any]:
     return {name: digest for name, digest in {**seal["files"], **seal["tables"]}.items() if name != "config.yaml"}
 
 
+def by_workers(inputs: ScoreInputs, say: Callable[[str], None]) -> dict[str, Any] | None:
+    with WorkerPool() as workers:
+        return score_by_workers(inputs, workers, width=2, say=say)
+
+
 def test_a_run_is_sealed_alike_whoever_scores_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -96,7 +102,7 @@ def test_a_killed_worker_leaves_scoring_to_one_process(
         return answer_of(process, message)
 
     monkeypatch.setattr(worker_processes, "answer_of", killed_at_the_fifth)
-    assert score_by_workers(inputs, width=2, say=lines.append) is None
+    assert by_workers(inputs, lines.append) is None
     assert len(lines) == 1
     assert "a worker that scored died" in lines[0]
     assert "this process scores alone" in lines[0]
@@ -106,19 +112,19 @@ def test_a_killed_worker_leaves_scoring_to_one_process(
 
 def test_what_is_wrong_with_the_scores_is_said_by_one_process(tmp_path: Path) -> None:
     inputs, lines = divided_run(tmp_path, 40), list[str]()
-    metrics = score_by_workers(inputs, width=2, say=lines.append)
+    metrics = by_workers(inputs, lines.append)
     by_two = results(inputs)
     assert score_iteration(inputs) == metrics
     assert results(inputs) == by_two
     lacking = replace(inputs, specs=inputs.specs[:1])
-    assert score_by_workers(lacking, width=2, say=lines.append) is None
+    assert by_workers(lacking, lines.append) is None
     with pytest.raises(RagpipeError, match="which no metric of this configuration declares"):
         score_iteration(lacking)
     assert lines == []
 
 
 DRIVER = """
-import sys, time
+import json, sys, time
 from ragpipe.engine import worker_processes
 from ragpipe.engine.score_messages import RowGroupTask
 new_process = worker_processes.new_process
@@ -129,17 +135,21 @@ def new(module):
     return process
 
 worker_processes.new_process = new
-start = bytes.fromhex(sys.argv[1])
-with worker_processes.answering_workers("ragpipe.engine.score_process", start, 2) as ask:
-    print(len(ask(RowGroupTask(0, None).message())[0]["blocks"]), flush=True)
+start = json.loads(sys.argv[1])
+with worker_processes.WorkerPool() as workers:
+    with workers.answering("score", start, 2) as ask:
+        print(len(ask(RowGroupTask(0, None).message())[0]["blocks"]), flush=True)
+        if sys.argv[2] == "answering":
+            time.sleep(60)
     time.sleep(60)
 """
 
 
-def test_no_worker_outlives_its_driver(tmp_path: Path) -> None:
-    start = packed_message(ScoreStart.of(divided_run(tmp_path, 40)).values())
+@pytest.mark.parametrize("state", ["answering", "waiting"])
+def test_no_worker_outlives_its_driver(tmp_path: Path, state: str) -> None:
+    start = json.dumps(ScoreStart.of(divided_run(tmp_path, 40)).values())
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, start.hex()],
+        [sys.executable, "-c", DRIVER, start, state],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.plain_messages import HEAD
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_message, described_of
 from ragpipe.engine.score_parts import RowGroupScoring
 from ragpipe.engine.score_workers import _start, _tasks
@@ -22,13 +19,7 @@ from ragpipe.scoring.judge_latency import JudgeTimes
 from ragpipe.stages.score_iteration import BlockSource, ScoreInputs, score_iteration
 from ragpipe.store.files import parquet_writer
 from tests.support.divided_scoring import SETTINGS, SPECS, divided_run, results
-
-
-def sent(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """A message as the other side reads it."""
-    size, _ = HEAD.unpack(data[: HEAD.size])
-    end = HEAD.size + size
-    return json.loads(data[HEAD.size : end]), data[end:]
+from tests.support.sent_messages import sent
 
 
 def by_messages(inputs: ScoreInputs) -> BlockSource:

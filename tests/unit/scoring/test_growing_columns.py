@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.scoring.growing_columns import GrowingArray, GrowingCodes, GrowingValues
+from ragpipe.scoring.growing_columns import GrowingArray, GrowingCodes, GrowingValues, unique_numbers
 
 VALUES = st.lists(st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, float("nan")]), max_size=60)
 
@@ -54,3 +54,10 @@ def test_an_array_is_its_blocks_behind_each_other(blocks: list[list[int]]) -> No
     for block in blocks:
         column.add(np.array(block, dtype=np.int64))
     assert column.array().tolist() == [number for block in blocks for number in block]
+
+
+@pytest.mark.parametrize("numbers", [[], [7], [5, 5, 5], [3, 1, 3, 2, 1], [2, 2, 1]])
+def test_the_different_numbers_are_those_of_numpy(numbers: list[int]) -> None:
+    column = np.array(numbers, dtype=np.int64)
+    expected = np.unique(column, return_index=True, return_inverse=True)
+    assert [part.tolist() for part in unique_numbers(column)] == [part.tolist() for part in expected]
