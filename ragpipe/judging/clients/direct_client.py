@@ -6,8 +6,6 @@ import hashlib
 import json
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
-
 from ragpipe.judging.clients.client import ApiResponse, PreparedRequest
 from ragpipe.judging.clients.http_layer import HttpConnections
 from ragpipe.judging.settings import JudgeSettings
@@ -28,11 +26,7 @@ class DirectClient:
 
     def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         """Build a request from a body without the model's name."""
-        full = {"model": self._model, **body}
-        try:
-            encoded = to_json(full)  # a third of the time of json.dumps, which is left for lone surrogates
-        except PydanticSerializationError:
-            encoded = json.dumps(full).encode("ascii")
+        encoded = json.dumps({"model": self._model, **body}).encode("ascii")
         return PreparedRequest(encoded, hashlib.sha256(encoded).hexdigest())
 
     async def send(self, request: PreparedRequest) -> ApiResponse:

@@ -28,10 +28,7 @@ WEATHER = (
     ("empty_content:rate=0.2",),  # paid, and tried again
     ("no_message:rate=0.2",),  # paid, and no answer of an API
     ("500:rate=0.2", "empty_content:rate=0.1"),
-    (
-        "429:first=2,retry_after=0.1",
-        "reset:rate=0.05",
-    ),  # refused by chance, whatever the pace, it would be asked ever more slowly
+    ("429:rate=0.2,retry_after=0.1", "reset:rate=0.05"),
     ("503:after=20",),  # an outage that lasts until the kill
 )
 Tokens = Counter[tuple[int, int]]
