@@ -33,20 +33,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_workers, "FEWEST_CASES", 1)
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """The workers that were started so far."""
-    processes = list[subprocess.Popen[bytes]]()
-    new_process = worker_processes.new_process
-
-    def new(module: str) -> subprocess.Popen[bytes]:
-        processes.append(new_process(module))
-        return processes[-1]
-
-    monkeypatch.setattr(worker_processes, "new_process", new)
-    return processes
-
-
 def write_cases(path: Path) -> None:
     with path.open("w") as file:
         for n in range(CASES):

@@ -32,20 +32,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """The workers that were started so far."""
-    processes = list[subprocess.Popen[bytes]]()
-    new_process = worker_processes.new_process
-
-    def new(module: str) -> subprocess.Popen[bytes]:
-        processes.append(new_process(module))
-        return processes[-1]
-
-    monkeypatch.setattr(worker_processes, "new_process", new)
-    return processes
-
-
-@pytest.fixture
 def table(tmp_path: Path) -> Path:
     """A table of forty row groups."""
     path = tmp_path / "t.parquet"
