@@ -159,12 +159,12 @@ def test_scoring_again_and_verifying_tell_nobody() -> None:
 def test_a_run_that_another_start_completes_is_told_of_when_it_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the calls fail at first: exit 4 and no word. The second start asks for the rest, and then the gate speaks."""
+    """Every second call fails at first: exit 4 and no word. The second start asks for the rest, and then the gate speaks."""
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
     gate = "+scoring.gates.faithful={score: faithfulness, min: 0.99, tier: quality}"
     file = f"report.alerts.file={ALERTS}"
     data = write_cases(tmp_path / "a.jsonl", 12)
-    with serving(faults=["500:rate=0.7"]) as server:
+    with serving(faults=["500:nth=2+4+6+8+10+12"]) as server:
         words = arguments(data, tmp_path / "out", server.url, "judge.retries=0", gate, file, metrics="faithfulness")
         assert main(words) == 4
     assert not ALERTS.exists()

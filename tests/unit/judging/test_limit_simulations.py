@@ -52,7 +52,7 @@ CASES: dict[str, tuple[Make, dict[str, Any], int, float, float, float]] = {
     ),
     "one in 3 s": (lambda seed: SimulatedServer(1.0, lambda _: 1 / 3, 1, seed=seed), {}, 150, 450.0, 0.05, 1.15),
     "5 to 20": (lambda seed: SimulatedServer(1.0, rising, 5, seed=seed), {}, 1250, 100.0, 0.02, 1.25),
-    "20 to 5": (lambda seed: SimulatedServer(1.0, falling, 5, seed=seed), {}, 1500, 150.0, 0.04, 1.3),
+    "20 to 5": (lambda seed: SimulatedServer(1.0, falling, 5, seed=seed), {}, 1500, 150.0, 0.05, 1.3),
     "8 at once of 32": (lambda seed: SimulatedServer(1.0, width=8, seed=seed), {}, 1000, 125.0, 0.04, 1.15),
     "the limit of a known provider's header": (
         lambda seed: SimulatedServer(1.0, five, 5, seed=seed),
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Make, dict[str, Any], int, float, float, float]] = {
     "tokens by max_tokens, the client takes what is used": (
         lambda seed: SimulatedServer(1.0, tps=TPS_MAX, seed=seed), {"tpm": TPS_MAX * 60, "counts": "used"}, 1000, 200.0, 0.05, 1.1,
     ),
-    "tokens, nothing set": (lambda seed: SimulatedServer(1.0, tps=TPS_MAX, seed=seed), {}, 1000, 200.0, 0.05, 1.1),
+    "tokens, nothing set": (lambda seed: SimulatedServer(1.0, tps=TPS_MAX, seed=seed), {}, 1000, 200.0, 0.06, 1.1),
 }  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("share", "latency_s", "wide"),
-    [(0.05, 0.2, 8), *(pytest.param(share, 1.0, 32, marks=pytest.mark.slow) for share in (0.01, 0.05, 0.2))],
+    [(0.05, 0.2, 8), *(pytest.param(share, 1.0, 32, marks=pytest.mark.slow) for share in (0.01, 0.05, 0.2, 0.35))],
 )
 def test_a_share_that_is_refused_at_any_rate_does_not_slow_a_run_down_without_end(
     share: float, latency_s: float, wide: int, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +115,7 @@ def test_a_share_that_is_refused_at_any_rate_does_not_slow_a_run_down_without_en
         random.seed(seed)
         server = SimulatedServer(latency_s, at_random=share, seed=seed)
         found = run_virtually(monkeypatch, simulate(server, calls, wide))
-        assert found.seconds < 20 * calls * latency_s / wide / (1 - share)
+        assert found.seconds < 4 * calls * latency_s / wide / (1 - share)
 
 
 def test_no_request_is_sent_before_a_retry_after_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ragpipe.judging.limits.pace import Bucket, LearnedPace
@@ -88,13 +90,84 @@ def test_refusals_of_what_was_in_flight_cut_once() -> None:
 def test_repeated_refusals_cut_to_what_is_answered() -> None:
     """The limit fell from 20 to 5 per second: 0.9 of 5, no more than a half at a time."""
     pace = learned(20.0)
-    now = answered(pace, 100.0, 103.0, 0.2)
+    now = answered(pace, 100.0, 102.0, 0.2)
     pace.record_refusal(now - 0.1, now)
-    assert pace.rate == pytest.approx(0.5 * 20 * (1 - 0.13 * (9 / 12) ** 3))  # the half of the curve after 3 s
+    assert pace.rate == pytest.approx(0.5 * 20 * (1 - 0.13 * (10 / 12) ** 3))  # the half of the curve after 2 s
     for _ in range(2):
-        now = answered(pace, now, now + 3.0, 0.2)
+        now = answered(pace, now, now + 2.0, 0.2)
         pace.record_refusal(now - 0.1, now)
     assert pace.rate == pytest.approx(0.9 * 5, rel=0.12)
+
+
+def ask(pace: LearnedPace, start: float, until: float, every: float, refused_every: int) -> float:
+    """Attempts at equal distances, of which one in `refused_every` is refused; returns the time of the last."""
+    now, number = start, 0
+    while now < until:
+        now, number = now + every, number + 1
+        if number % refused_every:
+            pace.record_answer(now, is_held=True)
+        else:
+            pace.record_refusal(now - 0.01, now)
+    return now
+
+
+def test_refusals_below_a_proven_rate_are_chance() -> None:
+    """40 per second were answered. Then each fourth attempt is refused, at 40, at 30 and at 20 per second: no limit does that."""
+    pace = LearnedPace()
+    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
+    lowest = 40.0
+    for _ in range(60):
+        every = 1 / min(40.0, pace.rate or 40.0)
+        now = ask(pace, now, now + 4 * every, every, 4)
+        lowest = min(lowest, pace.rate or 40.0)
+    assert lowest >= 10
+    assert pace.rate is not None
+    assert pace.rate >= 30
+
+
+def test_a_limit_behind_chance_is_learned_again() -> None:
+    """What counted as chance refuses nearly all: half of what was asked for is still too fast, and the next refusals cut it."""
+    pace = LearnedPace()
+    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
+    for _ in range(60):
+        every = 1 / min(40.0, pace.rate or 40.0)
+        now = ask(pace, now, now + 4 * every, every, 4)
+    for _ in range(200):
+        now += 1 / max(5.0, pace.rate or 40.0)
+        pace.record_refusal(now - 0.001, now)
+    assert pace.rate is not None
+    assert pace.rate < 5
+
+
+def test_a_start_after_a_pause_is_no_slow_answer() -> None:
+    """Ten answers in a second, a minute of nothing, three more: the rate is that of the three."""
+    answers = [1.0 + i / 10 for i in range(10)]
+    rates = []
+    for starts_again in (False, True):
+        pace = LearnedPace()
+        for time in answers:
+            pace.record_answer(time, is_held=False)
+        if starts_again:
+            pace.start_again()
+        for time in (50.0, 50.1, 50.2):
+            pace.record_answer(time, is_held=False)
+        pace.record_refusal(50.2, 50.3)
+        rates.append(pace.rate)
+    assert rates[0] == pytest.approx(0.87 * 8 / (50.3 - 1.5))
+    assert rates[1] == pytest.approx(0.87 * 3 / 0.3)
+
+
+def test_what_was_learned_is_kept_in_the_row() -> None:
+    pace = LearnedPace()
+    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
+    for _ in range(30):
+        every = 1 / min(40.0, pace.rate or 40.0)
+        now = ask(pace, now, now + 4 * every, every, 4)
+    again = LearnedPace.from_json(json.loads(json.dumps(pace.as_json())))
+    for one in (pace, again):
+        ask(one, now, now + 5.0, 0.1, 3)
+    assert again.rate == pytest.approx(pace.rate)
+    assert again.as_json()["outcomes"] == pace.as_json()["outcomes"]
 
 
 def test_a_bucket_spaces_and_settles() -> None:
