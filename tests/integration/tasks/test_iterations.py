@@ -157,6 +157,6 @@ def test_max_calls_is_one_limit_over_the_iterations_of_a_start(tmp_path: Path, m
         data = write_cases(tmp_path / "data.jsonl", 4)
         words = arguments(data, tmp_path / "out", server.url, "iterations=2", metrics="correctness")
         assert main([*words, "judge.max_calls=10"]) == 4
-        assert 8 < server.tries <= 10  # what waited for its turn at the stop was not sent
+        assert 8 <= server.tries <= 10  # what waited for its turn at the stop was not sent
         main([*words, "judge.max_calls=10"])
         assert server.tries == 16
