@@ -180,7 +180,7 @@ def test_a_signal_at_any_moment(bench: Make, wait_s: float, number: signal.Signa
     process.send_signal(number)
     text, _ = process.communicate(timeout=30)
     # the interpreter itself may still be starting, or ending after the last word was said
-    alone = wait_s < 0.5 or "next:" in text
+    alone = wait_s < 0.5 or "next:" in text or "report:" in text
     assert process.returncode in (0, 128 + number, *([-number] if alone else [])), text
     swallowed = (
         "Exception ignored in" in text
