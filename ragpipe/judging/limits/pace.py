@@ -18,14 +18,15 @@ _FEWEST, _LONGEST_WINDOW = 8, 60.0  # so many of the last answers count although
 _LAST = 40  # attempts by which the share of refusals is taken
 _PROVEN_BY, _PROVEN_S = 64, 3.0  # answers, and seconds at least, over which a rate is proven
 _PROVEN_FOR = 600.0  # seconds in which the proven rate fades to 1/e: a limit may fall
-_BELOW = 0.9  # of the proven rate, below which no limit refuses
+_BELOW = 0.9  # of the proven rate, below which a limit refuses nothing unless it has fallen
 _EARLY = 0.9  # of the time until the rate is back at the refused one: a refusal after it is that limit's
 _FLOOD = 1.8  # times what is answered now: a limit that has just fallen refuses so fast a rate
 _UNEXPLAINED, _MOST_UNEXPLAINED = 5, 12  # refusals in a row that no limit explains, after which they count as chance
-_CLEARLY_MORE, _MOST_TOLERATED = (
+_FACTOR_MORE, _SHARE_MORE = (
+    1.2,
     0.25,
-    0.7,
-)  # shares of the last attempts: so much more than 1.2 times that chance refuses
+)  # a clearly larger share than chance refuses: so many times that one, and so much more
+_MOST_BY_CHANCE = 0.7  # share of the last attempts; of more, a limit is the cause
 _MANY = 0.3  # share of the last attempts: where more are refused, the higher of the two numbers holds
 
 
@@ -39,7 +40,7 @@ class LearnedPace:
     The rate grows only while it holds attempts back.
 
     A busy provider refuses a share of all requests, however slowly they come: a slower pace makes the run longer, without end, and
-    avoids no refusal. A limit refuses nothing below a rate that it has answered before. So after five refusals in a row
+    avoids no refusal. A limit that has not fallen refuses nothing below a rate that was answered before. So after five refusals in a row
     below 0.9 of the highest rate that was answered lately, refusals count as chance: the rate goes back to that one and grows, until
     a clearly larger share is refused. Times are seconds of a clock that only grows.
     """
@@ -91,7 +92,7 @@ class LearnedPace:
                 self._cut(now, _CUT_TO * answered, refused=0.0)
         elif self._is_chance(self.rate, answered, share, is_near=is_near):
             self.rate, self._refused, self._unexplained = max(self.rate, self._proven), 0.0, 0
-            self._tolerated = min(_MOST_TOLERATED, _CLEARLY_MORE + 1.2 * share)
+            self._tolerated = min(_MOST_BY_CHANCE, _FACTOR_MORE * share + _SHARE_MORE)
         elif is_near:
             measured = 0.7 * self.rate if answered is None else 0.9 * answered
             rate = min(0.95 * self.rate, max(0.5 * self.rate, measured))
@@ -99,7 +100,7 @@ class LearnedPace:
         else:
             self._cut(now, _CUT_TO * self.rate, refused=self.rate)
 
-    def start_again(self) -> None:
+    def forget_answers(self) -> None:
         """Nobody has asked for a while: the time until the next answer says nothing of the rate."""
         self._answers.clear()
 

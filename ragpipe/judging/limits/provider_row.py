@@ -83,7 +83,7 @@ class ProviderRow:
             row.prober = values["prober"] if values["prober"] in row.owners else ""
             if not row.owners.keys() - {me.id} and is_new:
                 row.outage = None  # nobody is left who has met it
-                row.rate.pace.start_again()
+                row.rate.pace.forget_answers()
         return row
 
     @property

@@ -111,27 +111,29 @@ def ask(pace: LearnedPace, start: float, until: float, every: float, refused_eve
     return now
 
 
-def test_refusals_below_a_proven_rate_are_chance() -> None:
-    """40 per second were answered. Then each fourth attempt is refused, at 40, at 30 and at 20 per second: no limit does that."""
+def refused_by_chance(rounds: int) -> tuple[LearnedPace, float, float]:
+    """40 per second are answered for 10 s. Then every fourth attempt is refused, at the pace's own rate. Returns the pace, the time
+    and the lowest rate."""
     pace = LearnedPace()
-    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
-    lowest = 40.0
-    for _ in range(60):
+    now, lowest = answered(pace, 100.0, 110.0, 1 / 40, is_held=False), 40.0
+    for _ in range(rounds):
         every = 1 / min(40.0, pace.rate or 40.0)
         now = ask(pace, now, now + 4 * every, every, 4)
         lowest = min(lowest, pace.rate or 40.0)
-    assert lowest >= 10
+    return pace, now, lowest
+
+
+def test_refusals_below_a_proven_rate_are_chance() -> None:
+    """Every fourth attempt is refused at 40 per second and at 20: no limit does that, and the rate goes back up."""
+    pace, _, lowest = refused_by_chance(60)
+    assert 10 <= lowest < 30
     assert pace.rate is not None
     assert pace.rate >= 30
 
 
 def test_a_limit_behind_chance_is_learned_again() -> None:
-    """What counted as chance refuses nearly all: half of what was asked for is still too fast, and the next refusals cut it."""
-    pace = LearnedPace()
-    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
-    for _ in range(60):
-        every = 1 / min(40.0, pace.rate or 40.0)
-        now = ask(pace, now, now + 4 * every, every, 4)
+    """What counted as chance then refuses every attempt: that is a limit, and the rate falls."""
+    pace, now, _ = refused_by_chance(60)
     for _ in range(200):
         now += 1 / max(5.0, pace.rate or 40.0)
         pace.record_refusal(now - 0.001, now)
@@ -148,7 +150,7 @@ def test_a_start_after_a_pause_is_no_slow_answer() -> None:
         for time in answers:
             pace.record_answer(time, is_held=False)
         if starts_again:
-            pace.start_again()
+            pace.forget_answers()
         for time in (50.0, 50.1, 50.2):
             pace.record_answer(time, is_held=False)
         pace.record_refusal(50.2, 50.3)
@@ -158,11 +160,7 @@ def test_a_start_after_a_pause_is_no_slow_answer() -> None:
 
 
 def test_what_was_learned_is_kept_in_the_row() -> None:
-    pace = LearnedPace()
-    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
-    for _ in range(30):
-        every = 1 / min(40.0, pace.rate or 40.0)
-        now = ask(pace, now, now + 4 * every, every, 4)
+    pace, now, _ = refused_by_chance(30)
     again = LearnedPace.from_json(json.loads(json.dumps(pace.as_json())))
     for one in (pace, again):
         ask(one, now, now + 5.0, 0.1, 3)

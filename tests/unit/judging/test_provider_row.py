@@ -131,6 +131,24 @@ def test_slots_are_never_more_than_the_limit_and_all_get_some(seed: int, most: i
         assert max(kept.values()) - min(kept.values()) <= 1
 
 
+@pytest.mark.parametrize(("first_is_dead", "rate"), [(True, 0.87 * 3 / 0.3), (False, 0.87 * 8 / 9.7)])
+def test_the_seconds_before_a_new_start_are_no_slow_answers(first_is_dead: bool, rate: float) -> None:
+    """Ten answers in a second; 8 s later another process has three, and a refusal. Where the first one lives, it was slow."""
+    rows = Rows()
+    for owner, start, count in ((1, 1000.0, 10), (2, 1009.8, 3)):
+        for number in range(count):
+            rows.now = start + number / 10
+            row = rows.read(owner)
+            row.rate.pace.record_answer(rows.now, is_held=False)
+            rows.write(row)
+        if first_is_dead:
+            rows.dead.add(1)
+    rows.now = 1010.1
+    row = rows.read(2)
+    row.rate.learn_refusal(1010.05, rows.now)
+    assert row.rate.pace.rate == pytest.approx(rate, rel=0.02)
+
+
 def test_a_process_with_a_lower_number_obeys_its_own() -> None:
     shares = SlotShares()
     assert shares.ask("wide", 0, 10, 8, 0.0) == (8, 8)
