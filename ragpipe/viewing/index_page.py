@@ -33,15 +33,18 @@ def index_page(document: Mapping[str, Any], *, is_live: bool) -> Page:
     return Page(f"runs of {document['folder']} · ragpipe", Markup(body), _style(), script, blocks, connects=is_live)
 
 
-def message_page(page: ComparedPage) -> str:
-    """While a comparison is made, a page that waits for it; where two runs cannot be compared, a page that says why."""
+def message_page(page: ComparedPage, *, is_ended: bool) -> str:
+    """While a comparison is made, a page that waits for it; where two runs cannot be compared, a page that says why.
+
+    `is_ended` is what the caller saw: a comparison that ends meanwhile still gets the page that waits, which then finds it.
+    """
     body = (
         page_environment(_TEMPLATES)
         .get_template("compared.html.jinja")
-        .render(page=page, is_ended=page.ended.is_set(), base=page.base, candidate=page.candidate)
+        .render(page=page, is_ended=is_ended, base=page.base, candidate=page.candidate)
     )
-    title = "two runs that cannot be compared" if page.ended.is_set() else "comparing two runs"
-    script = "" if page.ended.is_set() else core_script(("dom",)) + _file(_WAITING)
+    title = "two runs that cannot be compared" if is_ended else "comparing two runs"
+    script = "" if is_ended else core_script(("dom",)) + _file(_WAITING)
     return page_html(Page(f"{title} · ragpipe", Markup(body), _style(), script, connects=True))
 
 

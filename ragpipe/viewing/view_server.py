@@ -132,10 +132,10 @@ class ViewServer:
 
     async def _compare(self, request: web.Request) -> web.StreamResponse:
         page = await self._compared(request)
-        await _ended(page)
+        is_ended = await _ended(page)  # asked once: it may end while its message is made
         if page.file:
             return await _sent(request, _opened(page.file.parent, page.file.name), "text/html", is_page=True)
-        return _page(message_page(page), status=409 if page.ended.is_set() else 200)
+        return _page(message_page(page, is_ended=is_ended), status=409 if is_ended else 200)
 
     async def _compare_state(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -211,9 +211,9 @@ def _opened(root: Path, *parts: str) -> BinaryIO:
         raise web.HTTPNotFound(reason=error.problems[0].found[:80].splitlines()[0]) from error
 
 
-async def _ended(page: ComparedPage) -> None:
-    """Wait a little for a comparison, which then needs no page that waits."""
-    await asyncio.to_thread(page.ended.wait, _COMPARED_WITHIN_S)
+async def _ended(page: ComparedPage) -> bool:
+    """Wait a little for a comparison, which then needs no page that waits; whether it has ended by then."""
+    return await asyncio.to_thread(page.ended.wait, _COMPARED_WITHIN_S)
 
 
 async def _side_file(root: Path, folder: str, name: str) -> web.Response:

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,7 +17,8 @@ from yarl import URL
 
 from ragpipe.cli import compose, main
 from ragpipe.core.errors import ConfigError
-from ragpipe.viewing import run_index
+from ragpipe.viewing import compared_pages, run_index, view_server
+from ragpipe.viewing.compared_pages import ComparedPage
 from ragpipe.viewing.run_index import RunIndex
 from tests.support.page_blocks import block_json
 from tests.support.viewed_runs import allowed, client_of, listed_run
@@ -142,6 +144,35 @@ async def test_a_name_with_a_newline_is_served_and_compared(folder: Path) -> Non
             url = URL(f"{client.make_url('/')}{path}", encoded=True)
             answer = await client.session.get(url, headers=allowed(server))
             assert answer.status == status, path
+
+
+async def test_a_comparison_that_ends_while_its_message_is_made_is_waited_for_and_not_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, run_id in enumerate((A, B)):
+        listed_run(folder / "x" / "a", run_id, 0.5, day=1 + place)
+    began, message = threading.Event(), view_server.message_page
+    make = compared_pages._write_comparison_page
+
+    def made_when_asked(target: Path, page: ComparedPage) -> None:
+        began.wait()
+        make(target, page)
+
+    def message_at_the_end(page: ComparedPage, *, is_ended: bool) -> str:
+        began.set()
+        page.ended.wait()
+        return message(page, is_ended=is_ended)
+
+    monkeypatch.setattr(compared_pages, "_write_comparison_page", made_when_asked)
+    monkeypatch.setattr(view_server, "message_page", message_at_the_end)
+    async with client_of(folder / "x") as (client, server):
+        path = f"/compare/strict/a/{A}/to/a/{B}/"
+        answers = [await client.get(path, headers=allowed(server)) for _ in range(2)]
+        texts = [await answer.text() for answer in answers]
+    assert [answer.status for answer in answers] == [200, 200]
+    assert "<title>comparing two runs" in texts[0]
+    assert "cannot be compared" not in texts[0] + texts[1]
+    assert "<title>comparing two runs" not in texts[1]
 
 
 @pytest.mark.slow
