@@ -43,6 +43,7 @@ def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[-1] == f"report: outputs/api/{found.path.name}/report.html"
 
 
+@pytest.mark.slow
 async def test_run_works_inside_a_running_loop(here: Path) -> None:
     beside = asyncio.create_task(asyncio.sleep(0, "alive"))
     found = ragpipe.run(WORDS)
@@ -50,6 +51,7 @@ async def test_run_works_inside_a_running_loop(here: Path) -> None:
     assert await beside == "alive"
 
 
+@pytest.mark.slow
 def test_iterations_are_folders(here: Path) -> None:
     found = ragpipe.run(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=api", "iterations=2"])
     first = ragpipe.load(found.path / "iteration-1")
@@ -58,6 +60,7 @@ def test_iterations_are_folders(here: Path) -> None:
     assert list(first.records["faithfulness"].dropna()) == list(found.records["faithfulness"].dropna())
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_raised(here: Path) -> None:
     with pytest.raises(ConfigError, match=r"metrics\.faithfulness\.bach"):
         ragpipe.run([*WORDS, "+metrics.faithfulness.bach=5"])
@@ -100,6 +103,7 @@ def test_a_mapping_and_words_say_the_same(here: Path) -> None:
     assert quickstart.path.parent.name == "quickstart"
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ragpipe.run(CONFIG, quiet=True)
     ragpipe.plan(CONFIG, quiet=True)
@@ -110,6 +114,7 @@ def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.Capture
     assert "faithfulness" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_plan_asks_nothing_and_writes_nothing(here: Path) -> None:
     made = ragpipe.plan(CONFIG, quiet=True)
     assert made is not None

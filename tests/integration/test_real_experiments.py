@@ -35,6 +35,7 @@ def ours(measure: str) -> str | None:
     return WHOLE.get(measure) or (f"{NAMES[base]}@{cut}" if base in NAMES else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "folder", "file", "expected", "qrels"),
     first_rows((pytest.param(*row, id=row[3]) for row in RUNS), {"trec_eval results.test"}),

@@ -122,6 +122,7 @@ def test_mtrag_human_grades_and_recorded_judges(start: Start) -> None:
         assert correlation == pytest.approx(reference["pearson"], abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_pandalm_votes_ties_and_unreadable_verdicts(start: Start) -> None:
     found = start("pandalm", "pandalm")
     wanted = found.expected["pandalm"]
@@ -185,6 +186,7 @@ def test_citations_of_expertqa_name_what_the_claims_cite(
     assert not any("dangl" in warning for warning in warning_texts(run.metrics))
 
 
+@pytest.mark.slow
 def test_expertqa_shares_of_claims(start: Start) -> None:
     found = start("expertqa", "expertqa/rand_val.jsonl")
     wanted = found.expected["expertqa"]

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2] / "ragpipe"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
+@cache
+def _trees() -> Mapping[Path, ast.Module]:
+    """Every module of the package, parsed: not while tests are collected, which each process does."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
 
 FILLERS = frozenset({"found", "given", "one", "other", "own", "said", "shown", "there", "told", "wanted", "whole"})
 """Names that say nothing of what they hold. Say what it is: `matches`, `row`, `path`, `problems`."""
@@ -38,14 +45,14 @@ def _place(path: Path, line: int) -> str:
 
 
 def test_names_say_what_they_hold() -> None:
-    bound = [(name, _place(path, line)) for path, tree in TREES.items() for name, line in _bindings(tree)]
+    bound = [(name, _place(path, line)) for path, tree in _trees().items() for name, line in _bindings(tree)]
     fillers = [f"{place} {name}" for name, place in bound if name in FILLERS]
     assert len(fillers) <= FILLERS_AT_MOST * len(bound), fillers
 
 
 def test_no_public_name_has_two_meanings() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in _trees().items():
         for node in ast.iter_child_nodes(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith(
                 "_"
@@ -56,7 +63,7 @@ def test_no_public_name_has_two_meanings() -> None:
 
 def test_no_file_name_is_used_twice() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
-    for path in TREES:
+    for path in _trees():
         homes[path.stem].append(str(path.relative_to(ROOT)))
     assert {stem: paths for stem, paths in homes.items() if len(paths) > 1 and stem not in SAME_FILE} == {}
 
@@ -64,7 +71,7 @@ def test_no_file_name_is_used_twice() -> None:
 def test_the_formatter_lays_out_the_code() -> None:
     places = [
         _place(path, number)
-        for path in TREES
+        for path in _trees()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if "# fmt: skip" in line or "# fmt: off" in line
     ]
@@ -74,7 +81,7 @@ def test_the_formatter_lays_out_the_code() -> None:
 def test_functions_are_short() -> None:
     functions = [
         (node.end_lineno - node.lineno + 1, f"{_place(path, node.lineno)} {node.name}")
-        for path, tree in TREES.items()
+        for path, tree in _trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
     ]
@@ -84,7 +91,7 @@ def test_functions_are_short() -> None:
 def test_long_parameter_lists_are_explained() -> None:
     """A public function with more than four parameters says what each of them is."""
     silent = []
-    for path, tree in TREES.items():
+    for path, tree in _trees().items():
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         for node in (node for scope in (tree, *classes) for node in scope.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):

@@ -16,6 +16,7 @@ from ragpipe.core.errors import ConfigError
 RUN = ["dataset=mine", "metrics=[retrieval]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "name"),
     [("name=2024", "2024"), ("name=true", "true"), ("name=1e3", "1e3"), ("name=007", "007"), ("name=1.10", "1.10"),
@@ -39,6 +40,7 @@ def test_keys_need_no_plus(here: Path) -> None:
     assert (config.judge.top_p, config.dataset.limit) == (0.5, 3)
 
 
+@pytest.mark.slow
 def test_a_metric_is_added_changed_and_taken_away(here: Path) -> None:
     config = compose(
         ["dataset=mine", "metrics=[retrieval,correctness]", "metrics.retrieval.k=[2]", "~metrics.correctness"]
@@ -47,6 +49,7 @@ def test_a_metric_is_added_changed_and_taken_away(here: Path) -> None:
     assert list(config.metrics["retrieval"].k) == [2]
 
 
+@pytest.mark.slow
 def test_own_folder_of_options(here: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("options")
     (other / "experiment").mkdir()
@@ -58,6 +61,7 @@ def test_own_folder_of_options(here: Path, tmp_path_factory: pytest.TempPathFact
         compose(["+experiment=x"])
 
 
+@pytest.mark.slow
 def test_all_faults_of_all_sections_at_once(here: Path) -> None:
     words = [*RUN, "seed=-1", "dataset.limit=0", "judge.window=0", "scoring.level=2", "transport.kind=x", "embedder.kind=y",
              "metrics.retrieval.kk=1", "nonsense=1", "store.path=''"]  # fmt: skip
@@ -68,6 +72,7 @@ def test_all_faults_of_all_sections_at_once(here: Path) -> None:
             "metrics.retrieval.kk", "nonsense", "store.path"} <= keys  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_last_to_set_a_key_is_named(here: Path) -> None:
     (here / "conf/experiment").mkdir()
     (here / "conf/experiment/x.yaml").write_text(
@@ -105,6 +110,7 @@ def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest
     assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
 
 
+@pytest.mark.slow
 def test_before_task_is_called_once_between_the_checks_and_the_task(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,6 +210,7 @@ def test_a_value_of_a_header_in_a_mapping_is_refused(here: Path, value: str, cap
     assert value not in err
 
 
+@pytest.mark.slow
 def test_a_folder_that_hydra_cannot_make_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "file").write_text("in the way")
     assert main(["-m", "task=init", "dir=one,two", "hydra.sweep.dir=file/below"]) == 6

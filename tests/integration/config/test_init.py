@@ -26,12 +26,14 @@ def test_what_is_written_composes_as_it_is_and_with_a_language_model(made: Path)
     assert (other.judge.model, other.judge.api_key_env) == ("openai/gpt-4o-mini-2024-07-18", "OPENAI_API_KEY")
 
 
+@pytest.mark.slow
 def test_the_folder_may_be_renamed_to_conf(made: Path) -> None:
     made.rename(made.with_name("conf"))
     config = compose(["+experiment=my"])
     assert (config.name, config.dataset.path) == ("my", "conf/my.jsonl")
 
 
+@pytest.mark.slow
 def test_the_folder_may_be_moved_and_used_from_anywhere(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +49,7 @@ def test_the_folder_may_be_moved_and_used_from_anywhere(
     assert len(list(open_dataset(config.dataset, Path.cwd()))) == 3
 
 
+@pytest.mark.slow
 def test_the_three_lines_are_read(made: Path) -> None:
     config = compose(["+experiment=my"], config_dir="my")
     records = list(open_dataset(config.dataset, Path.cwd()))
@@ -56,6 +59,7 @@ def test_the_three_lines_are_read(made: Path) -> None:
     assert records[0].sample.relevant_chunks is not None
 
 
+@pytest.mark.slow
 def test_the_commands_it_prints(made: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(made)
     assert main(["task=init", "dir=my"]) == 0

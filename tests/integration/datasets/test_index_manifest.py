@@ -126,6 +126,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return Path("outputs/x/latest")
 
 
+@pytest.mark.slow
 def test_a_run_freezes_it_and_reports_tell_what_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert TOLD in capsys.readouterr().err
     assert json.loads((run / "index.json").read_text())["overall"]["documents_without_chunks"] == 1
@@ -169,6 +170,7 @@ def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "jsonl", GIVEN)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("labelled")
 def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
     assert main(WORDS) == 0

@@ -43,6 +43,7 @@ def test_a_generated_page_is_up_to_date(generate: ModuleType, page: str) -> None
     assert (DOCS / page).read_text(encoding="utf-8") == made, "run `python docs/generate.py`"
 
 
+@pytest.mark.slow
 def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["-m", "dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=x"]

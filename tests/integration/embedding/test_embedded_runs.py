@@ -154,6 +154,7 @@ def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     assert values(first, "semantic_similarity") == values(second, "semantic_similarity")
 
 
+@pytest.mark.slow
 def test_without_an_embedder_the_install_line_is_said_once(here, capsys):
     words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]"]
     assert main(words) == 0
@@ -163,6 +164,7 @@ def test_without_an_embedder_the_install_line_is_said_once(here, capsys):
     assert {(row["status"], row["reason"]) for row in scores} == {("skipped", "no_embedder")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["embedder=minilm", "metrics=[semantic_similarity]"], ["metrics=[bert_score]"]])
 def test_a_model_that_is_not_installed_stops_a_run_before_it_begins(here, monkeypatch, capsys, words):
     uninstall(monkeypatch)

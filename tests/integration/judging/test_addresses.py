@@ -78,6 +78,7 @@ async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variabl
     assert server.tries == 1
 
 
+@pytest.mark.slow
 def test_a_run_is_refused_before_anything_is_asked(serve, tmp_path, monkeypatch, capfd):
     server = serve()
     monkeypatch.chdir(tmp_path)

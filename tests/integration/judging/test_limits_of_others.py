@@ -55,6 +55,7 @@ async def _until_paused(told: list[str]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_an_outage_pauses_the_other_and_its_end_is_seen(serve: Any, tmp_path: Path) -> None:
     down = "+".join(str(number) for number in range(5, 16))  # six at once, then five probes
     server, told, told_too = serve(f"500:nth={down}", latency_ms=5), list[str](), list[str]()

@@ -62,6 +62,7 @@ def watched(out: Path) -> Iterator[list[ProgressState]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_slow_judge_shows_numbers_before_a_case_is_finished(bench: Make) -> None:
     """4 cases of 2 questions, 0.3 s a reply, the first alone: 3 rounds of replies."""
     b = bench(cases=4)

@@ -122,6 +122,7 @@ def test_data_outside_the_working_directory_are_named_in_full(here: Path, monkey
     assert compose(["+experiment=my"], config_dir="my").dataset.path == str(here / "data/shop.jsonl")
 
 
+@pytest.mark.slow
 def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
     assert main(["logs.csv"]) == 2

@@ -182,6 +182,7 @@ def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.Capture
     assert err.count("'clsed'") == 1
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

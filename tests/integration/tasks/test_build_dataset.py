@@ -69,6 +69,7 @@ def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[s
     assert "not the one that the configuration names" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_not_the_order(log: Path) -> None:
     hashes = []
     for number, (lines, seed) in enumerate([(LOG, 0), (LOG[::-1], 0), (LOG, 3)]):
@@ -119,6 +120,7 @@ def test_without_a_data_set(log: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "no data set" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_broken_line_is_refused_or_left_out(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open(log, "a", encoding="utf-8") as file:
         file.write('{"trace": "t9", "ask"\n')

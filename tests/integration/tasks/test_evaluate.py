@@ -46,6 +46,7 @@ def test_each_iteration_pays_for_itself_and_a_second_start_rewrites_nothing(here
     assert "iterations 1-2" in (run / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> None:
     data = write_cases(here / "data.jsonl", 1)
     words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[faithfulness]", "name=two"]
@@ -59,6 +60,7 @@ def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> N
         assert (run / "samples.parquet").read_bytes() == b"half way"
 
 
+@pytest.mark.slow
 def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here: Path, monkeypatch: Any) -> None:
     data = write_cases(here / "data.jsonl", 4)
 

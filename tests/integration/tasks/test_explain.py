@@ -46,6 +46,7 @@ def test_a_figure_is_explained_by_any_of_its_names(
     assert not any(line.startswith("  normalised: (0 - 0) / (1 - 0)") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_wrong_name_is_told_each_right_one_once(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=explain", f"run={run}", "case=q1", "metric=faithfullness"]) == 2
     said = capsys.readouterr().err
@@ -80,6 +81,7 @@ def questions(out: str) -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
+@pytest.mark.slow
 def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(
     wide: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
     return folder, identity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -63,6 +64,7 @@ def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) 
     assert found.run_id == run_id(found.identity()) == folder.root.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -99,6 +101,7 @@ def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Pa
     assert "later" in ScoringSettings().active_composites(), "scoring that is filled in now has them"
 
 
+@pytest.mark.slow
 def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil_metric.py").write_text("raise SystemExit('imported')\n")
@@ -115,6 +118,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     assert "evil_metric" not in sys.modules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "said"),
     first_rows([
@@ -162,6 +166,7 @@ def test_a_broken_manifest_is_refused_in_words(
     assert (said in shown, "Traceback" in shown) == (True, False)
 
 
+@pytest.mark.slow
 def test_a_linked_config_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
@@ -171,6 +176,7 @@ def test_a_linked_config_is_not_followed(tmp_path: Path, monkeypatch, capsys) ->
     assert "a symbolic link" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
@@ -180,6 +186,7 @@ def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypat
     assert "start the run's own command again" in text
 
 
+@pytest.mark.slow
 def test_a_linked_prompt_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")

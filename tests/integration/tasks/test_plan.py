@@ -19,6 +19,7 @@ def write(folder: Path, *cases: dict[str, object]) -> list[str]:
     return ["dataset=jsonl", f"dataset.path={folder / 'cases.jsonl'}", f"output_dir={folder}"]
 
 
+@pytest.mark.slow
 def test_the_demonstration_is_short_and_warns_of_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_live_system_is_counted_and_its_questions_are_profiled(
     assert "faithfulness" not in warned
 
 
+@pytest.mark.slow
 def test_the_file_of_the_plan_needs_a_name(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["+experiment=quickstart", "task=plan", "plan.out=''"]) == 2
     assert "plan.out" in capfd.readouterr().err

@@ -74,6 +74,7 @@ def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.C
     assert content(made) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "gone", "new"),
     first_rows([
@@ -93,6 +94,7 @@ def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str]
     assert calls(made)["spent"]["calls"] == 0
 
 
+@pytest.mark.slow
 def test_metrics_are_chosen_as_the_run_has_them(run: Path) -> None:
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("batch: 20", "batch: 19"))
@@ -151,6 +153,7 @@ def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(
     assert (row["messages"], row["reply"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_plan_of_many_cases_is_estimated_and_what_is_stored_is_counted(capfd: 
     assert counts["new"] == asked
 
 
+@pytest.mark.slow
 def test_task_plan_looks_at_all_cases(capfd: pytest.CaptureFixture[str]) -> None:
     with open("cases.jsonl", "a") as file:
         file.write(json.dumps({"id": "last", "question": "?", "answer": "It is.", "reference": "It."}) + "\n")

@@ -118,6 +118,7 @@ def test_texts_of_a_strangers_manifest_are_no_markup(folder: Path) -> None:
     assert not any("evil" in token.content or "img" in token.content for token in inline if token.type == "text")
 
 
+@pytest.mark.slow
 def test_every_name_is_found_and_links_are_passed_over(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +145,7 @@ def test_only_the_newest_are_listed(folder: Path) -> None:
     assert lines[-1].state in ("not scored", "complete")
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=export", f"run={folder / 'latest'}"]) == 0
     run = RunFolder.find(folder)
@@ -165,6 +167,7 @@ def test_gates_are_data(folder: Path) -> None:
     assert [gate["name"] for gate in gates["gates"]] == ["r"]
 
 
+@pytest.mark.slow
 def test_all_iterations_are_in_the_files(tmp_path: Path) -> None:
     words = [
         *WORDS[:-2],
@@ -210,6 +213,7 @@ def test_what_cannot_be_exported(folder: Path, words: list[str], said: str, caps
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_scored_or_at_work_is_not_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunFolder.find(folder)
     with FolderLock(run.root):

@@ -94,6 +94,7 @@ def test_a_run_that_nobody_touched_is_identical(run: Path, capsys: pytest.Captur
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_with_every_derived_file_deleted_it_is_identical(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = [path for path in run.rglob("*") if path.is_file() and path not in frozen(run)]
     assert {"scores.parquet", "records.parquet", "metrics.json", "cost.json", "report.md"} <= {
@@ -164,6 +165,7 @@ FLIPS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", first_rows(FLIPS, {"a reply", "the price of the model", "a score"}))
 def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
     change, named = FLIPS[what]
@@ -175,6 +177,7 @@ def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.Ca
     assert "judge.prices" in named or "judge.prices" not in first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     first_rows(["iteration-1/scores.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"]),
@@ -190,6 +193,7 @@ def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
     assert f"differs  {file}: " in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", first_rows(["prompts/faithfulness/verify.v2.jinja", "outputs.parquet", "seal.json"]))
 def test_what_cannot_be_made_again_must_be_there(run: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     (run / file).unlink()

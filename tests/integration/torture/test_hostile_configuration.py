@@ -184,6 +184,7 @@ def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture
     assert main(["-m", "+experiment=x", *words]) == 0, capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_no_file_of_somebody_elses_is_replaced_by_a_sweep(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "work").mkdir()
     (here / "work/multirun.yaml").write_text("mine")
@@ -269,6 +270,7 @@ def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[s
     refuse(here, words, ("MY_PASSWORD", "not shown"), capfd)
 
 
+@pytest.mark.slow
 def test_other_variables_are_read_and_the_environment_is_not_written_down(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +299,7 @@ def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: 
         OmegaConf.clear_resolver("eval")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first_rows(["trees", "texts"]))
 def test_interpolations_that_unfold_without_end(kind: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     forms = {"texts": "'${a%d}${a%d}'", "trees": "{x: '${a%d}', y: '${a%d}'}"}

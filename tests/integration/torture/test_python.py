@@ -114,6 +114,7 @@ SCRIPTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_texts_of_every_script_survive(bench: Make) -> None:
     b = bench()
     records = [

@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_output_folder_may_still_be_made_and_any_other_must_be_there(folder: Path) -> None:
     assert str(compose(["task=view"]).options.root) == "outputs"
     assert str(compose(["task=view", "output_dir=mine"]).options.root) == "mine"
@@ -43,6 +44,7 @@ def test_the_output_folder_may_still_be_made_and_any_other_must_be_there(folder:
         compose(["task=view"])
 
 
+@pytest.mark.slow
 async def test_the_first_run_of_a_folder_that_was_not_there_appears(folder: Path) -> None:
     async with client_of(folder / "outputs") as (client, server):
 
@@ -59,6 +61,7 @@ async def test_the_first_run_of_a_folder_that_was_not_there_appears(folder: Path
         assert content["error"] == ""
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(folder: Path) -> None:
     listed_run(folder / "x" / "a", A, 0.5)
     listed_run(folder / "x" / "a", B, 0.5)
@@ -75,6 +78,7 @@ async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(f
         assert (await client.get(f"/compare/strict/a/{A}/to/a/{B}/", headers=allowed(server))).status == 404
 
 
+@pytest.mark.slow
 def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

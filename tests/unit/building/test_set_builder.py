@@ -108,6 +108,7 @@ def test_the_order_of_the_lines_is_nothing_and_the_seed_is_all(build: Build) -> 
     assert [case["id"] for case in build(fewer, n=30)[1]] == more[:30]
 
 
+@pytest.mark.slow
 def test_a_draw_is_even(build: Build) -> None:
     """Over 60 seeds each of 120 questions is drawn 15 times of 60 on average; five standard deviations are 16.8."""
     counts = Counter(case["id"] for seed in range(60) for case in build(LOG, n=30, seed=seed)[1])

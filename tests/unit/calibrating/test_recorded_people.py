@@ -225,6 +225,7 @@ def test_judges_of_summhay(real_data: Path, judge: str) -> None:
     check_ordinal(labels, grades, summaries, SCALE, figures["ordinal"])
 
 
+@pytest.mark.slow
 def test_the_jury_of_summhay(real_data: Path) -> None:
     figures = expected(real_data, "summhay")["jury"]
     labels, _, summaries = insights(real_data, figures["judges"][0])

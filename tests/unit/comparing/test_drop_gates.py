@@ -145,6 +145,7 @@ def test_where_chooses_the_cases(tmp_path: Path) -> None:
 OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify": "f" * 64}}}
 
 
+@pytest.mark.slow
 def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 40), rows_of([0.4] * 40)
     replies = {"judge_replies": {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}}
@@ -238,6 +239,7 @@ def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_pa
     assert kept.manifest["identity"]["judge_identity"] == {"model": "a"}
 
 
+@pytest.mark.slow
 def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(tmp_path: Path) -> None:
     """Of 32 cases 9 fell by .3 and 1 rose by it: by .075, 2.78 standard errors. With 31 degrees of freedom that is beyond the bounds of
     the last two looks (2.014 and 2.359 have the tails of 2.10 and 2.48 there) and within that of the second (2.963, 3.2)."""

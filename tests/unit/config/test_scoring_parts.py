@@ -17,6 +17,7 @@ def scoring(*words: str) -> ScoringSettings:
     return compose([*BASE, *words]).scoring
 
 
+@pytest.mark.slow
 def test_the_composed_default_is_what_an_option_is_filled_in_with() -> None:
     slices = ["method*question_type"]
     assert scoring() == ScoringSettings(slices=slices)

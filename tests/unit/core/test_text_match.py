@@ -137,6 +137,7 @@ def highlighted_character_by_character(text: str, quotes: Sequence[tuple[str, st
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(TEXT, st.lists(st.tuples(TEXT | st.sampled_from("abeß"), st.sampled_from(("supports", "against", "quoted")))), st.integers(0, 50))  # fmt: skip
 def test_the_first_of_two_overlapping_quotes_wins(text: str, quotes: list[tuple[str, str]], limit: int) -> None:

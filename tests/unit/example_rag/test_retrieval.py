@@ -44,6 +44,7 @@ def test_chunks_are_sections_with_their_heading() -> None:
     assert {(c.policy, c.doc_type, c.title) for c in chunks} == {("no_use", "memo", "A")}
 
 
+@pytest.mark.slow
 @given(lines=st.lists(st.text("ab ", min_size=1, max_size=30).filter(str.strip), max_size=20), limit=st.integers(5, 60))
 def test_a_long_section_is_cut_between_lines(lines: list[str], limit: int) -> None:
     document = parse_document(("# A\n\n" + "\n".join(f"x{line}x" for line in lines)).encode(), "n.md")

@@ -41,6 +41,7 @@ async def test_the_first_call_goes_alone(serve):
     assert all(line["arrived"] >= first["done"] for line in rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["seconds", *(pytest.param(f, marks=pytest.mark.slow) for f in ("date", "ms"))])
 async def test_retry_after_holds_all_workers(serve, form):
     server = serve(f"429:nth=5,retry_after=1,header={form}", latency_ms=20)

@@ -36,6 +36,7 @@ class Rows:
         self.text = row.text
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 1, 3, 5, 20, 49]), st.integers(1, 6))
 def test_no_window_has_more_starts_than_the_rate_allows(seed: int, rate: float, owners: int) -> None:
     """Owners ask at random moments, each late by up to 15 ms; the window is one second, or one start where that is longer."""

@@ -150,6 +150,7 @@ LETTERS = st.text(
 )  # every sign folds to one, or to none
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(LETTERS, min_size=1, max_size=3), st.lists(LETTERS), st.integers(0, 40), st.integers(1, 12))
 def test_every_place_cut_from_its_chunk_is_the_quote(

@@ -180,6 +180,7 @@ def composed(name, *words):
     return compose(["dataset=jsonl", "dataset.path=d.jsonl", f"metrics=[{name}]", *words]).metrics[name]
 
 
+@pytest.mark.slow
 def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
     case, means = make_case(), "cannot be understood"
     for words, shown, absent in (

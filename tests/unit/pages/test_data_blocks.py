@@ -28,6 +28,7 @@ def test_bytes_come_out_as_they_went_in(raw: bytes) -> None:
     assert "<" not in block.text
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=9), lambda v: st.lists(v, max_size=3)

@@ -223,6 +223,7 @@ def test_links_and_broken_tables_are_refused(run: RunFolder, tmp_path_factory: p
     assert not list(run.export.iterdir())
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     """8,000 rows of 10 kB are 80 MB; some hundred of them are held at once."""
     schema = pa.schema([pa.field("t", pa.string())])

@@ -134,6 +134,7 @@ def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) ->
     assert one["noise"] is not None
 
 
+@pytest.mark.slow
 def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
     draw = random.Random(3)
     table = [(f"q{i // 2}", "ab"[i % 2], (float(draw.random() < 0.6),)) for i in range(40)]

@@ -73,6 +73,7 @@ def test_text_that_is_no_list_of_chunks_is_refused(text: str) -> None:
         RetrievedChunks(pa.chunked_array([["[]", text]]))
 
 
+@pytest.mark.slow
 @given(st.lists(CASES, min_size=1, max_size=6), st.integers(1, 6), st.integers(1, 4))
 def test_pointers_are_counted_as_case_by_case(cases: list[Any], block: int, kept: int) -> None:
     """The same whatever the blocks are, and where the limit of ids is reached within a block."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def text_length(rows: list[dict[str, Any]]) -> int:
     return sum(len(row["messages"] or "") + len(row["reply"] or "") for row in rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(ROW, max_size=3), max_size=5), st.integers(1, 40))
 def test_rows_are_packed_and_grouped_without_a_change(cases: list[list[dict[str, Any]]], limit: int) -> None:

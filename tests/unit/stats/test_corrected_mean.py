@@ -240,6 +240,7 @@ def of_rows(rows: list[tuple[int, int | None, int]]) -> tuple[np.ndarray, np.nda
     return np.array([float(row[0]) for row in rows]), labels, np.array([row[2] for row in rows])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(CASES, st.randoms(use_true_random=False))
 def test_order_names_and_direction_mean_nothing(rows: list[tuple[int, int | None, int]], random) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ class Rows:
         return row
 
 
+@pytest.mark.slow
 @given(st.integers(0, 100_000), st.integers(1, 5))
 def test_no_bill_exceeds_the_limits(seed: int, owners: int) -> None:
     """Each request is billed up to its hold; of those whose process dies, all are billed and none is told."""
@@ -63,6 +65,7 @@ def test_no_bill_exceeds_the_limits(seed: int, owners: int) -> None:
     assert row.spent.tokens >= billed.tokens - row.held.tokens
 
 
+@pytest.mark.slow
 @given(st.integers(0, 100_000), st.integers(1, 5), st.integers(1, 120))
 def test_questions_of_a_start_are_never_more_than_it_may_ask_and_none_is_kept(
     seed: int, owners: int, most: int

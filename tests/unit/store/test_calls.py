@@ -354,6 +354,7 @@ def test_the_claims_of_a_killed_process_are_taken_over_at_once(keys: int) -> Non
         holder.wait()
 
 
+@pytest.mark.slow
 async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_path: Path) -> None:
     path = tmp_path / "c"
     CallStore(path, run_id="r").close()

@@ -124,6 +124,7 @@ def test_a_false_premise_has_a_value_of_the_same_unit() -> None:
         assert wrong in case["question"]
 
 
+@pytest.mark.slow
 def test_a_seed_decides_everything(handbook: list[Document]) -> None:
     assert made(handbook, 1) == made(list(reversed(handbook)), 1)
     assert made(handbook, 1) != made(handbook, 2)
@@ -184,6 +185,7 @@ def generated(draw: st.DrawFn) -> list[Document]:
     return documents
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(generated(), st.integers(0, 3))
 def test_every_case_fits_documents_of_any_content(documents: list[Document], seed: int) -> None:

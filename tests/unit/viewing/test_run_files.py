@@ -70,6 +70,7 @@ def hostile_manifest(run: Path, **parts: Any) -> None:
     (run / "manifest.json").write_text(json.dumps({**content, **parts}))
 
 
+@pytest.mark.slow
 def test_each_hostile_folder_is_one_line_and_the_good_run_stays(tmp_path: Path) -> None:
     home = tmp_path / "outputs" / "nightly"
     good = listed_run(home, "aaaaaaaaaaaa", 0.6)
