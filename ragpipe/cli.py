@@ -80,7 +80,7 @@ options
 
 exit codes
   0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete
-  5 the provider is unusable   6 the output cannot be written, or is locked   129, 130, 143 interrupted, resumable
+  5 the provider is unusable   6 output locked or unwritable, or out of memory   129, 130, 143 interrupted, resumable
 """
 SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
 """Exit codes from the mildest to the worst: a sweep ends with its worst."""

@@ -21,6 +21,8 @@ def user_fault(error: BaseException) -> str:
     """
     if getattr(error, "exit_code", 1) != 1:
         return ""
+    if from_worker := getattr(error, "user_fault", ""):  # found where the error was raised
+        return str(from_worker)
     cause = _root(error)
     frames = traceback.extract_tb(cause.__traceback__)
     theirs = [place for place, frame in enumerate(frames) if _is_of_user(frame.filename)]
@@ -38,6 +40,12 @@ def user_fault(error: BaseException) -> str:
     if what.startswith("metric "):
         lines.append(f"fix: correct it; the same command then goes on. Or: {_RECORD}")
     return "\n".join(lines)
+
+
+def returned_fault(metric: str, case: str, refusal: str) -> str:
+    """What to print of a metric that returned what it must not."""
+    where = f"this is a fault of the metric {metric}, on case {case}"
+    return f"metric {metric} on case {case}: {refusal}\n{where}\nfix: correct it; the same command then goes on. Or: {_RECORD}"
 
 
 def _root(error: BaseException) -> BaseException:

@@ -17,6 +17,7 @@ from ragpipe.engine.worker_count import MANY_CASES, MANY_COMPUTED_CASES, worker_
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
+from ragpipe.reports.console import Console
 from ragpipe.stages.load_dataset import BLOCK
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.store.files.processes import usable_cores
@@ -54,7 +55,7 @@ def worker_start(
 
 @asynccontextmanager
 async def open_workers(
-    spec: RunSpec, policy: EvaluatePolicy, start: WorkerStart, cases: int, say: Callable[[str], None]
+    spec: RunSpec, policy: EvaluatePolicy, start: WorkerStart, cases: int, console: Console
 ) -> AsyncIterator[Workers | None]:
     """The workers that measure the cases, ended at the end of the block; None where this process does: it says why, if that was not
     chosen.
@@ -64,7 +65,7 @@ async def open_workers(
         policy: the task.
         start: what workers are told first.
         cases: how many cases there are.
-        say: prints the reason, and what workers have to say.
+        console: says the reason, and warns of what workers have to say.
     """
     config, runner = spec.config, spec.config.runner
     is_auto = runner.kind == "auto"
@@ -72,18 +73,20 @@ async def open_workers(
     count = worker_count(runner, is_much=cases >= many and not (is_auto and _asks_servers(config)))
     why = _one_process(config, policy) if count else None
     if why and not is_auto:
-        say(f"runner={runner.kind}: {why}; this process measures the cases alone")
+        console.say(f"runner={runner.kind}: {why}; this process measures the cases alone")
     if why or not count:
         yield None
         return
     if runner.kind == "ray":
         largest, asks = runner.slice or SLICE, _asks_servers(config)
-        async with open_ray_runner(start, runner, largest=largest, cores=usable_cores(), asks=asks, say=say) as tasks:
+        async with open_ray_runner(
+            start, runner, largest=largest, cores=usable_cores(), asks=asks, warn=console.warn
+        ) as tasks:
             yield tasks
         return
     if is_auto:
-        say(f"{count} processes measure the cases; runner=local: one")
-    workers = _slice_workers(config, start, count, runner.slice or default_slice(config, cases, count), say)
+        console.say(f"{count} processes measure the cases; runner=local: one")
+    workers = _slice_workers(config, start, count, runner.slice or default_slice(config, cases, count), console.warn)
     try:
         yield workers
     finally:
@@ -98,14 +101,14 @@ def default_slice(config: RunConfig, cases: int, workers: int) -> int:
 
 
 def _slice_workers(
-    config: RunConfig, start: WorkerStart, count: int, largest: int, say: Callable[[str], None]
+    config: RunConfig, start: WorkerStart, count: int, largest: int, warn: Callable[[str], None]
 ) -> SliceWorkers:
     """So many workers of a run. Where a server is asked, slices have no more cases than are open at once, and a worker has several: it
     waits for answers, and the last cases of one slice must not leave it idle."""
     if not _asks_servers(config):
-        return SliceWorkers(start, workers=count, largest=largest, at_once=2, say=say)
+        return SliceWorkers(start, workers=count, largest=largest, at_once=2, warn=warn)
     largest = min(largest, max(1, case_window(config) // 2))
-    return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, say=say)
+    return SliceWorkers(start, workers=count, largest=largest, at_once=1 + case_window(config) // largest, warn=warn)
 
 
 def _asks_servers(config: RunConfig) -> bool:

@@ -70,7 +70,7 @@ async def judge_iteration(
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
     try:
         async with (
-            open_workers(spec, policy, start, reader.count, console.say) as workers,
+            open_workers(spec, policy, start, reader.count, console) as workers,
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
             introduce(session, providers, spec.folder)

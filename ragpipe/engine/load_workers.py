@@ -23,6 +23,8 @@ PART = 2 << 20
 """Bytes of a part: some thousand small records."""
 FEWEST_PARTS = 16
 """Parts from which on workers are worth their start."""
+_PARTS_EACH = 4
+"""Parts per worker from which on one more is worth its start."""
 _AHEAD = 2  # parts per worker that are read before their turn
 
 
@@ -55,6 +57,7 @@ def load_by_workers(
     parts = dataset.parts(part_size)
     if parts is None or width < 2 or dataset.size < FEWEST_PARTS * part_size:
         return None
+    width = max(2, min(width, dataset.size // (_PARTS_EACH * part_size)))
     try:
         with workers.answering("load", load_start(dataset), width) as ask:
 

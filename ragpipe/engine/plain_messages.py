@@ -42,4 +42,14 @@ def own_streams() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+
+    def leave() -> None:
+        """In a child that code of the user's forks: it must not keep the driver's pipes open when this process has died."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (incoming, answers):
+            os.dup2(nothing, stream, inheritable=False)
+        os.close(nothing)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=leave)
     return os.fdopen(incoming, "rb"), os.fdopen(answers, "wb")

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import struct
-import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.process_sessions import end_session
+from ragpipe.engine.python_processes import import_environment, import_paths, module_words
 from ragpipe.engine.ray_tasks import digest_of_tables
 from ragpipe.engine.session_figures import without_open_calls
 from ragpipe.engine.slice_messages import HEAD, WorkerFailure, WorkerStart, measured_of, packed_message
@@ -36,8 +36,8 @@ _LONGEST = 40
 class RayRunner:
     """Has slices measured by Ray. It belongs to one event loop; made by `open_ray_runner`."""
 
-    def __init__(self, process: Process, largest: int, say: Callable[[str], None], log: Path, stop_file: Path | None):
-        self._process, self._say, self._log, self._stop_file = process, say, log, stop_file
+    def __init__(self, process: Process, largest: int, warn: Callable[[str], None], log: Path, stop_file: Path | None):
+        self._process, self._warn, self._log, self._stop_file = process, warn, log, stop_file
         self.largest, self.width = largest, 1
         self._results: dict[int, asyncio.Future[MeasuredSlice]] = {}
         self._count = 0
@@ -110,7 +110,7 @@ class RayRunner:
             while True:
                 values, content = await self._message()
                 if "notice" in values:
-                    self._say(values["notice"])
+                    self._warn(values["notice"])
                 elif "lost" in values:
                     self._lose(values["lost"])
                 elif "failure" in values:
@@ -138,7 +138,7 @@ class RayRunner:
         if "notice" in values:
             if values["notice"] not in self._notices:  # each worker may meet the same
                 self._notices.add(values["notice"])
-                self._say(values["notice"])
+                self._warn(values["notice"])
             return
         if "figures" in values:
             self._worker_of[number] = values["worker"]
@@ -177,7 +177,7 @@ class RayRunner:
 
 @asynccontextmanager
 async def open_ray_runner(
-    start: WorkerStart, settings: RunnerSettings, *, largest: int, cores: int, asks: bool, say: Callable[[str], None]
+    start: WorkerStart, settings: RunnerSettings, *, largest: int, cores: int, asks: bool, warn: Callable[[str], None]
 ) -> AsyncIterator[RayRunner]:
     """Ray for one iteration; at the end of the block nothing of it is left. Raises WorkerFailure where it cannot be used.
 
@@ -187,7 +187,7 @@ async def open_ray_runner(
         largest: the most cases of a slice.
         cores: cores that the run may use on this machine.
         asks: whether workers ask a server.
-        say: prints what the user should know.
+        warn: prints what the user should know.
     """
     base = tempfile.gettempdir()
     files = Path(tempfile.mkdtemp(prefix="ragpipe-ray-", dir=base if len(base) < _LONGEST else "/tmp"))
@@ -196,13 +196,12 @@ async def open_ray_runner(
     listening: asyncio.Task[None] | None = None
     try:
         process = await _new_process(files / "output.log")
-        runner = RayRunner(process, largest, say, files / "output.log", stop_file if asks else None)
+        runner = RayRunner(process, largest, warn, files / "output.log", stop_file if asks else None)
         digest = await asyncio.to_thread(digest_of_tables, start.folder)
-        paths = [os.path.abspath(path or os.curdir) for path in sys.path]
         task = {
             "start": start.values(),
             "digest": digest,
-            "paths": paths,
+            "paths": import_paths(),
             "folder": os.getcwd(),
             "stop": str(stop_file),
         }
@@ -224,13 +223,10 @@ async def open_ray_runner(
 
 async def _new_process(log: Path) -> Process:
     # a session of its own: Ctrl-C is for the driver, and what Ray starts is known by it
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    environment.pop("RAY_ADDRESS", None)
+    environment = {name: value for name, value in import_environment().items() if name != "RAY_ADDRESS"}
     with await asyncio.to_thread(open, log, "wb") as output:
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "ragpipe.engine.ray_process",
+            *module_words("ragpipe.engine.ray_process"),
             stdin=PIPE,
             stdout=PIPE,
             stderr=output,

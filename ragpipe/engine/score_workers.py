@@ -11,7 +11,7 @@ from typing import Any
 
 from ragpipe.core.errors import DataError
 from ragpipe.engine.score_messages import RowGroupTask, ScoreStart, described_of
-from ragpipe.engine.worker_processes import WorkerLost, WorkerPool, in_order
+from ragpipe.engine.worker_processes import MOST_WAITING, WorkerLost, WorkerPool, in_order
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.case_blocks import keys_of
 from ragpipe.scoring.described_blocks import DescribedBlock
@@ -21,8 +21,6 @@ from ragpipe.store.run.run_tables import open_table
 
 FEWEST_CASES = 20_000
 """Cases from which on workers are worth their start."""
-MOST_WORKERS = 4
-"""More make blocks no faster than this process takes them."""
 _AHEAD = 1  # row groups per worker that are described before their turn
 
 
@@ -44,7 +42,7 @@ def score_by_workers(
 
     Raises what scoring raises after the last block.
     """
-    width = min(width, MOST_WORKERS)
+    width = min(width, MOST_WAITING)
     if width < 2 or not _is_divided(inputs):
         return None
     if (start := _start(inputs)) is None:

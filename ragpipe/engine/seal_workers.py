@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 
 from ragpipe.engine.plain_messages import packed_message
 from ragpipe.engine.seal_parts import digests_of
-from ragpipe.engine.worker_processes import Message, WorkerLost, WorkerPool, in_order
+from ragpipe.engine.worker_processes import MOST_WAITING, Message, WorkerLost, WorkerPool, in_order
 from ragpipe.store.run.seals import CellDigests, group_digests
 
 FEWEST_ROWS = 20_000
 """Rows of a table from which on workers are worth their start: those that scored are there already."""
-MOST_WORKERS = 4
-"""More take digests no faster than this process puts them together."""
 _AHEAD = 1  # row groups per worker that are digested before their turn
 
 
@@ -42,7 +40,7 @@ def digests_by_workers(
     """
     with pq.ParquetFile(path) as file:
         groups, done = file.num_row_groups, 0
-        width = min(width, MOST_WORKERS)
+        width = min(width, MOST_WAITING)
         if width > 1 and file.metadata.num_rows >= FEWEST_ROWS:
             try:
                 with workers.answering("seal", {"path": str(path.absolute())}, width) as ask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
+from ragpipe.core.user_faults import user_fault
 from ragpipe.engine.plain_messages import HEAD, packed_message, read_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
+from ragpipe.store.outside_causes import outside_cause
 
 __all__ = [
     "HEAD",
@@ -59,19 +62,26 @@ class WorkerStart:
 
 
 class WorkerFailure(RagpipeError):
-    """What went wrong in a worker: the text of its error, with the exit code that it has in one process."""
+    """What went wrong in a worker: the text of its error, with the exit code that it has in one process.
 
-    def __init__(self, text: str, exit_code: int):
+    `user_fault` is what to print where code of the user's is at fault (`core.user_faults`); empty where it is not.
+    """
+
+    def __init__(self, text: str, exit_code: int, user_fault: str = ""):
         super().__init__(text)
-        self.exit_code = exit_code
+        self.exit_code, self.user_fault = exit_code, user_fault
 
 
-def failure_message(error: Exception, part: Slice | None = None) -> bytes:
-    """What went wrong with a slice; without one, before any."""
-    is_expected = isinstance(error, RagpipeError)
-    place = "" if part is None else f"{part}: "
-    text = str(error) if is_expected else f"{place}{type(error).__name__}: {error}"
-    return packed_message({"slice": part, "failure": text, "exit_code": getattr(error, "exit_code", 1)})
+def failure_message(error: BaseException, part: Slice | None = None) -> bytes:
+    """What went wrong with a slice; without one, before any. Of a bug the traceback is told too: it exists only here."""
+    if not isinstance(error, RagpipeError) and isinstance(error, Exception):
+        error = outside_cause(error, any_file=True) or error
+    text, fault = str(error), user_fault(error)
+    if not isinstance(error, RagpipeError):
+        text = f"{'' if part is None else f'{part}: '}{type(error).__name__}: {error}"
+        text += "" if fault else "\n" + "".join(traceback.format_exception(error))
+    values = {"slice": part, "failure": text, "exit_code": getattr(error, "exit_code", 1), "user_fault": fault}
+    return packed_message(values)
 
 
 def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:
@@ -101,7 +111,7 @@ def _table_bytes(table: pa.Table) -> pa.Buffer:
 def measured_of(values: dict[str, Any], content: bytes) -> MeasuredSlice:
     """The slice that a message tells of. Raises WorkerFailure where it tells of a failure."""
     if "failure" in values:
-        raise WorkerFailure(values["failure"], values["exit_code"])
+        raise WorkerFailure(values["failure"], values["exit_code"], values.get("user_fault", ""))
     lengths = (values["lines"], values["scores"], *(length for *_, length in values["asked"]))
     lines, scores, *texts = (
         content[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ragpipe.engine.slice_measuring import OpenedRun
 
 DRAIN_S = 8.0
-"""Seconds in which the calls in flight may end when the driver is gone. None is begun in them."""
+"""Seconds in which the calls in flight may end when the driver has died. None is begun in them."""
 FIGURES_S = 0.5
 """Seconds between two messages about the calls of this process."""
 Order = dict[str, Any] | None
@@ -136,17 +136,18 @@ class _Work:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def follow(self, orders: _Orders) -> None:
-        """Do what the driver wants, until it is gone; then let the calls in flight end."""
+        """Do what the driver wants, until it wants nothing more or is gone; then let the calls in flight end: all that the driver waits
+        for, or those that take `DRAIN_S` at most."""
         figures: asyncio.Task[None] | None = None
         if self._run.asks_servers:
             self._answers.send(self._figures())  # before the first call: a worker with figures may have calls in flight
             figures = asyncio.create_task(self._send_figures())
         try:
-            while (order := await orders.next()) is not None:
+            while (order := await orders.next()) is not None and "end" not in order:
                 self._obey(order)
-            self._run.session.stop(Interrupted("the process that leads this one is gone"))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._drain(), DRAIN_S)
+            is_led = order is not None  # should it die now, `_Orders` ends this process in time
+            self._run.session.stop(Interrupted("the process that leads this one needs it no more"))
+            await self._drain(None if is_led else DRAIN_S)
         finally:
             for task in (*self._tasks, *filter(None, [figures])):
                 task.cancel()
@@ -162,16 +163,26 @@ class _Work:
     async def _measure(self, part: Slice) -> None:
         try:
             message = measured_message(await self._run.measure(part), part)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
             message = failure_message(error, part)
         if self._run.asks_servers:
             self._answers.send(self._figures())
         self._answers.send(message)
 
-    async def _drain(self) -> None:
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
-        await self._run.session.drain()
+    async def _drain(self, limit_s: float | None) -> None:
+        """Let the calls in flight end, and give up those that take longer than this."""
+        session = self._run.session
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self._tasks:
+                    await asyncio.wait(tuple(self._tasks))
+                await session.drain()
+                return
+        session.cancel()
+        await session.drain()
 
     async def _send_figures(self) -> None:
         while True:

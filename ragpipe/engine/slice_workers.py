@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.process_sessions import end_session
+from ragpipe.engine.python_processes import import_environment, module_words
 from ragpipe.engine.session_figures import without_open_calls
 from ragpipe.engine.slice_messages import HEAD, WorkerStart, measured_of, packed_message
 from ragpipe.engine.slice_process import DRAIN_S
@@ -25,11 +26,20 @@ from ragpipe.stages.slices import MeasuredSlice, Slice
 
 MOST_DEATHS = 3
 """Workers that a slice may take with it before the run ends."""
-_END_S = DRAIN_S + 2  # for a worker to end by itself
+_END_S = DRAIN_S + 2
+"""Seconds without a word after which a worker that is to end is ended: one that waits for calls tells of them all the time."""
+
+_HINTS = (
+    "runner=local shows what it prints; does a metric, or a library of its, end the process?",
+    "out of memory? runner.workers and runner.slice make it less",
+)
 
 
 class WorkerDied(RagpipeError):
-    """A slice took its workers with it, one after the other."""
+    """A slice took its workers with it, one after the other, or none could be started: memory, processes, or code of the user's that
+    ends its process. Not a bug of ragpipe's, as far as it can tell."""
+
+    exit_code = 6
 
 
 @dataclass(slots=True)
@@ -47,12 +57,14 @@ class _Job:
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """A worker with the slices that it has. `figures` are the last ones of its calls, None before."""
+    """A worker with the slices that it has. `figures` are the last ones of its calls, None before; `heard` is when it last said
+    something, in monotonic seconds."""
 
     jobs: dict[Slice, _Job] = field(default_factory=dict)
     process: Process | None = None
     task: asyncio.Task[None] | None = None
     figures: Mapping[str, Any] | None = None
+    heard: float = field(default_factory=time.monotonic)
 
     @property
     def has_suspect(self) -> bool:
@@ -73,7 +85,7 @@ class SliceWorkers:
         workers: how many there are.
         largest: the most cases of a slice.
         at_once: the slices that one worker has at once: the next one is there when it ends one, and more where it waits for a server.
-        say: prints what the user should know.
+        warn: prints what the user should know.
         on_figures: called when a worker has told figures of its calls.
     """
 
@@ -83,11 +95,11 @@ class SliceWorkers:
         *,
         workers: int,
         largest: int,
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
         at_once: int = 1,
         on_figures: Callable[[], None] = lambda: None,
     ):
-        self._start, self._say, self.on_figures = start, say, on_figures
+        self._start, self._warn, self.on_figures = start, warn, on_figures
         self._most, self._at_once = workers, at_once
         self.width, self.largest = workers * at_once, largest
         self._jobs: deque[_Job] = deque()
@@ -95,6 +107,7 @@ class SliceWorkers:
         self._ended: list[Mapping[str, Any]] = []  # the figures of the workers that have died
         self._notices: set[str] = set()
         self._stopped: RagpipeError | None = None
+        self._is_ending = False
 
     async def measure(self, part: Slice) -> MeasuredSlice:
         """What came of a slice. Raises what went wrong in the worker, and WorkerDied."""
@@ -128,8 +141,20 @@ class SliceWorkers:
         for worker in self._workers:
             self._give_up(worker, why)
 
+    async def settle(self) -> None:
+        """Wait until the calls that slices have left in flight have ended, and the workers with them. None measures anything any more."""
+        self._is_ending = True
+        for worker in self._workers:
+            worker.heard = time.monotonic()
+            worker.tell({"end": True})
+        while tasks := [worker.task for worker in self._workers if worker.task is not None and not worker.task.done()]:
+            await asyncio.wait(tasks, timeout=0.5)
+            for worker in self._workers:
+                if time.monotonic() - worker.heard > _END_S:
+                    self._give_up(worker, self._stopped or RagpipeError("the worker does not answer"))
+
     async def close(self) -> None:
-        """End the workers: calls that their slices have left behind may finish."""
+        """End the workers that are left."""
         await asyncio.gather(*(_end(worker.process) for worker in self._workers if worker.process is not None))
         for worker in self._workers:
             if worker.task is not None:
@@ -137,7 +162,7 @@ class SliceWorkers:
         await asyncio.gather(*filter(None, (worker.task for worker in self._workers)), return_exceptions=True)
         self._workers.clear()
 
-    def _give_up(self, worker: _Worker, why: RagpipeError) -> None:
+    def _give_up(self, worker: _Worker, why: Exception) -> None:
         for job in worker.jobs.values():
             job.fail(why)
         if worker.process is not None:
@@ -175,18 +200,21 @@ class SliceWorkers:
         try:
             worker.process = await self._new_process()
         except OSError as error:
-            self._workers.remove(worker)
-            for job in worker.jobs.values():
-                job.fail(WorkerDied(f"a worker could not be started: {error}"))
+            self._not_started(worker, error)
             return
-        if self._stopped is not None:  # meanwhile
-            self._give_up(worker, self._stopped)
+        worker.heard = time.monotonic()
+        if self._stopped is not None or self._is_ending:  # meanwhile
+            self._give_up(worker, self._stopped or RagpipeError("the run has ended"))
         for part in worker.jobs:
             worker.tell({"slice": part})
         try:
             async for values, content in _messages(worker.process):
+                worker.heard = time.monotonic()
                 self._take(worker, values, content)
         except (EOFError, OSError):
+            await self._died(worker)
+        except Exception as error:  # a message that cannot be read: nobody would wait for the next one
+            self._give_up(worker, error)
             await self._died(worker)
 
     def _take(self, worker: _Worker, values: dict[str, Any], content: bytes) -> None:
@@ -194,7 +222,7 @@ class SliceWorkers:
         if "notice" in values:
             if values["notice"] not in self._notices:  # each worker may meet the same
                 self._notices.add(values["notice"])
-                self._say(values["notice"])
+                self._warn(values["notice"])
         elif "figures" in values:
             worker.figures = values["figures"]
             self.on_figures()
@@ -202,7 +230,7 @@ class SliceWorkers:
             job = worker.jobs.pop(Slice(*values["slice"]))
             try:
                 measured = measured_of(values, content)
-            except RagpipeError as error:
+            except Exception as error:
                 job.fail(error)
             else:
                 if not job.result.done():
@@ -211,19 +239,28 @@ class SliceWorkers:
 
     async def _new_process(self) -> Process:
         # a session of its own: Ctrl-C is for the driver, which then ends its workers
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "ragpipe.engine.slice_process",
+            *module_words("ragpipe.engine.slice_process"),
             stdin=PIPE,
             stdout=PIPE,
-            env=environment,
+            env=import_environment(),
             start_new_session=True,
         )
         assert process.stdin is not None
         process.stdin.write(packed_message(self._start.values()))
         return process
+
+    def _not_started(self, worker: _Worker, error: OSError) -> None:
+        """Go on with the workers that there are; without any, nothing can be measured."""
+        self._workers.remove(worker)
+        if self._workers:
+            self._most = min(self._most, len(self._workers))
+            self._warn(f"no more than {self._most} workers: {error}")
+            self._jobs.extendleft(reversed(worker.jobs.values()))
+            self._hand_out()
+            return
+        for job in worker.jobs.values():
+            job.fail(WorkerDied(f"a worker could not be started: {error}"))
 
     async def _died(self, worker: _Worker) -> None:
         """Hand the slices of a dead worker out again, or end one where it has taken too many with it."""
@@ -246,11 +283,12 @@ class SliceWorkers:
             job.deaths += 1
         for job in left:
             if job not in again:
-                hint = " (out of memory? runner.workers and runner.slice make it less)" if code == -9 else ""
-                job.fail(WorkerDied(f"{job.part}: {job.deaths} workers died over them, by {how}{hint}"))
+                job.fail(
+                    WorkerDied(f"{job.part}: {job.deaths} workers died over them, by {how} ({_HINTS[code == -9]})")
+                )
         if again:
             parts = ", ".join(str(job.part) for job in again)
-            self._say(f"a worker died ({how}); {parts} are measured again by another")
+            self._warn(f"a worker died ({how}); {parts} are measured again by another")
             self._jobs.extendleft(reversed(again))
             self._hand_out()
 
@@ -274,3 +312,5 @@ async def _end(process: Process) -> int | None:
         with suppress(ProcessLookupError):
             process.kill()
         return await process.wait()
+    finally:
+        await asyncio.to_thread(end_session, process.pid)  # what code of the user's has started there

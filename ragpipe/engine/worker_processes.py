@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +12,18 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any, Self, TypeVar
 
 from ragpipe.engine.plain_messages import HEAD, packed_message
+from ragpipe.engine.python_processes import import_environment, module_words
 
 Message = tuple[dict[str, Any], bytes]
 """The JSON object of an answer, and the bytes behind it."""
 
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
+
+
+MOST_WAITING = 4
+"""Workers that wait for the next work. Scoring and sealing take no more: more make blocks and digests no faster than one process
+puts them together."""
 
 
 class WorkerLost(Exception):
@@ -74,7 +78,8 @@ class WorkerPool:
             are_idle = free.qsize() == width and all(map(_is_told_the_end, processes))
         finally:
             if are_idle:
-                self._waiting += processes
+                self._waiting += processes[:MOST_WAITING]
+                _end(processes[MOST_WAITING:])
             else:
                 _end(processes)
 
@@ -119,26 +124,29 @@ def in_order(
         width: how many are answered at once.
         ahead: questions for each of these that are answered, or wait, before their turn.
     """
-    with ThreadPoolExecutor(width, thread_name_prefix="ragpipe-workers") as threads:
-        under_way: deque[Future[_Answer]] = deque()
-        try:
-            for question in questions:
-                under_way.append(threads.submit(answer, question))
-                if len(under_way) >= width * (1 + ahead):
-                    yield under_way.popleft().result()
-            while under_way:
+    threads = ThreadPoolExecutor(width, thread_name_prefix="ragpipe-workers")
+    under_way: deque[Future[_Answer]] = deque()
+    try:
+        for question in questions:
+            under_way.append(threads.submit(answer, question))
+            if len(under_way) >= width * (1 + ahead):
                 yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
+        while under_way:
+            yield under_way.popleft().result()
+    except BaseException:
+        # not waited for: a thread may wait for a worker that hangs, and whoever has the workers ends them next
+        threads.shutdown(wait=False, cancel_futures=True)
+        raise
+    threads.shutdown()
 
 
 def new_process(module: str) -> subprocess.Popen[bytes]:
     """A worker. Raises OSError where the system starts none."""
     # a session of its own: Ctrl-C is for the driver, which then ends its workers
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    words, pipe = [sys.executable, "-m", module], subprocess.PIPE
-    return subprocess.Popen(words, stdin=pipe, stdout=pipe, env=environment, start_new_session=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        module_words(module), stdin=pipe, stdout=pipe, env=import_environment(), start_new_session=True
+    )
 
 
 def send(process: subprocess.Popen[bytes], message: bytes) -> None:

@@ -139,9 +139,14 @@ class Metric(BaseModel):
         return (ScoreSpec(self.name),)
 
     @cached_property
+    def score_specs(self) -> tuple[ScoreSpec, ...]:
+        """Its scores, in declared order."""
+        return self.scores()
+
+    @cached_property
     def score_names(self) -> tuple[str, ...]:
-        """Names of its scores, in declared order."""
-        return tuple(spec.name for spec in self.scores())
+        """Their names."""
+        return tuple(spec.name for spec in self.score_specs)
 
     @property
     def required(self) -> frozenset[Need]:

@@ -33,6 +33,14 @@ class Column:
     reasons: pa.Array
 
 
+def check_declared_scale(value: float, spec: ScoreSpec) -> None:
+    """Raises RagpipeError for a value outside its declared scale, by more than a rounding: a fault of its metric."""
+    if spec.low is None or spec.high is None or spec.low - TOLERANCE <= value <= spec.high + TOLERANCE:
+        return
+    scale = f"{spec.low:g} to {spec.high:g}"
+    raise RagpipeError(f"score {spec.name!r}: {value:g} is outside the scale that its metric declares, {scale}")
+
+
 def normalised(values: Floats, spec: ScoreSpec) -> Floats:
     """(value - low) / (high - low), turned round when lower is better; all NaN for counts.
 
@@ -44,9 +52,7 @@ def normalised(values: Floats, spec: ScoreSpec) -> Floats:
     with np.errstate(invalid="ignore"):
         outside = (values < spec.low - TOLERANCE) | (values > spec.high + TOLERANCE)
     if np.any(outside):
-        worst = values[outside][0]
-        scale = f"{spec.low:g} to {spec.high:g}"
-        raise RagpipeError(f"score {spec.name!r}: {worst:g} is outside the scale that its metric declares, {scale}")
+        check_declared_scale(float(values[outside][0]), spec)
     scaled = np.clip((values - spec.low) / (spec.high - spec.low), 0.0, 1.0)
     return scaled if spec.higher_is_better else 1.0 - scaled
 

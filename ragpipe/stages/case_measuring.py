@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.core.errors import JudgeError, RagpipeError, Skipped
+from ragpipe.core.user_faults import returned_fault
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.jury.jury import Jury
 from ragpipe.judging.jury.settings import JurySettings
@@ -29,7 +30,10 @@ from ragpipe.store.outside_causes import outside_cause
 
 
 class MetricBug(RagpipeError):
-    """A metric raised something unexpected."""
+    """A metric raised something unexpected. `user_fault` is what to print where it returned what it must not; empty where its own
+    code raised."""
+
+    user_fault = ""
 
 
 class CaseMeasuring:
@@ -109,6 +113,8 @@ class CaseMeasuring:
             if task is None or task.cancelling():
                 raise
             return self._record_bug(metric, case.key, RuntimeError("it was cancelled by a task of its own"), judge)
+        except SystemExit as error:  # of the metric: it would end the event loop, and the run as if it were done
+            return self._record_bug(metric, case.key, error, judge)
         except Exception as error:
             decisive = decisive_error(error)
             if isinstance(decisive, Skipped | JudgeError):
@@ -117,15 +123,22 @@ class CaseMeasuring:
                 raise decisive from None
             return self._record_bug(metric, case.key, decisive, judge)
 
-    def _record_bug(self, metric: Metric, case: CaseKey, error: Exception, judge: CaseJudge | None) -> Measurement:
-        if cause := outside_cause(error):  # not the fault of the metric: another start may succeed
+    def _record_bug(self, metric: Metric, case: CaseKey, error: BaseException, judge: CaseJudge | None) -> Measurement:
+        if isinstance(error, Exception) and (
+            cause := outside_cause(error)
+        ):  # not the fault of the metric: another start may succeed
             raise cause from error
         text = f"metric {metric.name} on case {case}: {type(error).__name__}: {error}"
         if not self._record:
-            raise MetricBug(
+            bug = MetricBug(
                 f"{text}\n    the run stops at the first unexpected error; on_metric_error=record keeps it as that case's "
                 "error and goes on"
-            ) from error
+            )
+            if isinstance(
+                error, RagpipeError
+            ):  # what the metric returned was refused: no line of its code is to be shown
+                bug.user_fault = returned_fault(metric.name, str(case), str(error))
+            raise bug from error
         scores = [
             Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"})
             for _ in metric.score_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +13,17 @@ from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score, ScoreColumns
 from ragpipe.stages.table_rows import scores_by_name
 
-OnBug = Callable[[CaseKey, Exception], list[Score]]
+OnBug = Callable[[CaseKey, BaseException], list[Score]]
 """What becomes of an unexpected exception about a case: its scores. Raises what ends the run instead."""
+_BUGS = (Exception, SystemExit, asyncio.CancelledError)
+"""What a metric may raise: nothing of it ends this process, or cancels what runs here, in the name of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
     """The preparation of a case failed."""
 
-    error: Exception
+    error: BaseException
 
 
 class ComputedScores:
@@ -40,7 +43,7 @@ class ComputedScores:
             self._keys.append(case.key)
             try:
                 self._prepared.append(self._metric.prepare(case))
-            except Exception as error:
+            except _BUGS as error:
                 self._prepared.append(_Failed(error))
 
     def columns(self) -> ScoreColumns:
@@ -53,20 +56,35 @@ class ComputedScores:
                 if isinstance(part, _Failed):
                     raise part.error
             return self._at_once(prepared)
-        except Exception as error:
-            if len(keys) > 1:  # find the case at fault, and keep the others
-                pairs = zip(keys, prepared, strict=True)
-                rows = [scores for key, part in pairs for scores in self._computed([key], [part]).rows()]
-            else:
-                rows = [self._on_bug(keys[0], error)]
-            return ScoreColumns.of(self._metric.score_names, rows)
+        except _BUGS as error:
+            return ScoreColumns.of(self._metric.score_names, self._one_by_one(keys, prepared, error))
+
+    def _one_by_one(self, keys: Sequence[CaseKey], prepared: Sequence[Any], error: BaseException) -> list[list[Score]]:
+        """The scores of each case by itself, after an error of all: that finds the cases at fault, and keeps the others. Where no case
+        fails alone, the metric depends on which cases come together, and the error is that of all."""
+        if len(keys) == 1:
+            return [self._on_bug(keys[0], error)]
+        rows, failed = list[list[Score]](), 0
+        for key, part in zip(keys, prepared, strict=True):
+            try:
+                if isinstance(part, _Failed):
+                    raise part.error
+                rows += self._at_once([part]).rows()
+            except _BUGS as alone:
+                failed += 1
+                rows.append(self._on_bug(key, alone))
+        return rows if failed else [self._on_bug(key, error) for key in keys]
 
     def _at_once(self, prepared: Sequence[Any]) -> ScoreColumns:
         names = self._metric.score_names
         columns = self._metric.compute_columns(prepared) if prepared else None
         if columns is None:
             results = self._metric.compute(prepared) if prepared else ()
-            scores = [scores_by_name(self._metric, result) for _, result in zip(prepared, results, strict=True)]
+            if len(results) != len(prepared):
+                raise RagpipeError(
+                    f"compute gave {len(results)} results for {len(prepared)} cases: one each is expected"
+                )
+            scores = [scores_by_name(self._metric, result) for result in results]
             return ScoreColumns.of(names, scores)
         if (columns.names, columns.cases) != (names, len(prepared)):
             raise RagpipeError(f"the metric gave {columns.cases} x {columns.names} for {len(prepared)} cases")

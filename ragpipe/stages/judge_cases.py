@@ -220,19 +220,26 @@ class JudgeStage:
     async def _measure_by_slices(self, index: int, runner: SliceRunner) -> None:
         """Finish the cases of one block, measured slice by slice elsewhere."""
         try:
-            parts = slices_of(index, self._cases.size(index), runner.largest)
+            parts = list(slices_of(index, self._cases.size(index), runner.largest))
             measured = await asyncio.gather(*(self._measure_slice(part, runner) for part in parts))
-            await asyncio.to_thread(self._write_slices, index, measured)
-            self._open.release()
+            whole = [part for part in measured if part is not None]
+            if len(whole) == len(parts):
+                await asyncio.to_thread(self._write_slices, index, whole)
+                self._open.release()
         except asyncio.CancelledError:
             self.stop(Interrupted("the run was cancelled"))
         except Exception as error:
             self._stop_for(error, f"block {index}")
 
-    async def _measure_slice(self, part: Slice, runner: SliceRunner) -> MeasuredSlice:
-        """What came of a slice, once its journal lines are written."""
-        measured = await runner.measure(part)
-        self._write_lines(measured.lines, measured.cases)
+    async def _measure_slice(self, part: Slice, runner: SliceRunner) -> MeasuredSlice | None:
+        """What came of a slice, once its journal lines are written. None where it failed: that stops the run at once, and the other
+        slices of its block are still waited for."""
+        try:
+            measured = await runner.measure(part)
+            self._write_lines(measured.lines, measured.cases)
+        except Exception as error:
+            self._stop_for(error, f"block {part.block}")
+            return None
         self._count(measured.cases, measured.transient, measured.errors)
         self._on_change(self.state)
         return measured
@@ -308,6 +315,8 @@ class JudgeStage:
     async def _wait_for_tasks(self) -> None:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
+        if self._slices is not None:
+            await self._slices.settle()
         await self._session.drain()
 
     async def _judge_case(self, block: _Block, place: int, case: Case, replayed: ReplayedCase | None) -> None:

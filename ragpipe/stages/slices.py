@@ -88,6 +88,10 @@ class SliceRunner(Protocol):
         """Give up the calls in flight too."""
         ...
 
+    async def settle(self) -> None:
+        """Wait for the calls that slices which have ended left in flight. No slice comes after it."""
+        ...
+
 
 def failure_kinds(measured: Iterable[Measurement]) -> list[str]:
     """The kind of error of each measurement that failed."""

@@ -17,6 +17,7 @@ from ragpipe.metrics.base import Metric
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import Score
 from ragpipe.schema.table_schemas import JUDGE_INPUTS
+from ragpipe.scoring.normalisation import check_declared_scale
 
 _CODEC = "lz4"  # contexts that repeat cost next to nothing in it too, and it takes a fifth of the time of zstd
 _TEXTS = ("messages", "reply")
@@ -48,15 +49,23 @@ class Measurement:
 
 
 def scores_by_name(metric: Metric, result: Score | Sequence[Score]) -> list[Score]:
-    """A metric's scores in declared order. Raises RagpipeError where they are not the declared ones."""
-    scores = [result] if isinstance(result, Score) else list(result)
-    declared = metric.score_names
-    if tuple(score.name for score in scores) == tuple(declared):
-        return scores
-    by_name = {score.name or metric.name: score for score in scores}
-    if sorted(by_name) != sorted(declared) or len(by_name) != len(scores):
-        raise RagpipeError(f"the metric declares the scores {list(declared)} and returned {[s.name for s in scores]}")
-    return [by_name[name] for name in declared]
+    """A metric's scores in declared order. Raises RagpipeError where they are no scores, not the declared ones, or outside the declared
+    scale."""
+    returned = [result] if isinstance(result, Score) else result
+    if not isinstance(returned, Sequence) or not all(isinstance(score, Score) for score in returned):
+        what = f"returned {type(result).__name__} {result!r:.40}"
+        raise RagpipeError(f"the metric {what}; expected a Score, such as Score(1.0), or a list of Scores")
+    scores, declared = list(returned), metric.score_names
+    if tuple(score.name for score in scores) != tuple(declared):
+        by_name = {score.name or metric.name: score for score in scores}
+        if sorted(by_name) != sorted(declared) or len(by_name) != len(scores):
+            names = [score.name for score in scores]
+            raise RagpipeError(f"the metric declares the scores {list(declared)} and returned {names}")
+        scores = [by_name[name] for name in declared]
+    for score, spec in zip(scores, metric.score_specs, strict=True):
+        if score.value is not None:
+            check_declared_scale(score.value, spec)
+    return scores
 
 
 def failed_measurement(metric: Metric, error: JudgeError | Skipped, uses: list[JudgeCallUse]) -> Measurement:

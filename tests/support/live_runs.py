@@ -56,9 +56,11 @@ class Place:
         assert {name: content[name] == data for name, data in local.items()} == dict.fromkeys(content, True)
 
     def progress(self, out: str) -> dict[str, int]:
-        path = self.folder / out / "torture" / "latest" / "iteration-1" / ".progress.json"
-        calls: dict[str, int] = json.loads(path.read_text())["state"]["calls"]
-        return calls
+        """The calls of a run by its progress file; empty before there is one."""
+        for path in (self.folder / out / "torture").glob("*/iteration-1/.progress.json"):
+            calls: dict[str, int] = json.loads(path.read_text())["state"]["calls"]
+            return calls
+        return {}
 
 
 def wait_for_calls(place: Place, process: subprocess.Popen[str], count: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ragpipe.engine.slice_process import DRAIN_S
 from tests.support.harness import Server, asked_again, committed_in, surplus
 from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
 from tests.support.worker_processes import command_of, workers_of
@@ -119,6 +120,24 @@ def test_ctrl_c_lets_the_calls_of_all_workers_finish(place: Place) -> None:
     place.ended("out", *WORKERS)
     assert surplus(place.server) == 0
     place.same_as_one_process("out")
+
+
+def test_ctrl_c_waits_for_slow_calls_as_one_process_does(tmp_path: Path) -> None:
+    """They take longer than workers give them when the run has died."""
+    with Server(tmp_path / "log", ("--latency-ms", str(1000 * (DRAIN_S + 3)))) as server:
+        place = Place(tmp_path, server)
+        process = place.started("out", *WORKERS)
+        while place.progress("out").get("sent", 0) < CONCURRENCY - 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        text, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, text
+        assert "Traceback" not in text
+        requests = server.requests()
+        assert len(requests) >= CONCURRENCY - 2
+        assert all(request["written"] for request in requests)
+        assert f"{len(requests)} sent, {len(requests)} answered" in text
 
 
 def test_a_provider_that_refuses_the_key_ends_the_run_as_in_one_process(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_killed_worker_is_replaced_and_only_its_slices_are_done_again(place: P
 
 def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Path) -> None:
     out = ended(
-        place, "output_dir=fatal", "runner=processes", "runner.workers=2", "runner.slice=10", FATAL="q34", code=1
+        place, "output_dir=fatal", "runner=processes", "runner.workers=2", "runner.slice=10", FATAL="q34", code=6
     )
     assert "rows 30 to 39 of block 0: 3 workers died over them, by signal 9 (out of memory?" in out
     ended(place, "output_dir=fatal", "runner=processes", "runner.workers=2", "runner.slice=10")

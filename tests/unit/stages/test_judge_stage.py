@@ -255,7 +255,10 @@ async def test_a_bug_can_be_recorded(bench: SimpleNamespace) -> None:
 
 
 class Impatient(TwoSteps):
-    """Gives a question no time at all on one case, and cancels itself on another."""
+    """Gives a question no time at all on one case, and cancels itself on another. Counts claims."""
+
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, None, None),)
 
     async def measure(self, case: Case, judge: Any) -> Score:
         if case.answer == "hasty":

@@ -1,0 +1,124 @@
+"""Metrics of a user's own that end their process, cancel themselves, fork, or return what they must not: a run says whose fault it is,
+in one process and by workers alike, and never ends as if it were done."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.support.harness import write_cases
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+METRIC = """
+import asyncio, os, signal, sys, time
+from ragpipe import Computed, Score
+
+class Odd(Computed):
+    def compute(self, cases):
+        return self.all_but_one(cases) if os.environ["MODE"] == "short" else [self.one(case) for case in cases]
+
+    def all_but_one(self, cases):
+        return [Score(1.0) for _ in cases[1:] or cases]
+
+    def one(self, case):
+        mode = os.environ["MODE"]
+        if case.sample.id != "q00007":
+            return Score(1.0)
+        if mode == "exit":
+            sys.exit(0)
+        if mode == "cancel":
+            raise asyncio.CancelledError
+        if mode == "float":
+            return 1.0
+        if mode == "scale":
+            return Score(5.0)
+        if mode == "end":
+            os._exit(7)
+        if mode == "fork":
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError(mode)
+"""
+WORKERS = ["runner=processes", "runner.workers=2", "runner.slice=4"]
+
+
+def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
+    """The exit code of a run over 20 cases, and what it printed."""
+    (folder / "odd.py").write_text(METRIC)
+    write_cases(folder / "cases.jsonl", 20)
+    process = subprocess.run(
+        [sys.executable, "-m", "ragpipe", "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[format]", "+metrics.odd.class=odd.Odd", "plugins=[odd]",
+         "report.formats=[terminal]", "name=odd", *words],
+        cwd=folder, env={**os.environ, "MODE": mode}, text=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    return process.returncode, process.stdout + process.stderr
+
+
+@pytest.mark.parametrize("words", [["runner=local"], WORKERS], ids=["local", "processes"])
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("exit", "metric odd on case q00007/default: SystemExit: 0"),
+        ("cancel", "metric odd on case q00007/default: CancelledError"),
+        ("float", "metric odd on case q00007/default: the metric returned float 1.0; expected a Score"),
+        (
+            "scale",
+            "metric odd on case q00007/default: score 'odd': 5 is outside the scale that its metric declares, 0 to 1",
+        ),
+        ("short", r"metric odd on case q\d+/default: compute gave \d+ results for \d+ cases: one each is expected"),
+    ],
+)
+def test_it_is_a_fault_of_the_metric(tmp_path: Path, mode: str, message: str, words: list[str]) -> None:
+    code, text = run(tmp_path, mode, *words)
+    assert code == 1, text
+    assert re.search(message if mode == "short" else re.escape(message), text), text
+    assert "this is a fault" in text
+    assert "bug in ragpipe" not in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("mode", ["exit", "cancel", "float", "scale"])
+def test_where_it_is_recorded_the_other_cases_have_their_scores(tmp_path: Path, mode: str) -> None:
+    words = ["on_metric_error=record", "scoring.coverage_floor=0"]
+    code, text = run(tmp_path, mode, "runner=local", *words)
+    assert code == 0, text
+    scores = pd.read_parquet(next((tmp_path / "outputs" / "odd").glob("*/iteration-1/scores.parquet")))
+    odd = scores[scores["metric"] == "odd"].set_index("sample_id")["status"]
+    assert dict(odd.value_counts()) == {"ok": 19, "error": 1}
+    assert odd["q00007"] == "error"
+
+
+@pytest.mark.parametrize(("mode", "how"), [("end", "exit code 7"), ("fork", "signal 9")])
+def test_a_metric_that_ends_its_workers_is_no_bug_and_leaves_no_process(tmp_path: Path, mode: str, how: str) -> None:
+    began = time.monotonic()
+    code, text = run(tmp_path, mode, *WORKERS)
+    assert code == 6, text
+    assert re.search(rf"rows \d+ to \d+ of block 0: 3 workers died over them, by {how}", text)
+    assert "Traceback" not in text
+    assert time.monotonic() - began < 55  # a child that it forked sleeps for a minute
+    commands = subprocess.run(["ps", "-axo", "args="], text=True, capture_output=True, check=True).stdout
+    assert str(tmp_path) not in commands
+
+
+def test_a_module_of_the_users_with_a_name_of_the_standard_library_is_not_imported(tmp_path: Path) -> None:
+    """`ragpipe` as a command does not look for modules in the current folder, and so its workers do not."""
+    write_cases(tmp_path / "cases.jsonl", 20)
+    (tmp_path / "queue.py").write_text("raise RuntimeError('mine')\n")
+    command = "from ragpipe.cli import main; raise SystemExit(main())"
+    words = ["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[format]", "report.formats=[terminal]", *WORKERS]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", command, *words],
+        cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
