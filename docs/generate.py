@@ -234,7 +234,7 @@ A usage has these keys:
 |---|---|
 | `format`, `signature`, `iterations` | [format number](#the-format-number), signature, and the number of iterations |
 | `passed` | whether no gate blocks |
-| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, `p_value` and `p_adjusted` ([several gates](gates.md#several-gates)), `paired` (both sides of a gate against a baseline), `corrected` (the value of the judge alone, and the number of labels), and the next three |
+| `gates` | each gate: its definition, `value`, `values` by iteration, `interval`, counts, `coverage`, `p_value` and `p_adjusted` ([several gates](gates.md#several-gates)), `paired` (both sides of a gate against a baseline, what differs, and how many cases only one of them has: `only_base`, `only_candidate`), `corrected` (the value of the judge alone, and the number of labels), and the next three |
 | `verdict` | passed, failed, inconclusive, not_enough_evidence, no_evidence, not_applicable or uncalibrated |
 | `outcome` | passed, blocked (exit code 3), warned, or reported (diagnostic gates, and gates that do not apply) |
 | `sentence` | the verdict in words |

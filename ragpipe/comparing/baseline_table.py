@@ -1,16 +1,16 @@
 """`baseline.parquet`: what the gates of a run need of the runs that they hold it against, kept in the run's own folder.
 
-One row per baseline, shared case and score. What the baseline was judged by stands in the table's metadata, so that the
-folder alone says whether the two may be compared.
+One row per baseline, shared case and score. What the baseline was judged by, and how many of its cases the run left out, stands in
+the table's metadata, so that the folder alone says whether the two may be compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +18,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparing.judge_drift import TIMES
-from ragpipe.comparing.pairing import paired_cases
+from ragpipe.comparing.pairing import one_method_each, paired_cases
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.table_schemas import SAMPLES
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.iterations.per_case_repeats import cases_of, open_records, repeats
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, chosen_cases, open_records, repeats
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import open_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import open_table, read_columns, read_json, run_file_error
 
 Floats = NDArray[np.float64]
+Labels = Mapping[str, Sequence[str]]
 
 _COLUMNS = (
     ("run_id", pa.string(), "the baseline"),
@@ -45,6 +46,7 @@ _COLUMNS = (
 )
 _SCHEMA = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
 _IDENTITY = b"ragpipe.baselines"
+_LEFT_OUT = "left_out"
 _KEPT = ("judge_identity", "embedder", "parser", "metrics", "scoring")
 """Parts of a baseline's identity that say whether its scores may be compared."""
 _READ_BY_NO_METRIC = {
@@ -52,9 +54,27 @@ _READ_BY_NO_METRIC = {
 }  # fmt: skip
 
 
+@dataclass
+class BaselineNeeds:
+    """What gates need of one baseline: their scores, and which cases each of them is about (`Gate.labels`)."""
+
+    scores: set[str] = field(default_factory=set)
+    wheres: list[Labels] = field(default_factory=list)
+
+
+class LeftOut(NamedTuple):
+    """The cases of a baseline that a gate is about: how many, how many of them the run does not have, and the sample of the first
+    of these, None where there is none."""
+
+    chosen: int
+    missing: int
+    first: str | None
+
+
 @dataclass(frozen=True)
 class Baseline:
-    """One baseline as a run keeps it: `manifest` (run id, name, identity, prompts), and the rows of its table."""
+    """One baseline as a run keeps it: `manifest` (run id, name, identity, prompts, cases that the run left out), and the rows of its
+    table."""
 
     manifest: Mapping[str, Any]
     rows: pa.Table
@@ -63,15 +83,26 @@ class Baseline:
         """The rows of one score, one per shared case."""
         return self.rows.filter(pc.equal(self.rows["score"], name))
 
+    def left_out(self, where: Labels) -> LeftOut:
+        """The cases of the baseline that a gate is about and the run does not have, by the labels that they have in the baseline."""
+        return LeftOut(*self.manifest[_LEFT_OUT][canonical_json(where)])
+
+    def holds(self, needs: BaselineNeeds) -> bool:
+        """Whether the copy has all that is needed."""
+        known = self.manifest[_LEFT_OUT]
+        return needs.scores <= {*self.rows["score"].to_pylist()} and all(
+            canonical_json(where) in known for where in needs.wheres
+        )
+
 
 def read_baselines(path: Path) -> dict[str, Baseline]:
     """The baselines of a table by run id. Raises DataError for a table that ragpipe did not write."""
     with open_table(path, _SCHEMA.names) as file:
         kept = (file.schema_arrow.metadata or {}).get(_IDENTITY)
         table = file.read(columns=_SCHEMA.names)
-    if kept is None:
+    manifests = json.loads(kept) if kept is not None else {"": {}}
+    if not all(_LEFT_OUT in manifest for manifest in manifests.values()):
         raise run_file_error(path, "no identity of a baseline", "the table that ragpipe wrote")
-    manifests = json.loads(kept)
     return {
         run_id: Baseline(manifest, table.filter(pc.equal(table["run_id"], run_id)))
         for run_id, manifest in manifests.items()
@@ -80,7 +111,7 @@ def read_baselines(path: Path) -> dict[str, Baseline]:
 
 def write_baselines(
     target: RunFolder,
-    needs: Mapping[str, Collection[str]],
+    needs: Mapping[str, BaselineNeeds],
     folders: Mapping[str, RunFolder],
     kept: Mapping[str, Baseline],
 ) -> None:
@@ -88,7 +119,7 @@ def write_baselines(
 
     Args:
         target: the run.
-        needs: by the run id of each baseline the scores that gates hold against it.
+        needs: by the run id of each baseline what gates need of it.
         folders: the folders of the baselines that are read, by run id.
         kept: baselines that another copy has already, by run id; they come first.
 
@@ -96,14 +127,16 @@ def write_baselines(
     """
     cases = read_columns(target.outputs, OUTPUT_KEY)
     tables, manifests = [], {}
-    for run_id, names in needs.items():
-        if run_id in kept and set(names) <= set(kept[run_id].rows["score"].to_pylist()):
+    for run_id, need in needs.items():
+        if run_id in kept and kept[run_id].holds(need):
             manifests[run_id] = dict(kept[run_id].manifest)
             rows = kept[run_id].rows
-            tables.append(rows.filter(pc.is_in(rows["score"], pa.array(sorted(names)))))
+            tables.append(rows.filter(pc.is_in(rows["score"], pa.array(sorted(need.scores)))))
         else:
-            manifests[run_id] = _manifest(folders[run_id])
-            tables.append(_rows(folders[run_id], run_id, sorted(names), cases))
+            tables.append(_rows(folders[run_id], run_id, sorted(need.scores), cases))
+            manifests[run_id] = _manifest(folders[run_id]) | {
+                _LEFT_OUT: {canonical_json(where): _left_out(folders[run_id], where, cases) for where in need.wheres}
+            }
     schema = _SCHEMA.with_metadata({_IDENTITY: canonical_json(manifests)})
     with open_unless_same(target.baseline) as file, parquet_writer(file, schema, compression="zstd") as writer:
         for table in tables:
@@ -162,6 +195,22 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
             }
             tables.append(pa.table({**head, **figures}).cast(_SCHEMA))
     return pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
+
+
+def _left_out(folder: RunFolder, where: Labels, cases: pa.Table) -> LeftOut:
+    """The cases of a baseline that `where` chooses and that are not among `cases`, those of the run."""
+    records = [folder.iteration(number).records for number in read_json(folder.final.metrics)["iterations"]]
+    keys = cases_of(records).names
+    if "method" in where and one_method_each(keys, cases):  # the two are paired, and `where` names that of the run
+        if not set(where["method"]) & set(cases["method"].to_pylist()):
+            return LeftOut(0, 0, None)
+        where = {name: labels for name, labels in where.items() if name != "method"}
+    chosen = chosen_cases(records[0], where, len(keys))
+    is_missing = chosen.copy()
+    is_missing[paired_cases(keys, cases).base] = False
+    places = np.flatnonzero(is_missing)
+    first = keys["sample_id"][int(places[0])].as_py() if len(places) else None
+    return LeftOut(int(np.sum(chosen)), len(places), first)
 
 
 def lost_cases(records: Path, name: str) -> NDArray[np.bool_]:

@@ -15,15 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ragpipe.comparing.baseline_table import Baseline, sample_digests
+from ragpipe.comparing.baseline_table import Baseline, LeftOut, sample_digests
 from ragpipe.comparing.judge_drift import drift_differences
 from ragpipe.comparing.pairing import Pairs, paired_cases
 from ragpipe.comparing.run_differences import ChangedKey, setting_differences
 from ragpipe.core.flat_keys import changed_keys, short_value
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.estimates import interval_of
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, chosen_cases, open_records, repeats
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
 from ragpipe.stats.intervals import Estimate
@@ -34,6 +35,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _SHOWN = 3
+_ID = 60
 
 
 @dataclass(frozen=True)
@@ -89,18 +91,6 @@ class GatedRun:
         return chosen_cases(self.records[0], where, len(self.cases))
 
 
-def chosen_cases(records: Path, where: Mapping[str, Sequence[str]], n: int) -> Flags:
-    """Which of the `n` cases of a table the `where` of a gate chooses."""
-    chosen = np.ones(n, dtype=np.bool_)
-    groups = members(records, {field: {} for field in where})
-    for field, labels in where.items():
-        here = np.zeros(n, dtype=np.bool_)
-        for label in labels:
-            here[groups.get(field, {}).get(label, np.empty(0, dtype=np.int64))] = True
-        chosen &= here
-    return chosen
-
-
 def on_unit_scale(values: Floats, scale: Mapping[str, Any]) -> Floats:
     """Values of a score's own scale as 0 (worst) to 1 (best); `scale` is what is declared of the score."""
     unit: Floats = np.clip((values - scale["low"]) / (scale["high"] - scale["low"]), 0.0, 1.0)
@@ -130,14 +120,20 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     rows = baseline.score(str(gate.score))
     pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
     keep = chosen[pairs.candidate]
-    differences = [*_differences(run, gate, baseline), *_data_difference(run, rows, pairs, keep)]
-    document = [difference._asdict() for difference in differences]
+    left_out = baseline.left_out(gate.labels())
+    differences = [
+        *_differences(run, gate, baseline),
+        *_cases_left_out(left_out),
+        *_data_difference(run, rows, pairs, keep),
+    ]
+    alone = {"only_base": left_out.missing, "only_candidate": int(np.sum(chosen)) - int(np.sum(keep))}
+    beside = {"differs": [difference._asdict() for difference in differences], **alone}
     if refused := [difference for difference in differences if difference.part not in gate.accept]:
         listed = "; ".join(difference.line() for difference in refused[:_SHOWN])
         more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
         accept = ", ".join(dict.fromkeys(difference.part for difference in refused))
         text = f"it differs from run {gate.against} in more than its answers ({listed}{more}); accept: [{accept}] allows it"
-        return _absent(text, {"differs": document})
+        return _absent(text, beside)
     by_rate = run.by_rate(gate)
     base = rows["pass_rate" if by_rate else "value"].to_numpy().astype(np.float64)[pairs.base]
     base = base if by_rate else on_unit_scale(base, run.declared[str(gate.score)])
@@ -145,19 +141,19 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     lost = rows["is_lost"].to_numpy()[pairs.base] & keep & ~np.isnan(candidate)
     both = keep & ~np.isnan(base) & ~np.isnan(candidate)
     if not np.any(both):
-        return _absent(f"no chosen case has a value here and in run {gate.against}", {"differs": document})
+        return _absent(f"no chosen case has a value here and in run {gate.against}", beside)
     floor = run.settings.coverage_floor if gate.coverage_floor is None else gate.coverage_floor
     if np.sum(lost) > (1 - floor) * (np.sum(lost) + np.sum(both)):
-        return _absent(f"in run {gate.against} {int(np.sum(lost))} of the shared cases failed", {"differs": document})
+        return _absent(f"in run {gate.against} {int(np.sum(lost))} of the shared cases failed", beside)
     look = _look(int(np.sum(keep)), gate, run.settings.level)
     level = look["level"] if look else run.settings.level
     paired = paired_difference(base[both], candidate[both], pairs.questions[both], low=0.0, high=1.0, level=level)
     drop = decide_drop(paired, gate.allowed_drop, span=1.0)
     if look and not look["share"]:
         drop = replace(drop, state="inconclusive", reason="before_first_look", p_value=None)
-    sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), "differs": document}
-    alone = {"only_candidate": pairs.only_candidate, **({"look": look} if look else {})}
-    return _figures(paired, drop) | {"paired": {**sides, **alone, **_paired(paired, drop)}}
+    sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), **beside}
+    planned = {"look": look} if look else {}
+    return _figures(paired, drop) | {"paired": {**sides, **planned, **_paired(paired, drop)}}
 
 
 def _look(n: int, gate: Gate, level: float) -> dict[str, Any] | None:
@@ -216,6 +212,14 @@ def _scoring_of(scoring: Mapping[str, Any], name: str, *, by_rate: bool) -> dict
         decisive = {"thresholds": scoring["thresholds"], "passes_with": scoring["passes_with"]}
         parts |= {key: {name: names.get(name)} for key, names in decisive.items()}
     return parts
+
+
+def _cases_left_out(left_out: LeftOut) -> Iterator[ChangedKey]:
+    """One difference where the run lacks cases of the baseline: what fell there would be in no figure."""
+    if left_out.missing:
+        first = on_one_line(str(left_out.first), _ID)
+        text = f"{left_out.missing:,} of {left_out.chosen:,} in the baseline only, first {first}"
+        yield ChangedKey("data", "cases", text, "left out")
 
 
 def _data_difference(run: GatedRun, rows: pa.Table, pairs: Pairs, keep: Flags) -> Iterator[ChangedKey]:

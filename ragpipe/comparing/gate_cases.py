@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparing.baseline_table import lost_cases, read_baselines
-from ragpipe.comparing.drop_gates import chosen_cases, on_unit_scale
+from ragpipe.comparing.drop_gates import on_unit_scale
 from ragpipe.comparing.pairing import paired_cases
 from ragpipe.scoring.gates.gate_settings import NO_EARLIER_RUN
-from ragpipe.scoring.iterations.per_case_repeats import cases_of, open_records, repeats
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, chosen_cases, open_records, repeats
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json

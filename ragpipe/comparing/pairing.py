@@ -41,7 +41,7 @@ def paired_cases(base: pa.Table, candidate: pa.Table) -> Pairs:
 
     Where each side has one method only, cases are paired by sample and repeat although the methods' names differ.
     """
-    keys = [name for name in OUTPUT_KEY if name != "method" or not _one_method_each(base, candidate)]
+    keys = [name for name in OUTPUT_KEY if name != "method" or not one_method_each(base, candidate)]
     of_base, of_candidate = _key_codes(base, candidate, keys)
     _, at_base, at_candidate = np.intersect1d(of_base, of_candidate, return_indices=True)
     order = np.argsort(at_base, kind="stable")
@@ -87,7 +87,8 @@ def _question_numbers(cases: pa.Table) -> Whole:
     return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _one_method_each(base: pa.Table, candidate: pa.Table) -> bool:
+def one_method_each(base: pa.Table, candidate: pa.Table) -> bool:
+    """Whether cases are paired whatever their methods are called: each side has one."""
     return all(pc.count_distinct(table["method"]).as_py() <= 1 for table in (base, candidate))
 
 

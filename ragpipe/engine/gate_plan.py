@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ragpipe.comparing.baseline_table import read_baselines
+from ragpipe.comparing.baseline_table import Baseline, read_baselines
 from ragpipe.comparing.pairing import paired_cases
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import RagpipeError
@@ -41,7 +41,7 @@ _KINDS = {"binary": "0/1", "share": "shares", "grade": "grades"}
 
 def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
     """A line for each gate by interval: the true values that it finds with the cases that are frozen in a folder; of a gate against
-    a baseline with those that `baseline.parquet` there has too.
+    a baseline with those that `baseline.parquet` there has too, or that cases of the baseline are missing.
 
     How much values vary is taken from the newest run of this name, where its gate of the same name has an interval; else cases are
     taken to be as unlike, and those of a question as alike, as they can be. Raises DataError for tables that cannot be read.
@@ -49,12 +49,16 @@ def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
     gates = config.scoring.active_gates()
     if not gates:
         return []
-    questions = _questions(gates, frozen, _shared(gates, frozen))
+    baselines = read_baselines(frozen.baseline) if any(gate.baseline for gate in gates.values()) else {}
+    questions = _questions(gates, frozen, _shared(gates, frozen, baselines))
     earlier, run_id = _earlier_gates(config)
     lines = []
     for name, gate in gates.items():
         if gate.against is not None and gate.baseline is None:
             lines.append(f"gate {name}: not applicable, there is no earlier run of this name")
+            continue
+        if words := _refusal(gate, baselines):
+            lines.append(f"gate {name}: {words}")
             continue
         definition = _definition(config, name, gate)
         precision, source = _expected(definition, questions[name], earlier.get(name), run_id, config.scoring)
@@ -120,12 +124,25 @@ def _definition(config: RunConfig, name: str, gate: Gate) -> dict[str, Any]:
     return {**filled, "unscaled": unscaled, "kind": kind}
 
 
-def _shared(gates: Mapping[str, Gate], frozen: RunFolder) -> dict[str, set[tuple[object, ...]]]:
+def _refusal(gate: Gate, baselines: Mapping[str, Baseline]) -> str:
+    """Why a gate will have no evidence, whatever the scores: the run leaves out cases of its baseline. Empty where it does not."""
+    if gate.baseline is None or "data" in gate.accept:
+        return ""
+    left_out = baselines[gate.baseline].left_out(gate.labels())
+    if not left_out.missing:
+        return ""
+    missing = f"{left_out.missing:,} of {left_out.chosen:,} cases of run {gate.baseline} are not in this run"
+    return f"it will have no evidence, for {missing}; accept: [data] allows it"
+
+
+def _shared(
+    gates: Mapping[str, Gate], frozen: RunFolder, baselines: Mapping[str, Baseline]
+) -> dict[str, set[tuple[object, ...]]]:
     """Of each gate against a baseline the keys of the cases that the baseline has too."""
     held = {name: gate for name, gate in gates.items() if gate.baseline is not None}
     if not held:
         return {}
-    baselines, cases = read_baselines(frozen.baseline), read_columns(frozen.outputs, OUTPUT_KEY)
+    cases = read_columns(frozen.outputs, OUTPUT_KEY)
     shared = {}
     for name, gate in held.items():
         pairs = paired_cases(baselines[str(gate.against)].score(str(gate.score)), cases)

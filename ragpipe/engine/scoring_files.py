@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragpipe.comparing.baseline_table import Baseline, read_baselines, write_baselines
+from ragpipe.comparing.baseline_table import Baseline, BaselineNeeds, read_baselines, write_baselines
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
@@ -53,8 +53,8 @@ class ScoringFiles:
 
     def check(self, config: RunConfig) -> None:
         """Raises DataError for a baseline that is nowhere, before there are cases that could be copied."""
-        for run_id, scores in _needs(config).items():
-            if self.copies is None or not _holds(_kept(self.copies), {run_id: scores}):
+        for run_id, needs in _needs(config).items():
+            if self.copies is None or not _holds(_kept(self.copies), {run_id: needs}):
                 self._folder_of(run_id)
 
     def write(self, folder: RunFolder, config: RunConfig) -> dict[str, str]:
@@ -69,7 +69,7 @@ class ScoringFiles:
         named = [*([folder.baseline] if needs else []), *([folder.calibration] if digest else [])]
         return {path.name: sha256_file(path) for path in named}
 
-    def _write_baselines(self, folder: RunFolder, needs: Mapping[str, set[str]]) -> None:
+    def _write_baselines(self, folder: RunFolder, needs: Mapping[str, BaselineNeeds]) -> None:
         if _holds(_kept(folder), needs):
             return
         kept = _kept(self.copies) if self.copies is not None else {}
@@ -214,15 +214,15 @@ class _Resolution:
         )
 
 
-def _needs(config: RunConfig) -> dict[str, set[str]]:
-    """By the run id of each baseline the scores that gates hold against it."""
-    needs: dict[str, set[str]] = {}
+def _needs(config: RunConfig) -> dict[str, BaselineNeeds]:
+    """By the run id of each baseline what the gates that are held against it need."""
+    needs: dict[str, BaselineNeeds] = {}
     given = {spec.name for spec in config.scoring.all_specs([s for m in config.metrics.values() for s in m.scores()])}
     for gate in config.scoring.active_gates().values():
         if (run_id := gate.baseline) is not None and gate.score is not None:
-            needs.setdefault(run_id, set())
+            needs.setdefault(run_id, BaselineNeeds()).wheres.append(gate.labels())
             if gate.score in given or gate.score == "overall_score":
-                needs[run_id].add(gate.score)
+                needs[run_id].scores.add(gate.score)
     return needs
 
 
@@ -230,9 +230,9 @@ def _kept(folder: RunFolder) -> dict[str, Baseline]:
     return read_baselines(folder.baseline) if is_regular_file(folder.baseline) else {}
 
 
-def _holds(kept: Mapping[str, Baseline], needs: Mapping[str, set[str]]) -> bool:
-    """Whether these baselines have every score that is needed of each."""
-    return all(run_id in kept and names <= {*kept[run_id].rows["score"].to_pylist()} for run_id, names in needs.items())
+def _holds(kept: Mapping[str, Baseline], needs: Mapping[str, BaselineNeeds]) -> bool:
+    """Whether these baselines have all that is needed of each."""
+    return all(run_id in kept and kept[run_id].holds(need) for run_id, need in needs.items())
 
 
 def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:

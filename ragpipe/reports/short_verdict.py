@@ -22,7 +22,7 @@ from ragpipe.reports.styled_text import (
     table_lines,
     wrapped,
 )
-from ragpipe.scoring.gates.gate_sentences import limit, number
+from ragpipe.scoring.gates.gate_sentences import limit, value_text
 
 _GATES = 3  # gates that are named in the verdict line
 _GATE_ROWS = 6  # gates in the table
@@ -100,7 +100,7 @@ def _gate_table(gates: Sequence[Mapping[str, Any]], screen: Screen) -> list[Line
         [
             cut_in_the_middle(screen.text(gate["name"]), _NAME // 2 if screen.columns < _WIDE else _NAME),
             gate["tier"],
-            "-" if gate["value"] is None else number(gate["value"], gate),
+            value_text(gate),
             limit(gate),
             whole(gate["n_ok"]),
             verdict_word(gate["verdict"]),
@@ -119,7 +119,7 @@ def _gate_phrase(gate: Mapping[str, Any], screen: Screen) -> Line:
     """`reject 0.62 [0.53, 0.70], at least 0.7`; a verdict other than `failed` stands behind it."""
     parts = [screen.text(gate["name"], _NAME)]
     if gate["value"] is not None:
-        parts += [number(gate["value"], gate), bracketed(gate["interval"])]
+        parts += [value_text(gate), bracketed(gate["interval"])]
     run = f" against {screen.text(gate['against'], _NAME)}" if "against" in gate else ""
     text = f"{' '.join(filter(None, parts))}, {limit(gate)}{run}"
     note = "" if gate["outcome"] == "blocked" else f", {gate['tier']}"

@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.comparing.gate_cases import GateCase, worst_cases
 from ragpipe.pages.page_address import case_name
 from ragpipe.reports.run_data import Run, load_run
-from ragpipe.scoring.gates.gate_sentences import limit, number
+from ragpipe.scoring.gates.gate_sentences import limit, value_text
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
 
@@ -69,7 +69,7 @@ def _cells(gate: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         gate["name"],
         gate["tier"],
-        "-" if gate["value"] is None else number(gate["value"], gate),
+        value_text(gate),
         limit(gate),
         "-" if interval is None else f"{interval['low']:.3f} to {interval['high']:.3f}",
         gate["verdict"].replace("_", " ")

@@ -25,7 +25,7 @@ from ragpipe.reports.model import (
 from ragpipe.reports.number_format import percentage, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.scoring.gates.gate_power import power_words, precision_of, undecided_words
-from ragpipe.scoring.gates.gate_sentences import limit, number, where_text
+from ragpipe.scoring.gates.gate_sentences import limit, value_text, where_text
 
 _OUTCOMES = ("blocked", "warned")
 _RANKS = {"blocked": 0, "warned": 1, "passed": 2, "reported": 3}
@@ -71,7 +71,7 @@ def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
     verdict, outcome = gate["verdict"].replace("_", " "), gate["outcome"]
     kind = {"blocked": "bad", "warned": "warn", "passed": "good"}.get(outcome, "")
     state = verdict if outcome == "passed" else f"{verdict}, {outcome}"
-    value = "-" if gate["value"] is None else number(gate["value"], gate)
+    value = value_text(gate)
     remark = where_text(gate["where"], "where ") if gate["where"] else ""
     subject = gate.get("score") or gate.get("failure_mode") or ""
     tier = "" if gate["tier"] == "critical" else gate["tier"]
@@ -136,7 +136,7 @@ def _row(gate: Mapping[str, Any]) -> TableRow:
         (
             Verbatim(gate["name"]),
             gate["tier"],
-            "-" if gate["value"] is None else number(gate["value"], gate),
+            value_text(gate),
             limit(gate),
             whole(gate["n_ok"]),
             percentage(gate["coverage"]),

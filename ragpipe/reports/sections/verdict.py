@@ -11,7 +11,7 @@ from ragpipe.reports.model import Piece, RichText, RunVerdict, Verbatim, pieces_
 from ragpipe.reports.number_format import bracketed, decimal, is_free, plural, price, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.schema.usage import Usage
-from ragpipe.scoring.gates.gate_sentences import limit, number
+from ragpipe.scoring.gates.gate_sentences import limit, value_text
 
 _STATES = {"better": "better", "worse": "worse", "same": "as good", "inconclusive": "inconclusive"}
 _FEW = 5  # questions, below which no interval is shown
@@ -49,7 +49,7 @@ def _gates(gates: Sequence[Mapping[str, Any]]) -> tuple[Any, str, RichText]:
 
 def _gate(gate: Mapping[str, Any]) -> RichText:
     """`reject 0.62 [0.53, 0.70], at least 0.7`; a verdict other than failed in words."""
-    value = "" if gate["value"] is None else f" {number(gate['value'], gate)}"
+    value = "" if gate["value"] is None else f" {value_text(gate)}"
     bounds = gate.get("interval")
     interval = f" {bracketed(bounds)}" if bounds and not bounds.get("too_few") else ""
     words = "" if gate["verdict"] == "failed" else f", {gate['verdict'].replace('_', ' ')}"

@@ -41,7 +41,8 @@ def _measurement(gate: Definition, figures: Mapping[str, Any], undecided: int) -
     if "against" in gate:
         paired = figures["paired"]
         moved = "did not change" if value == 0 else f"{'fell' if value < 0 else 'rose'} by {number(abs(value), gate)}"
-        ends = f"{paired['base']:.4g} to {paired['candidate']:.4g}, {paired['n']} cases on both"
+        left_out = f", {paired['only_base']:,} in the baseline only" if paired["only_base"] else ""
+        ends = f"{paired['base']:.4g} to {paired['candidate']:.4g}, {paired['n']} cases on both{left_out}"
         return f"{moved} against {gate['against']} ({ends}; {limit(gate)})"
     cases = figures["n_cases" if "failure_mode" in gate else "n_ok"]  # a share is one of all cases, decided or not
     unknown = f", {undecided} of them undecided" if undecided else ""
@@ -109,6 +110,17 @@ def limit(gate: Mapping[str, Any]) -> str:
         return f"drop at most {gate['max_drop']:.10g}"
     ends = (("at least", gate["min"]), ("at most", gate["max"]))
     return ", ".join(f"{word} {end:.10g}" for word, end in ends if end is not None)
+
+
+def value_text(gate: Mapping[str, Any]) -> str:
+    """The value of a gate of `gates.json` as tables show it beside its limit: `0.8712`; of a gate against a baseline, whose limit is on a
+    drop, `change -0.1438`; `-` where there is none."""
+    value = gate["value"]
+    if value is None:
+        return "-"
+    if "against" not in gate:
+        return number(value, gate)
+    return f"change {'' if value == 0 else '-' if value < 0 else '+'}{number(abs(value), gate)}"
 
 
 def number(value: float, gate: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from ragpipe.store.run.run_tables import numbers_of, open_parquet_file, open_tab
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Counts = NDArray[np.int16]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,18 @@ def members(records: Path, by: Mapping[str, Mapping[str, Any]]) -> dict[str, dic
             continue
         groups[field] = {names[code]: places for code, places in by_label(cases, codes)}
     return groups
+
+
+def chosen_cases(records: Path, where: Mapping[str, Sequence[str]], n: int) -> Flags:
+    """Which of the `n` cases of a table the `where` of a gate chooses."""
+    chosen = np.ones(n, dtype=np.bool_)
+    groups = members(records, {field: {} for field in where})
+    for field, labels in where.items():
+        here = np.zeros(n, dtype=np.bool_)
+        for label in labels:
+            here[groups.get(field, {}).get(label, np.empty(0, dtype=np.int64))] = True
+        chosen &= here
+    return chosen
 
 
 def _columns(records: Path, parts: Collection[str]) -> dict[str, pa.Array]:

@@ -152,7 +152,7 @@ def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: 
         first = (tmp_path / "out/torture/latest").resolve()
         assert main([*words, "dataset.limit=7"]) == 0
         second, asked = (tmp_path / "out/torture/latest").resolve(), server.arrivals
-        gate = f"{{score: faithfulness, against: {first.name}, tier: quality}}"
+        gate = f"{{score: faithfulness, against: {first.name}, tier: quality, accept: [data]}}"
         code, made = rescored(second, f"+scoring.gates.drop={gate}")
         assert server.arrivals == asked
     assert code == 0
@@ -173,6 +173,34 @@ def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(
     wrong = "+scoring.gates.drop={score: faithfulness, against: latest}"
     assert main([*start(), "metrics=[retrieval,faithfulness]", "task=plan", wrong]) == 2
     assert "no score faithfulness" in capsys.readouterr().err
+
+
+def test_a_run_without_the_questions_that_fell_is_blocked_as_a_comparison_refuses_it(
+    baseline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """20 of 40 questions fell by 2/3. Without them nothing changed in the other 20, so that the drop could be seen nowhere."""
+    write_ranks(Path("data.jsonl"), late=24)
+    lines = Path("data.jsonl").read_text().splitlines(keepends=True)
+    Path("data.jsonl").write_text("".join(lines[:4] + lines[24:]))
+    gate = "+scoring.gates.drop={score: mrr, against: %s, max_drop: 0.3%s}"
+    assert main([*start(), "task=plan", gate % (baseline.name, "")]) == 0
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert f"gate drop: it will have no evidence, for 20 of 40 cases of run {baseline.name} are not in this run" in said
+    assert main([*start(), "report.formats=[markdown]", gate % (baseline.name, "")]) == 3
+    run = Path(f"{OUT}/latest").resolve()
+    found = gate_of(run)
+    assert (found["verdict"], found["outcome"], found["paired"]["only_base"]) == ("no_evidence", "blocked", 20)
+    assert "cases: 20 of 40 in the baseline only, first q4 -> left out" in (run / "report.md").read_text()
+    assert "accept: [data] allows it" in found["sentence"]
+    assert main(["task=compare", f"base={baseline}", f"candidate={run}"]) == 2
+
+    shutil.rmtree(baseline)
+    code, accepted = rescored(run, "scoring.gates.drop.accept=[data]")
+    found = gate_of(accepted)
+    assert (code, found["verdict"], found["value"], found["n_ok"]) == (0, "passed", 0, 20)
+    assert "20 cases on both, 20 in the baseline only" in found["sentence"]
+    for folder in (run, accepted):
+        assert main(["task=verify", f"run={folder}"]) == 0
 
 
 def test_a_gate_before_its_first_look_and_at_its_second(baseline: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.comparing.baseline_table import read_baselines, write_baselines
+from ragpipe.comparing.baseline_table import BaselineNeeds, read_baselines, write_baselines
 from ragpipe.comparing.drop_gates import GatedRun, measure_drops
 from ragpipe.core.errors import DataError
 from ragpipe.schema.format_version import FORMAT
@@ -57,8 +57,9 @@ def drop(
     baseline = finished(tmp_path / "base", base, **more.pop("base_identity", {}))
     run = finished(tmp_path / "candidate", candidate)
     gate = {"score": "faithfulness", "against": BASE, **gate}
-    write_baselines(run, {BASE: [gate["score"]]}, {BASE: baseline}, {})
     settings = ScoringSettings(gates={"g": gate}, **more.pop("settings", {}))
+    needs = BaselineNeeds({gate["score"]}, [settings.active_gates()["g"].labels()])
+    write_baselines(run, {BASE: needs}, {BASE: baseline}, {})
     gated = GatedRun(
         manifest={"identity": identity(), "prompts": {}, **more.pop("manifest", {})},
         samples=run.samples,
@@ -95,11 +96,11 @@ def test_the_rule(tmp_path: Path, base: list[Result], candidate: list[Result], s
 def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.4, 0.6, 0.8]), Row("gone", "m", {"faithfulness": 0.0})]
     candidate = [*rows_of([0.5, 0.6, 0.4]), Row("new", "m", {"faithfulness": 1.0})]
-    measured = drop(tmp_path, base, candidate, {})
+    measured = drop(tmp_path, base, candidate, {"accept": ["data"]})
     assert measured["value"] == pytest.approx((0.1 + 0 - 0.4) / 3)
     paired = measured["paired"]
     assert (paired["base"], paired["candidate"]) == (pytest.approx(0.6), pytest.approx(0.5))
-    assert [paired[key] for key in ("n", "questions", "only_candidate")] == [3, 3, 1]
+    assert [paired[key] for key in ("n", "questions", "only_base", "only_candidate")] == [3, 3, 1, 1]
     assert [paired[key] for key in ("wins", "losses", "ties", "changed")] == [1, 1, 1, 2]
     assert measured["n_ok"] == 3
 
@@ -202,6 +203,49 @@ def test_other_references_are_other_data(tmp_path: Path) -> None:
     assert "accept: [data]" in measured["absent"]
 
 
+def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(tmp_path: Path) -> None:
+    """Of 80 cases 35 would fall by .5: without them nothing changed, and the rest alone would pass."""
+    base = rows_of([0.9] * 80)
+    measured = drop(tmp_path / "a", base, base[35:], {})
+    assert measured["value"] is None
+    assert "cases: 35 of 80 in the baseline only, first q00 -> left out" in measured["absent"]
+    assert "accept: [data] allows it" in measured["absent"]
+    assert (measured["paired"]["only_base"], measured["paired"]["only_candidate"]) == (35, 0)
+    accepted = drop(tmp_path / "b", base, base[35:], {"accept": ["data"]})
+    assert (accepted["value"], accepted["n_ok"]) == (0, 45)
+    assert [difference["part"] for difference in accepted["paired"]["differs"]] == ["data"]
+
+
+def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> None:
+    rows = rows_of([0.9] * 80)
+    measured = drop(tmp_path, rows[10:], rows, {})
+    assert measured["value"] == 0
+    assert (measured["paired"]["only_base"], measured["paired"]["only_candidate"]) == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("where", "only_base"),
+    [
+        ({"category": "a"}, 2),
+        ({"category": "b"}, 0),  # the cases that are missing are of the other category
+        ({"method": "new"}, 2),  # one method each: paired whatever their names are
+        ({"method": "new", "category": "a"}, 2),
+        ({"method": "old"}, None),  # no case of the run: the gate is about none
+    ],
+)
+def test_only_missing_cases_that_where_chooses_count(
+    tmp_path: Path, where: dict[str, str], only_base: int | None
+) -> None:
+    base = [
+        *rows_of([0.5] * 6, method="old", category="a"),
+        *[Row(f"x{i}", "old", {"faithfulness": 0.9}, {"category": "b"}) for i in range(4)],
+    ]
+    candidate = [Row(row.sample, "new", row.results, row.labels) for row in base[2:]]
+    measured = drop(tmp_path, base, candidate, {"where": where})
+    assert measured["paired"]["only_base"] == (only_base or 0)
+    assert (measured["value"] is None) == (only_base != 0)
+
+
 def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path) -> None:
     rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
     assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
@@ -216,27 +260,32 @@ def test_a_baseline_that_lost_many_of_the_shared_cases_is_no_evidence(tmp_path: 
 
 
 def test_nothing_shared_is_no_evidence(tmp_path: Path) -> None:
-    measured = drop(tmp_path, [Row("a", "m", {"faithfulness": 1.0})], [Row("b", "m", {"faithfulness": 1.0})], {})
+    base, candidate = ([Row(name, "m", {"faithfulness": 1.0})] for name in "ab")
+    measured = drop(tmp_path, base, candidate, {"accept": ["data"]})
     assert measured["absent"] == f"no chosen case has a value here and in run {BASE}"
 
 
 def test_a_score_that_the_baseline_does_not_give_is_refused(tmp_path: Path) -> None:
     run = finished(tmp_path / "run", rows_of([0.5]))
     with pytest.raises(DataError) as error:
-        write_baselines(run, {BASE: ["mrr"]}, {BASE: run}, {})
+        write_baselines(run, {BASE: BaselineNeeds({"mrr"})}, {BASE: run}, {})
     assert error.value.problems[0].found == "no score mrr"
 
 
 def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_path: Path) -> None:
     base = finished(tmp_path / "base", [Row(f"q{i}", "m", {"faithfulness": 0.5, "correctness": 3.0}) for i in range(5)])
     run = finished(tmp_path / "run", [Row(f"q{i}", "m", {"faithfulness": 0.5}) for i in (1, 3, 9)])
-    write_baselines(run, {BASE: ["faithfulness"]}, {BASE: base}, {})
+    write_baselines(run, {BASE: BaselineNeeds({"faithfulness"}, [{}])}, {BASE: base}, {})
     kept = read_baselines(run.baseline)[BASE]
     assert kept.rows.select(["sample_id", "score", "value"]).to_pylist() == [
         {"sample_id": "q1", "score": "faithfulness", "value": 0.5},
         {"sample_id": "q3", "score": "faithfulness", "value": 0.5},
     ]
     assert kept.manifest["identity"]["judge_identity"] == {"model": "a"}
+    assert kept.left_out({}) == (5, 3, "q0")
+    assert kept.holds(BaselineNeeds({"faithfulness"}, [{}]))
+    assert not kept.holds(BaselineNeeds({"correctness"}, [{}])), "another score"
+    assert not kept.holds(BaselineNeeds({"faithfulness"}, [{"category": ["a"]}])), "other cases"
 
 
 @pytest.mark.slow

@@ -23,12 +23,14 @@ def test_monitoring_needs_what_a_log_holds_and_blocks_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> None:
-    config = compose(["dataset=demo", "+mode=full_evaluation", "scoring.gates.overall_drop.against=0123456789ab"])
+    words = ["scoring.gates.overall_drop.against=0123456789ab", "scoring.gates.overall_drop.accept=[data]"]
+    config = compose(["dataset=demo", "+mode=full_evaluation", *words])
     shipped = {file.stem for file in (conf_dir() / "metrics").glob("*.yaml")}
     assert shipped - set(config.metrics) == {"recorded", "rubric", "bert_score", "semantic_similarity"}
     gates = config.scoring.active_gates()
     assert {gate.against for gate in gates.values()} == {"0123456789ab"}, "one word names the baseline of all"
     assert {gate.max_drop for gate in gates.values()} == {0.05}
+    assert [gate.accept for gate in gates.values()] == [["data"]] * 4, "one word says what may differ for all"
     critical = {gate.score for gate in gates.values() if gate.tier == "critical"}
     assert critical == {"retrieval_score", "rejection_calibration"}, "what no judge decides"
 

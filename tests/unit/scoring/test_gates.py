@@ -16,6 +16,7 @@ from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.gates.calibration import NO_CALIBRATION, labelled_gates, uncalibrated_gates
 from ragpipe.scoring.gates.gate_rules import decide_gate, decide_gates, define, exit_code, gates_document, measure_gate
+from ragpipe.scoring.gates.gate_sentences import value_text
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.score_declarations import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
@@ -754,7 +755,8 @@ def test_p_values_of_a_run_are_those_of_its_intervals(tmp_path: Path) -> None:
 
 
 def paired_gate(state: str, value: float = -0.03, **more: Any) -> dict[str, Any]:
-    paired = {"base": 0.84, "candidate": 0.84 + value, "n": 98, "state": state, "reason": None, **more}
+    sides = {"base": 0.84, "candidate": 0.84 + value, "n": 98, "only_base": 0}
+    paired = {**sides, "state": state, "reason": None, **more}
     return {**measured(value, -0.06, 0.0, n_ok=98), "p_value": 0.02, "paired": paired}
 
 
@@ -771,6 +773,30 @@ def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, verd
     gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
     found = decide_gate(gate, [paired_gate(state, value)])
     assert (found["verdict"], found["sentence"]) == (verdict, sentence)
+
+
+def test_a_gate_that_passed_without_some_cases_of_its_baseline_says_so() -> None:
+    gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
+    found = decide_gate(gate, [paired_gate("passed", only_base=1035)])
+    assert (
+        "(0.84 to 0.81, 98 cases on both, 1,035 in the baseline only; drop at most 0.05): passed" in found["sentence"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-0.1438, "change -0.1438"),
+        (0.0312, "change +0.0312"),
+        (0.0, "change 0"),
+        (-0.05000049, "change -0.0500005"),
+        (None, "-"),
+    ],
+)
+def test_a_value_beside_the_limit_of_a_drop_is_a_change(value: float | None, text: str) -> None:
+    gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
+    assert value_text({**gate, "value": value}) == text
+    assert value_text({**definition(min=0.8), "value": 0.8712}) == "0.8712"
 
 
 @pytest.mark.parametrize(
