@@ -171,19 +171,32 @@ class CaseJudge:
         material: Sequence[str],
         question_flags: tuple[str, ...],
     ) -> A:
-        """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply."""
+        """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply.
+
+        With `retry_errors` a stored repair that cannot be read either is asked again, and its reply takes the place of the stored
+        one: a recorded key has one reply, the one that the score rests on.
+        """
         messages: list[Message] = [*payload.messages]
         messages.append({"role": "assistant", "content": unparsable.text or ""})
         messages.append({"role": "user", "content": _REPAIR.format(fault=error)})
         repair = Payload(tuple(messages), payload.schema)
         question = self._question(repair, answer, prompt, logprobs=False)  # it shows the judge its own verdict
+        unread: JudgeCallUse | None = None
         for again in (False, True) if self.session.retry_errors else (False,):
             call = await self.session.reply(question, again=again)
+            if unread is not None:
+                self._forget(unread)
             try:
                 return self._read(prompt, "repair", repair, call, answer, material, question_flags)
             except Unparsable as second_error:
-                error = second_error
+                error, unread = second_error, self.uses[-1]
         raise JudgeError("unparsable", f"{prompt.step}: {error} (also after one repair)", text=call.text) from error
+
+    def _forget(self, replaced: JudgeCallUse) -> None:
+        """Take back the use of a reply that another one takes the place of."""
+        place = next(place for place, use in enumerate(self.uses) if use is replaced)
+        del self.uses[place]
+        self.session.usage.uses -= 1
 
     def _question(
         self, payload: Payload, answer: type[Answer], prompt: Prompt, *, logprobs: bool | None = None

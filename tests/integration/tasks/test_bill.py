@@ -19,7 +19,7 @@ from ragpipe.cli import main
 from ragpipe.store.calls.store_stats import census
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.support.harness import arguments, start, write_cases
+from tests.support.harness import arguments, rows, start, write_cases
 from tests.support.rows import first_rows
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
@@ -144,6 +144,32 @@ def test_the_bill_is_the_servers(place: Place, faults: tuple[str, ...]) -> None:
     found = place.cost()
     assert {name: found["spent"][name] for name in place.billed()} == place.billed()
     balances(found)
+
+
+def test_a_repair_that_is_asked_again_takes_the_place_of_the_one_before(place: Place) -> None:
+    """Each of six questions and its repair cannot be read; with `retry_errors` the repair is asked again and can. The score rests on
+    the first reply and the second repair: the folder says so, and the first repair is paid for nothing."""
+    place.server.faults = [ServerFault.read("not_json")]
+    place.run(expected=4)
+    assert place.billed()["replies"] == 12
+    place.server.faults = []
+    place.run("retry_errors=true", expected=0)
+    assert place.billed()["replies"] == 18
+    used = rows(place.folder / "iteration-1" / "judge_inputs.parquet")
+    turns = sorted((row["sample_id"], row["turn"], "unparsable" in row["flags"]) for row in used)
+    assert turns == sorted(
+        (f"q{i:05d}", turn, is_bad) for i in range(6) for turn, is_bad in (("ask", True), ("repair", False))
+    )
+    found = place.cost()
+    assert (found["used"]["replies"], found["wasted"]["replies"]) == (12, 6)
+    balances(found)
+    run = place.folder
+    assert main(["task=verify", f"run={run}"]) == 0, place.capsys.readouterr()
+    others = {*run.parent.iterdir()}
+    assert main(["task=rescore", f"run={run}", "scoring.thresholds.correctness=2.5"]) == 0
+    (rescored,) = {*run.parent.iterdir()} - others
+    assert main(["task=verify", f"run={rescored}"]) == 0, place.capsys.readouterr()
+    assert place.billed()["replies"] == 18
 
 
 def test_another_run_saves_what_this_one_paid(place: Place) -> None:
