@@ -56,6 +56,8 @@ TRANSIENT: frozenset[str] = frozenset(
     {"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer", "breaker", "budget"}
     | {"case_deadline", "run_deadline", "missing_reply"}
 )
+PERMANENT: frozenset[str] = frozenset({"bad_request", "too_long", "refused", "cut_short", "unparsable"})
+"""What a judge's answer to a question was, so that another run of the same judge need not ask again."""
 FATAL: frozenset[str] = frozenset({"auth", "model_not_found", "quota", "unreachable"})
 
 

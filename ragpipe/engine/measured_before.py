@@ -1,8 +1,8 @@
 """Taking over what another run measured: the same cases, the same metrics, the same judge, and the same stored replies.
 
 A sweep makes many runs that ask the same questions. The first of them renders, asks and reads; the others would get every
-reply from the call store and come to the same rows, byte for byte. So they take the rows over, once it is certain that
-nothing that measuring depends on is different: both tables at once where all metrics and cases are the same, else case by
+reply from the call store and come to the same rows, byte for byte. So they take the rows over, permanent failures too, once it is certain
+that nothing that measuring depends on is different: both tables at once where all metrics and cases are the same, else case by
 case and metric by metric.
 """
 
@@ -24,7 +24,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.judging.served_model import DATED, OTHER
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.stages.measured_cases import MeasuredCases, differing_cases
+from ragpipe.stages.measured_cases import MeasuredCases, differing_cases, is_asked_again
 from ragpipe.store.calls.changed_replies import ACCEPTED_BY, changed_replies
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
@@ -215,8 +215,9 @@ def _sealed_digest(seal: Mapping[str, Any], name: str) -> str | None:
 
 
 def _has_failures(scores: Path) -> bool:
-    """Whether a judgement failed: its questions are asked again in another run."""
-    return bool(pc.any(pc.equal(read_columns(scores, ["status"])["status"], "error")).as_py())
+    """Whether a judgement failed for a cause that this run may not meet again."""
+    table = read_columns(scores, ["status", "details"])
+    return any(map(is_asked_again, table.filter(pc.equal(table["status"], "error")).to_pylist()))
 
 
 def _accepted(config: RunConfig) -> Callable[[Mapping[str, Any]], bool]:
@@ -225,7 +226,7 @@ def _accepted(config: RunConfig) -> Callable[[Mapping[str, Any]], bool]:
 
     def is_accepted(row: Mapping[str, Any]) -> bool:
         served = embedder if row["output_mode"] == "vector" else judge if row["template"] else None
-        if served is None:
+        if served is None or row["status"] != "ok":  # a failure has no flags
             return True
         kind = served.kind(row["model"])
         if kind == "other" and served.refuses:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ragpipe.core.errors import PERMANENT
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.score import Score
@@ -92,13 +93,19 @@ class MeasuredCases:
         inputs = self._inputs.by_metric(name)
         found = {}
         for metric, rows in self._scores.by_metric(name).items():
-            if all(row["status"] != "error" for row in rows) and self._changed.isdisjoint(rows[0]["calls"]):
+            if not any(map(is_asked_again, rows)) and self._changed.isdisjoint(rows[0]["calls"]):
                 found[metric] = _measurement(self._metrics[metric], rows, inputs.get(metric, []))
         return found
 
     def close(self) -> None:
         self._scores.close()
         self._inputs.close()
+
+
+def is_asked_again(score: Mapping[str, Any]) -> bool:
+    """Whether a row of `scores.parquet`, by `status` and `details`, failed for a cause that another run may not meet again: any but a
+    judge's permanent failure."""
+    return score["status"] == "error" and json.loads(score["details"] or "{}").get("kind") not in PERMANENT
 
 
 def _measurement(metric: Metric, scores: Sequence[Mapping[str, Any]], asked: list[dict[str, Any]]) -> Measurement:

@@ -1,7 +1,8 @@
-"""Whether the call store still gives the replies of a finished run: every one of them, and word for word.
+"""Whether the call store still has the replies of a finished run: every one of them, and word for word.
 
-A run that takes over what another run measured would get the same replies from the store. That is checked row by row, on the
-cells as they are stored: making a `Call` of each would cost more than taking over saves.
+A run that takes over what another run measured would get the same replies from the store, but for permanent failures: the store
+serves those to the run that paid for them, and taking over is how another run of the same judge comes to them. That is checked row
+by row, on the cells as they are stored: making a `Call` of each would cost more than taking over saves.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ragpipe.store.calls.store_connection import StoreConnection
 from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_tables import batches
 
-ACCEPTED_BY = ("template", "model", "flags", "output_mode")
+ACCEPTED_BY = ("template", "model", "flags", "output_mode", "status")
 """The columns of a row that `accept` looks at."""
 _AT_ONCE = 500  # keys in one statement, and rows of the table in memory
 _SAME = tuple(name for name in PLAIN if name not in ("iteration", "text", "answers"))
@@ -42,8 +43,8 @@ _WIRE = len(PLAIN)  # place of the hash of the request body among the cells
 def changed_replies(
     store: StorePlace, judge_inputs: Path, accept: Callable[[Mapping[str, Any]], bool]
 ) -> Iterator[str]:
-    """The keys of the rows of a run's `judge_inputs.parquet` for which the store has no `ok` reply that is equal in all that the
-    row says of it.
+    """The keys of the rows of a run's `judge_inputs.parquet` for which the store has no reply and no failure that is equal in
+    all that the row says of it.
 
     Args:
         store: the place of the call store.
@@ -57,23 +58,28 @@ def changed_replies(
         for batch in batches(judge_inputs, _READ, size=_AT_ONCE):
             rows = batch.to_pylist()
             stored = reader.read([row["key"] for row in rows])
-            yield from (row["key"] for row in rows if stored.get(row["key"]) != _recorded(row) or not accept(row))
+            yield from (
+                row["key"] for row in rows if _recorded(row) not in stored.get(row["key"], ()) or not accept(row)
+            )
 
 
 class _StoredRows:
-    """Reads the `ok` replies of a store as tuples, in the form of `_recorded`."""
+    """Reads the replies and failures of a store as tuples, in the form of `_recorded`."""
 
     def __init__(self, db: StoreConnection):
         self._db, self._shared = db, SharedValues(db)
         self._sent: dict[str | None, str | None] = {}
 
-    def read(self, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-        """The replies by key. Missing and damaged ones are left out."""
-        return dict(self._rows(list(dict.fromkeys(map(key_bytes, keys)))))
+    def read(self, keys: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+        """By key the reply, or the failures of all runs where there is none. Missing and damaged ones are left out."""
+        stored: dict[str, list[tuple[Any, ...]]] = {}
+        for key, cells in self._rows(list(dict.fromkeys(map(key_bytes, keys)))):
+            stored.setdefault(key, []).append(cells)
+        return stored
 
     def _rows(self, keys: Sequence[bytes]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         marks = ", ".join("?" * len(keys))
-        statement = f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key IN ({marks}) AND failed_in = 0"
+        statement = f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key IN ({marks})"
         for row in self._db.execute(statement, keys):
             try:
                 shared, cells = checked_cells(row, self._shared)

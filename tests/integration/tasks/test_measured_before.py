@@ -223,16 +223,54 @@ def test_every_measurement_that_holds_is_taken_and_nothing_of_it_is_rendered(
     assert len(rendered) <= 2 * len(of_the_case)
 
 
-def test_a_failed_judgement_is_asked_again(here: Here) -> None:
-    here.server.faults = [ServerFault.read("400:match=case 3 say")]
+FAITHFUL = "metrics=[faithfulness]"
+FAULTS = ["400", "length", "refusal", "not_json"]  # bad_request, cut_short, refused, unparsable
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_permanent_failure_is_taken_over_until_retry_errors_asks_again(here: Here, fault: str) -> None:
+    """`not_json` is for every question: the text of a repair names no case."""
+    here.server.faults = [ServerFault.read(fault if fault == "not_json" else f"{fault}:match=case 3 say")]
+    first = here.run(FAITHFUL, code=4)
+    asked = len(here.server.log)
+    here.server.faults = []
+    second = here.run(FAITHFUL, LOWER, code=4)
+    assert len(here.server.log) == asked, "only the scoring differs"
+    assert here.manifest(second)["measured_in"] == {"1": first.name}
+    assert main(["task=verify", f"run={second}"]) == 0
+    cost = json.loads((second / "iteration-1" / "cost.json").read_text())
+    assert cost["spent"]["replies"] == 0
+    third = here.run(FAITHFUL, LOWER, "retry_errors=true")
+    assert (third, len(here.server.log) > asked) == (second, True)
+    assert {row["status"] for row in rows(third / "iteration-1" / "scores.parquet")} == {"ok"}
+    assert main(["task=verify", f"run={third}"]) == 0
+
+
+def test_a_permanent_failure_is_taken_over_where_another_case_changed(here: Here) -> None:
+    here.server.faults = [ServerFault.read("length:match=case 5 say")]
     first = here.run(code=4)
     asked = len(here.server.log)
     here.server.faults = []
+    _edit_case(here, first)
+    second = here.run(LOWER, code=4)
+    of_the_case = [row for row in rows(second / "iteration-1" / "judge_inputs.parquet") if row["sample_id"] == "q00003"]
+    assert 0 < len(here.server.log) - asked <= len(of_the_case), "of the edited case alone"
+    failed = {row["sample_id"] for row in rows(second / "iteration-1" / "scores.parquet") if row["status"] == "error"}
+    assert failed == {"q00005"}
+    assert main(["task=verify", f"run={second}"]) == 0
+
+
+def test_a_failure_that_is_no_longer_stored_is_asked_again(here: Here) -> None:
+    """Who prunes failures, or had them asked again by another run, wants the new answer."""
+    here.server.faults = [ServerFault.read("length:match=case 5 say")]
+    here.run(code=4)
+    asked = len(here.server.log)
+    here.server.faults = []
+    pruned = ["task=store", "action=prune", "failures=true", "dry_run=false", f"output_dir={here.folder / 'out'}"]
+    assert main(pruned) == 0
     second = here.run(LOWER)
     assert "measured_in" not in here.manifest(second)
     assert 0 < len(here.server.log) - asked <= 4, "of the case that failed alone"
-    statuses = {row["status"] for row in rows(second / "iteration-1" / "scores.parquet")}
-    assert (statuses, second != first) == ({"ok"}, True)
 
 
 def test_the_newest_run_that_measured_the_same_counts_whatever_lies_between(here: Here) -> None:
