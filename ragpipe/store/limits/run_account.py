@@ -24,7 +24,7 @@ from ragpipe.store.limits.row_owners import RowOwner
 _POLL_S = 0.05  # until a hold that has no room yet is tried again: other processes tell nothing
 _BEAT_S = 2.0  # between two signs of life while requests are under way
 _KEPT_S = 0.25  # questions that were taken ahead are given back after that
-_GROUP = 256  # holds of one transaction
+_GROUP = 256  # holds of one transaction at most; what ends or asks always goes in the next one
 
 Step = Callable[[AccountRow, dict[str, Amount | None]], Any]
 """Something to do in the row. The second argument are the named holds of this turn, by name."""
@@ -33,13 +33,14 @@ Step = Callable[[AccountRow, dict[str, Amount | None]], Any]
 @dataclass(slots=True, eq=False)
 class _Errand:
     """Something to do in the row, and who waits for what comes of it; nobody, where `future` is None. `is_hold`: it may have to wait, and
-    the holds after it too. `undo` takes back what came of it, where nobody waits any more."""
+    the holds after it too. `undo` takes back what came of it, where nobody waits any more. `leaves`: it is the last of its process."""
 
     do: Step
     future: Future[Any] | None
     name: str = ""
     is_hold: bool = False
     undo: Callable[[Any], None] = lambda _: None
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class RunAccount:
         self._turn: list[_Errand] = []
         self._kept: dict[str, int] = {}  # by judge, of the questions that were taken those not asked yet
         self._returned: dict[str, int] = {}
-        self._is_leaving = self._was_used = False
+        self._was_used = False
         self.due = math.inf
         self.figures = AccountFigures(Amount(), Amount(), Amount())
         worker.add(self)
@@ -142,9 +143,10 @@ class RunAccount:
     def close(self) -> None:
         """Leave the account: what this process still holds counts as spent."""
         if self._was_used:
-            self._is_leaving = True
+            future: Future[Any] = Future()
+            self._send(_Errand(lambda row, _: None, future, leaves=True))
             with suppress(RagpipeError):  # what it held counts as spent when its process has ended
-                self._do_now(lambda row, _: None)
+                future.result()
         self._worker.remove(self)
 
     # --- how it gets there ---
@@ -196,10 +198,11 @@ class RunAccount:
     # --- the worker's side ---
 
     def names(self) -> Collection[str]:
-        """The row, and those of the named holds of this turn."""
+        """The row, and those of the named holds of this turn: all that has ended, which makes room, then holds in their order."""
         with self._lock:
             self._errands = deque(e for e in self._errands if e.future is None or not e.future.cancelled())
-            self._turn = [self._errands[i] for i in range(min(_GROUP, len(self._errands)))]
+            holds = [errand for errand in self._errands if errand.is_hold]
+            self._turn = [errand for errand in self._errands if not errand.is_hold] + holds[:_GROUP]
             self._returned, self._kept = self._kept, {}
             self.due = math.inf
         return {self._name, *(self._row_of(errand.name) for errand in self._turn if errand.name)}
@@ -208,7 +211,7 @@ class RunAccount:
         return f"{self._name} hold {hold}"
 
     def step(self, texts: Texts, moment: Moment) -> tuple[Texts, Any]:
-        """Do what was sent, in its order."""
+        """Do what was sent: what has ended and what asks, then the holds, each in their order."""
         try:
             row = AccountRow.read(texts[self._name], self._me, moment)
             holds = {errand.name for errand in self._turn if errand.name}
@@ -222,14 +225,14 @@ class RunAccount:
             row.give_back(self.start, judge, kept)
         results: dict[int, Any] = {}
         is_waiting = False
-        for errand in sorted(self._turn, key=lambda errand: errand.is_hold):  # what has ended makes room
+        for errand in self._turn:
             result = "wait" if is_waiting and errand.is_hold else errand.do(row, named)
             is_waiting = is_waiting or (errand.is_hold and result == "wait")
             results[id(errand)] = result
         if not is_waiting:
             row.wait_no_more(self._me.id)
         requests = row.enter().requests
-        if self._is_leaving:
+        if any(errand.leaves for errand in self._turn):
             row.end(self._me.id)
         texts = {
             self._row_of(name): None if left is None else json.dumps(left.as_json()) for name, left in named.items()
@@ -248,7 +251,7 @@ class RunAccount:
             self._errands = deque(errand for errand in self._errands if id(errand) not in finished)
             waiting = len(self._turn) - len(finished)
             later = ([_POLL_S] if waiting else []) + ([_BEAT_S] if requests else [])
-            is_fresh = len(self._errands) > waiting
+            is_fresh = any(not errand.is_hold for errand in self._errands) if waiting else bool(self._errands)
             self.due = min(self.due, 0.0 if is_fresh else time.monotonic() + min(later, default=math.inf))
         for errand in self._turn:
             if id(errand) in finished and errand.future is not None:
