@@ -169,8 +169,9 @@ class AttemptRunner:
                     self._outage.abandon_probe()
                 raise
             finally:
+                is_held = self._slots.is_full
                 self._slots.release()
-            self._learn_of_answer()
+            self._learn_of_answer(is_held=is_held)
             return result
 
     def _learn_of_refusal(self, error: AttemptError, started: float) -> None:
@@ -183,13 +184,13 @@ class AttemptRunner:
             self.traffic.refusals += 1
             self.state.rate_limiter.record_limit(started)
 
-    def _learn_of_answer(self) -> None:
+    def _learn_of_answer(self, *, is_held: bool) -> None:
         self.state.answered = True
         self._outage.record_answer()
         self.state.rate_limiter.record_success()
         width = self.state.width
         if width.limit is not None:
-            width.record_answer(is_held=self._slots.taken + 1 >= self._slots.limit)
+            width.record_answer(is_held=is_held)
             self._slots.admit()
 
     def _is_outage(self, error: AttemptError, key: str, probe: bool) -> bool:

@@ -120,6 +120,11 @@ class RequestSlots:
         """Whether requests wait because the server takes no more at once."""
         return bool(self._waiting) and self.limit < self.most
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all slots are in use, or requests wait for those that other processes have: these alone are fewer than the width."""
+        return self.taken >= self.limit or bool(self._waiting)
+
     async def acquire(self) -> None:
         """Take a slot, as soon as one is free, in order of arrival."""
         if not self._waiting and self._take():
