@@ -148,10 +148,8 @@ class SharedProvider:
             row = ProviderRow.read(None, self._me, moment, self._rules, self._own)  # it is no evidence
         for event in events:
             event(row, ahead)
-        granted = {}
-        for name, (kept, needed, most) in offers.items():
-            if kept or needed:
-                granted[name] = row.slots(name, kept, needed, most)
+        # One that needs none says so too: it may stay, as it waits for the end of an outage, and others need those that it had.
+        granted = {name: row.slots(name, kept, needed, most) for name, (kept, needed, most) in offers.items()}
         answers = [question(row, ahead) for question, _ in questions]
         return {self._name: row.text}, (row, ahead, granted, answers)
 
@@ -167,7 +165,7 @@ class SharedProvider:
         for follower in tuple(self.followers):
             follower(row, ahead)
         for name in offers:
-            self._pools[name].receive(*granted.get(name, (0, 0)))
+            self._pools[name].receive(*granted[name])
         self._plan_next()
         for (_, future), answer in zip(questions, answers, strict=True):
             if future.set_running_or_notify_cancel():

@@ -13,7 +13,7 @@ from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import RateLimiter
 from ragpipe.judging.limits.shared_limiters import SharedWidth
 from ragpipe.judging.limits.shared_limits import SharedLimits
-from ragpipe.judging.limits.width import LearnedWidth
+from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 from ragpipe.store.limits.sqlite_limits import SqliteLimits
 
 
@@ -38,7 +38,7 @@ class Process:
 
     def __init__(self, folder: Path):
         self.limits = SharedLimits(lambda: SqliteLimits(folder / "limits.sqlite"), print)
-        row = self.limits.provider("p", LimitRules())
+        self.row = row = self.limits.provider("p", LimitRules())
         self.width = SharedWidth(row)
         outage = OutageGate(600, 5, lambda _: None, lambda _: None)
         self.runner = AttemptRunner(
@@ -66,3 +66,23 @@ async def test_a_width_that_two_processes_share_grows_again(tmp_path: Path) -> N
     await asyncio.gather(*asking, return_exceptions=True)
     await asyncio.gather(*(asyncio.to_thread(process.limits.close) for process in processes))
     assert [process.width.limit or 0 for process in processes] > [10, 10]
+
+
+async def test_slots_of_a_process_that_sends_nothing_but_stays_are_free(tmp_path: Path) -> None:
+    """As in an outage: the first process had all slots and asks the row when the server is there again, the second sends the probe."""
+    first, second = Process(tmp_path), Process(tmp_path)
+    slots = RequestSlots(4, LearnedWidth(), first.row.pool("m"))
+    for _ in range(4):
+        await slots.acquire()
+    for _ in range(4):
+        slots.release()
+
+    async def stay() -> None:
+        while True:
+            await first.row.ask(lambda row, _: None)
+            await asyncio.sleep(0.1)
+
+    staying = asyncio.create_task(stay())
+    await asyncio.wait_for(RequestSlots(4, LearnedWidth(), second.row.pool("m")).acquire(), 5)
+    staying.cancel()
+    await asyncio.gather(*(asyncio.to_thread(process.limits.close) for process in (first, second)))
