@@ -29,6 +29,7 @@ from ragpipe.store.calls.store_place import PostgresPlace
 from ragpipe.store.calls.store_requests import ClaimResult, Lookup
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
+from ragpipe.store.limits.postgres_limits import PostgresLimits
 from tests.support.postgres_server import PostgresServer, postgres_server
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
@@ -413,3 +414,45 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
     assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
     assert read_calls(place, [one.key]) == {one.key: one}
     assert paid_by(place, "r").replies == 1
+
+
+def _read_only(server: PostgresServer, is_on: bool) -> None:
+    """What a standby does: it takes no writes. All connections of ragpipe end, as a failover ends them."""
+    with psycopg.connect(server.url, autocommit=True, options="-c default_transaction_read_only=off") as db:
+        db.execute(f"ALTER DATABASE postgres SET default_transaction_read_only = {'on' if is_on else 'off'}")
+        if is_on:
+            db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ragpipe'")
+
+
+def test_a_server_that_takes_no_writes_yet_is_waited_for(durable: PostgresServer) -> None:
+    """A failover: the address leads to a standby for a while. A new store there is refused at once."""
+    place, messages = durable.place(), list[str]()
+    one = damage.call(1)
+
+    async def work() -> None:
+        with CallStore(place, run_id="r", patience_s=0.2, say=messages.append) as store:
+            assert await store.get_or_claim(one.key) is None
+            rows = PostgresLimits(place)
+            rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
+            _read_only(durable, True)
+            over = threading.Timer(1, _read_only, (durable, False))
+            over.start()
+            assert await store.put(one) == one
+            _read_only(durable, True)
+            over.join()
+            over = threading.Timer(1, _read_only, (durable, False))
+            over.start()
+            assert rows.update(["a"], lambda texts, _: ({"a": "2"}, texts["a"])) == "1"
+            rows.close()
+            over.join()
+
+    asyncio.run(work())
+    assert read_calls(place, [one.key]) == {one.key: one}
+    assert "read-only transaction; waiting for it" in messages[0]
+    assert "is there again" in messages[1]
+    _read_only(durable, True)
+    began = time.monotonic()
+    with pytest.raises(OutputError, match=r"target_session_attrs=read-write"):
+        CallStore(durable.place(), run_id="r")
+    assert time.monotonic() - began < 5
+    _read_only(durable, False)

@@ -13,6 +13,7 @@ _AGAIN = frozenset({"40001", "40P01"})  # serialization failure, deadlock: the s
 _GONE = ("08", "57P")
 """Classes of SQLSTATE of a connection or a server that went away."""
 _IDLE = "25P03"  # the process was stopped in a transaction for so long that the server ended its session
+_READ_ONLY = "25006"
 _RIGHTS = "42501"
 _FULL = ("53100", "53200")
 _TABLES = ("42P", "42703", "42804", "23")
@@ -30,9 +31,16 @@ def postgres_driver() -> ModuleType:
     return psycopg
 
 
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes: a standby, which the address leads to until a failover is over."""
+    return getattr(error, "sqlstate", None) == _READ_ONLY
+
+
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection is gone, or the server does not take one at the moment."""
+    """Whether the connection is gone, or the server does not take one, or no writes, at the moment."""
     psycopg = postgres_driver()
+    if is_read_only(error):
+        return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return getattr(error, "sqlstate", None) == _IDLE
     state = getattr(error, "sqlstate", None)
@@ -71,6 +79,8 @@ def postgres_error(place: PostgresPlace, error: BaseException) -> RagpipeError:
         fix = (
             f"let this user read and write the tables of schema {place.schema} (docs/postgresql.md has the statements)"
         )
+    elif state == _READ_ONLY:
+        fix = "name the server that takes writes (with several hosts in the address: target_session_attrs=read-write), or let this user write"
     elif state in _FULL:
         fix = "make room on the server and start again: stored replies are kept"
     elif state.startswith(_TABLES):

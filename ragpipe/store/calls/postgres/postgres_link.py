@@ -10,7 +10,14 @@ from typing import TypeVar
 
 from ragpipe.store.calls.open_table import StoreLost
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
-from ragpipe.store.calls.postgres.postgres_errors import cause_of, is_lost, is_passing, postgres_driver, postgres_error
+from ragpipe.store.calls.postgres.postgres_errors import (
+    cause_of,
+    is_lost,
+    is_passing,
+    is_read_only,
+    postgres_driver,
+    postgres_error,
+)
 from ragpipe.store.calls.store_place import PostgresPlace
 
 Result = TypeVar("Result")
@@ -21,7 +28,7 @@ _LAST_PAUSE_S = 5.0
 _STEP_S = 0.1
 _SHOWN = 200  # characters of a cause
 _REACHED: set[PostgresPlace] = set()
-"""The databases that this process has reached."""
+"""The databases that this process has used: a link to them was opened."""
 _REPEATS = 20  # of a transaction that others were in the way of
 
 
@@ -64,6 +71,7 @@ class PostgresLink:
         except BaseException:
             self.connection.close()
             raise
+        _REACHED.add(place)
 
     def read(self, work: Callable[[PostgresConnection], Result]) -> Result:
         """What `work` reads: statements that change nothing, asked again over a new connection where the old one was lost.
@@ -104,7 +112,7 @@ class PostgresLink:
         self.connection.close()
 
     def _first_connection(self) -> PostgresConnection:
-        """A database that this process has reached before went away, and is waited for; any other one is not there."""
+        """A database that this process has used before went away, and is waited for; any other one is not there."""
         try:
             connection = connect(self.place)
         except Exception as error:
@@ -114,7 +122,6 @@ class PostgresLink:
             if isinstance(error, postgres_driver().Error):
                 raise postgres_error(self.place, error) from error
             raise
-        _REACHED.add(self.place)
         return connection
 
     def _usable(self) -> PostgresConnection:
@@ -126,7 +133,7 @@ class PostgresLink:
         """Connect again after an error of a lost connection; raise any other one as ours."""
         if not isinstance(error, postgres_driver().Error):
             raise error
-        if not is_lost(error):
+        if not is_lost(error) or (is_read_only(error) and self.place not in _REACHED):
             raise postgres_error(self.place, error) from error
         self.connection.close()
         self._connect_again(error)
@@ -148,10 +155,14 @@ class PostgresLink:
         while True:
             try:
                 self.connection = connect(self.place, opened=self._opened)
-                break
+                if not is_read_only(cause) or _takes_writes(self.connection):
+                    break
+                self.connection.close()
             except Exception as error:
-                if not is_lost(error):
+                if not isinstance(error, postgres_driver().Error):
                     raise
+                if not is_lost(error):
+                    raise postgres_error(self.place, error) from error
                 cause = error
             now = time.monotonic()
             if self._hurry.is_set():
@@ -181,3 +192,7 @@ class PostgresLink:
             "kept. To fix: let the database run again, then start the same command: it asks only what was not stored. "
             "store.outage_s says how long to wait."
         )
+
+
+def _takes_writes(db: PostgresConnection) -> bool:
+    return db.execute("SELECT current_setting('transaction_read_only')").fetchone() == ("off",)
