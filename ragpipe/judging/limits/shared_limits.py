@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from uuid import uuid4
 
 from ragpipe.judging.limits.limit_rules import LimitRules
@@ -26,10 +26,12 @@ class SharedLimits:
     Args:
         open_rows: opens the rows; called in the thread.
         tell: gets the notice that they cannot be used.
+        hurry: set when nobody wants to wait long for a database that went away.
     """
 
-    def __init__(self, open_rows: Callable[[], LimitRows], tell: Callable[[str], None]):
+    def __init__(self, open_rows: Callable[[], LimitRows], tell: Callable[[str], None], hurry: Event | None = None):
         self._worker = LimitWorker(open_rows)
+        self._hurry = hurry or Event()
         self._me = RowOwner(uuid4().hex, this_process())
         self._tell = tell
         self._providers: dict[str, SharedProvider] = {}
@@ -46,8 +48,13 @@ class SharedLimits:
         """The account of a run, as a start of its own uses it. Close it."""
         return RunAccount(run, uuid4().hex, self._me, self._worker)
 
+    def hurry(self) -> None:
+        """From now on, wait no longer than some seconds for a database that went away."""
+        self._hurry.set()
+
     def close(self) -> None:
         """Give back all that this process has."""
+        self.hurry()
         for provider in self._providers.values():
             provider.close()
         self._worker.stop()
@@ -70,7 +77,8 @@ def open_limits(store: StorePlace, tell: Callable[[str], None]) -> Iterator[Shar
     """The limits that stand beside a call store: one object for all that have them open in this process."""
     place = store.resolve() if isinstance(store, Path) else store
     with _LOCK:
-        limits, users = _OPEN.get(place) or (SharedLimits(lambda: limit_rows(place), tell), 0)
+        hurry = Event()
+        limits, users = _OPEN.get(place) or (SharedLimits(lambda: limit_rows(place, hurry), tell, hurry), 0)
         _OPEN[place] = limits, users + 1
     try:
         yield limits

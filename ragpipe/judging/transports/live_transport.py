@@ -199,6 +199,8 @@ class LiveTransport:
         """Start no more attempts. Requests in flight go on; waiting questions raise `why` at once."""
         self._stopped = self._stopped or why
         self._stopping.set()
+        if self._shared is not None:
+            self._shared.limits.hurry()
         self._outage.release()
 
     async def close(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from threading import Event
 from typing import TypeVar
 
-from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
+from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, set_timeouts
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink
 from ragpipe.store.calls.store_place import PostgresPlace
 from ragpipe.store.limits.limit_rows import Moment, Texts
@@ -25,11 +26,12 @@ _FROZEN_S = 5  # a transaction takes a few milliseconds
 class PostgresLimits:
     """The rows of one store. A row that exists no more stays, without a text: whoever waits for its lock has it then.
 
-    A database that went away is waited for, as the call store does. Raises OutputError where it does not come back, or refuses.
+    A database that went away is waited for, as the call store does, and not for long once `hurry` is set. Raises OutputError where it
+    does not come back, or refuses.
     """
 
-    def __init__(self, place: PostgresPlace):
-        self._link = PostgresLink(place, opened=_begin)
+    def __init__(self, place: PostgresPlace, hurry: Event | None = None):
+        self._link = PostgresLink(place, opened=_begin, hurry=hurry)
 
     def update(self, names: Collection[str], change: Callable[[Texts, Moment], tuple[Texts, T]]) -> T:
         """As in LimitRows."""
@@ -57,5 +59,4 @@ class PostgresLimits:
 
 
 def _begin(db: PostgresConnection) -> None:
-    """A process that is frozen in a transaction would let all others wait: the server ends its session."""
-    db.execute(f"SET idle_in_transaction_session_timeout = '{_FROZEN_S}s'")
+    set_timeouts(db, _FROZEN_S)

@@ -416,6 +416,36 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
     assert paid_by(place, "r").replies == 1
 
 
+def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
+    place: PostgresPlace, server: PostgresServer
+) -> None:
+    one = damage.call(1)
+    call_database(place).make()
+    with psycopg.connect(server.url, autocommit=True) as db:
+        for name in ("statement_timeout", "lock_timeout"):
+            db.execute(f"ALTER ROLE postgres SET {name} = '200ms'")
+    try:
+
+        async def work() -> None:
+            rows = PostgresLimits(place)
+            rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
+            with CallStore(place, run_id="r") as store:
+                assert await store.get_or_claim(one.key) is None
+                other = psycopg.connect(server.url)
+                other.execute(f"SELECT 1 FROM {place.schema}.claims, {place.schema}.limits FOR UPDATE")
+                free = threading.Timer(0.6, other.close)
+                free.start()
+                assert await store.put(one) == one
+                assert rows.update(["a"], lambda texts, _: ({}, texts["a"])) == "1"
+                free.join()
+            rows.close()
+
+        asyncio.run(work())
+    finally:
+        with psycopg.connect(server.url, autocommit=True) as db:
+            db.execute("ALTER ROLE postgres RESET ALL")
+
+
 def _read_only(server: PostgresServer, is_on: bool) -> None:
     """What a standby does: it takes no writes. All connections of ragpipe end, as a failover ends them."""
     with psycopg.connect(server.url, autocommit=True, options="-c default_transaction_read_only=off") as db:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
+from ragpipe.judging.limits.shared_limits import open_limits
+from ragpipe.schema.amount import Amount
 from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.postgres import postgres_link
+from ragpipe.store.calls.postgres.postgres_link import StoreUnreachable
 from ragpipe.store.calls.store_place import PostgresPlace
+from ragpipe.store.limits.account_row import HeldAmount
 from ragpipe.store.limits.limit_rows import Moment, Texts
 from ragpipe.store.limits.postgres_limits import PostgresLimits
-from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer, postgres_server
 
 
 @pytest.fixture
@@ -65,3 +72,22 @@ def test_a_connection_that_the_server_ended_is_no_failure(place: PostgresPlace) 
     assert beside.update(["a"], lambda texts, _: ({}, texts["a"])) == "2"
     for opened in (rows, beside):
         opened.close()
+
+
+def test_who_is_in_a_hurry_does_not_wait_for_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in an outage: nobody waits for 60 s, neither for the rows nor for the end of their thread."""
+    monkeypatch.setattr(postgres_link, "HURRIED_S", 0.5)
+    with postgres_server() as server:
+        place, hurry = server.place(outage_s=60.0), Event()
+        call_database(place).make()
+        rows = PostgresLimits(place, hurry)
+        with open_limits(place, print) as limits:
+            limits.account("run").refresh()
+            server.stop("immediate")
+            began = time.monotonic()
+            hurry.set()
+            with pytest.raises(StoreUnreachable):
+                rows.update(["a"], lambda texts, _: ({}, None))
+            limits.account("run").settle(HeldAmount(Amount(calls=1)), None)
+        assert time.monotonic() - began < 10
+        rows.close()

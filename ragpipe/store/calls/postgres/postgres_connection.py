@@ -92,6 +92,15 @@ class PostgresConnection:
         self.raw.close()
 
 
+def set_timeouts(db: PostgresConnection, frozen_s: float) -> None:
+    """Let statements wait for locks as long as these are held: a timeout of the role or the database would end the wait for another
+    process, which is no failure. A process that is frozen in a transaction would let all others wait for its locks: the server ends
+    its session after so many seconds."""
+    db.execute("SET statement_timeout = 0")
+    db.execute("SET lock_timeout = 0")
+    db.execute(f"SET idle_in_transaction_session_timeout = '{frozen_s:g}s'")
+
+
 def connect(
     place: PostgresPlace, *, opened: Callable[[PostgresConnection], None] = lambda db: None
 ) -> PostgresConnection:

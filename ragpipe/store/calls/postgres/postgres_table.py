@@ -18,7 +18,7 @@ from ragpipe.store.calls.call_rows import (
 )
 from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, shared_values_of
 from ragpipe.store.calls.open_table import OpenedFor
-from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
+from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, set_timeouts
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink
 from ragpipe.store.calls.postgres.postgres_owners import PostgresOwners
 from ragpipe.store.calls.store_place import PostgresPlace
@@ -136,12 +136,9 @@ class PostgresTable:
             self._link.close()
 
     def _begin(self, db: PostgresConnection) -> None:
-        """What every connection of this store starts with: it listens, and gives a sign of life.
-
-        A process that is frozen in a transaction would let others wait for its locks: the server ends its session.
-        """
+        """What every connection of this store starts with: it listens, and gives a sign of life."""
         self._shared = SharedValues(db)
-        db.execute(f"SET idle_in_transaction_session_timeout = '{_FROZEN_S}s'")
+        set_timeouts(db, _FROZEN_S)
         db.execute(f"LISTEN {CHANNEL}")
         self._owners.beat(db)
         db.raw.add_notify_handler(lambda notice: self._note(notice.payload))
