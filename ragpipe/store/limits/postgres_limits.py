@@ -20,11 +20,13 @@ _ADD = "INSERT INTO limits (name) SELECT unnest(?::text[]) AS name ORDER BY name
 _LOCK = """WITH locked AS MATERIALIZED (SELECT name, state FROM limits WHERE name = ANY(?::text[]) ORDER BY name FOR UPDATE)
     SELECT name, state, EXTRACT(EPOCH FROM clock_timestamp())::float8 FROM locked"""
 _WRITE = "UPDATE limits SET state = ? WHERE name = ?"
+_DELETE = "DELETE FROM limits WHERE name = ANY(?::text[])"
 _FROZEN_S = 5  # a transaction takes a few milliseconds
 
 
 class PostgresLimits:
-    """The rows of one store. A row that exists no more stays, without a text: whoever waits for its lock has it then.
+    """The rows of one store. A row has to exist to be locked: one without a text is made for that and deleted in the end. Whoever waited
+    for its lock meanwhile makes it anew.
 
     A database that went away is waited for, as the call store does, and not for long once `hurry` is set. Raises OutputError where it
     does not come back, or refuses.
@@ -39,13 +41,17 @@ class PostgresLimits:
 
         def work(db: PostgresConnection) -> T:
             rows = db.execute(_LOCK, (ordered,)).fetchall()
-            if len(rows) < len(ordered):
+            while len(rows) < len(ordered):
                 db.execute(_ADD, (ordered,))
                 rows = db.execute(_LOCK, (ordered,)).fetchall()
             now = max((row[2] for row in rows), default=0.0)
-            written, result = change({name: text for name, text, _ in rows}, Moment(now, _CLOCK))
-            for name, text in sorted(written.items()):
-                db.execute(_WRITE, (text, name))
+            texts = {name: text for name, text, _ in rows}
+            written, result = change(texts, Moment(now, _CLOCK))
+            after = {**texts, **written}
+            for name in sorted(name for name in written if after[name] is not None):
+                db.execute(_WRITE, (after[name], name))
+            if gone := [name for name in ordered if after[name] is None]:
+                db.execute(_DELETE, (gone,))
             return result
 
         return self._link.run(work)

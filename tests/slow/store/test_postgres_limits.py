@@ -62,6 +62,26 @@ def test_a_change_that_fails_writes_nothing_and_a_row_can_end(place: PostgresPla
     rows.close()
 
 
+def test_rows_that_exist_no_more_are_gone_and_may_be_fought_for(place: PostgresPlace) -> None:
+    """Four processes make and end the same rows: each finds what the last one left. A row that was only looked at is not left behind."""
+
+    def turn(texts: Texts, moment: Moment) -> tuple[Texts, str | None]:
+        return {"count": str(int(texts["count"] or 0) + 1), "b": None if texts["b"] else "b"}, texts["b"]
+
+    def work(_: int) -> list[str | None]:
+        rows = PostgresLimits(place)
+        found = [rows.update(["b", "count", "looked at"], turn) for _ in range(25)]
+        rows.close()
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [text for texts in pool.map(work, range(4)) for text in texts]
+    assert (found.count(None), found.count("b")) == (50, 50)
+    rows = PostgresLimits(place)
+    assert rows._link.connection.execute("SELECT name, state FROM limits").fetchall() == [("count", "100")]
+    rows.close()
+
+
 def test_a_connection_that_the_server_ended_is_no_failure(place: PostgresPlace) -> None:
     rows = PostgresLimits(place)
     rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
