@@ -116,13 +116,21 @@ class AttemptRunner:
         until, kind = min(pauses)
         return Hold(until, RETRY_REASONS.get(kind, kind))
 
-    async def run(self, key: str, send: Callable[[float], Awaitable[T]], tally: Tally) -> T:
+    async def run(
+        self,
+        key: str,
+        send: Callable[[float], Awaitable[T]],
+        tally: Tally,
+        *,
+        admit: Callable[[], Awaitable[None]] | None = None,
+    ) -> T:
         """Call `send` with the seconds that it may take until it succeeds or no attempt is left. Raises its last AttemptError.
 
-        `key` names the call: an outage that one call alone has met is that call's failure.
+        `key` names the call: an outage that one call alone has met is that call's failure. `admit` is awaited before each `send`: a
+        wait there does not count against the time of the case.
         """
         retries = RetryLoop(self._limits)
-        attempt = partial(self._attempt, key, send, tally, retries)
+        attempt = partial(self._attempt, key, send, admit, tally, retries)
         return await retries.run(attempt, partial(self._pause, retries, tally))
 
     async def _pause(self, retries: RetryLoop, tally: Tally, seconds: float) -> None:
@@ -137,24 +145,33 @@ class AttemptRunner:
             traffic.waiting -= 1
             del traffic.pauses[name]
 
-    async def _attempt(self, key: str, send: Callable[[float], Awaitable[T]], tally: Tally, retries: RetryLoop) -> T:
+    async def _attempt(
+        self,
+        key: str,
+        send: Callable[[float], Awaitable[T]],
+        admit: Callable[[], Awaitable[None]] | None,
+        tally: Tally,
+        retries: RetryLoop,
+    ) -> T:
         """One attempt that counts against the call's retries. Attempts during an outage are repeated here and do not."""
         while True:
-            _raise_if_late(tally)
+            raise_if_late(tally)
             probe = await self._acquire(key, tally)
+            tally.attempts += 1
+            if admit is not None:
+                await self._admitted(admit, probe=probe)
             started, case_time = time.monotonic(), tally.case_time
             seconds = self._limits.timeout_s if probe else retries.attempt_timeout
-            if case_time is not None and not probe:
-                seconds = case_time.at_most(seconds)
-            tally.attempts += 1
             try:
+                if case_time is not None and not probe:
+                    seconds = case_time.at_most(seconds)
                 with case_time or _NO_LIMIT:
                     result = await send(seconds)
             except AttemptError as error:
                 tally.last_error = error.message
                 self._learn_of_refusal(error, started)
                 if error.kind in NO_ANSWER and not probe:
-                    _raise_if_late(tally, error)
+                    raise_if_late(tally, error)
                 if self._is_outage(error, key, probe):
                     if error.retry_after is not None:
                         self.state.rate_limiter.pause(error.retry_after)
@@ -173,6 +190,16 @@ class AttemptRunner:
                 self._slots.release()
             self._learn_of_answer(is_held=is_held)
             return result
+
+    async def _admitted(self, admit: Callable[[], Awaitable[None]], *, probe: bool) -> None:
+        """Wait until an attempt is admitted, with its slot; the slot is free again where it is not."""
+        try:
+            await admit()
+        except BaseException:
+            self._slots.release()
+            if probe:
+                self._outage.abandon_probe()
+            raise
 
     def _learn_of_refusal(self, error: AttemptError, started: float) -> None:
         """What a failure says of the server's limits: that its rate is too high, or the requests in flight too many."""
@@ -228,7 +255,7 @@ class AttemptRunner:
                 self._check()
                 await self.state.rate_limiter.acquire(self._sleep, tally.demand)
                 self._check()
-                _raise_if_late(tally)
+                raise_if_late(tally)
             except BaseException:
                 self._slots.release()
                 if probe:
@@ -242,7 +269,7 @@ class AttemptRunner:
 _NO_LIMIT = nullcontext()
 
 
-def _raise_if_late(tally: Tally, cause: AttemptError | None = None) -> None:
+def raise_if_late(tally: Tally, cause: AttemptError | None = None) -> None:
     """Raises AttemptError where the case of the call has no time left; `cause` is what its last attempt met."""
     if tally.case_time is None or tally.case_time.remaining > 0:
         return

@@ -36,7 +36,7 @@ from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.first_call import first_turn, notify_while_silent
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState, state_name
-from ragpipe.judging.transports.request_costs import RequestCosts
+from ragpipe.judging.transports.request_costs import HeldRequest, RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
 
@@ -253,8 +253,22 @@ class LiveTransport:
     async def _complete(
         self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally
     ) -> Completion:
-        """Send one request until it succeeds or has no attempts left. Raises its last AttemptError."""
-        return await self.attempts.run(question.key, partial(self._attempt, client, request, tally), tally)
+        """Send one request until it succeeds or has no attempts left; within the budget, where there is one. Raises its last
+        AttemptError, BudgetUsedUp."""
+        exchange = partial(self._exchange, client, request, tally)
+        if (costs := self._costs) is None:
+            return await self.attempts.run(
+                question.key, lambda seconds: self.attempts.traffic.count(exchange(seconds)), tally
+            )
+        held: list[HeldRequest] = []
+
+        async def admit() -> None:
+            held.append(await costs.admit(tally))
+
+        async def send(seconds: float) -> Completion:
+            return await costs.send(held.pop(), tally, lambda: self.attempts.traffic.count(exchange(seconds)))
+
+        return await self.attempts.run(question.key, send, tally, admit=admit)
 
     def _end_of_outage(self, seconds: float, message: str) -> ProviderUnusable:
         return self._unusable(
@@ -263,18 +277,10 @@ class LiveTransport:
             f"{message}. What was answered is kept: the same command goes on from here",
         )
 
-    async def _attempt(
-        self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float
-    ) -> Completion:
-        """One HTTP request with a total deadline in seconds, and its payment; within the budget, where there is one."""
-        if self._costs is None:
-            return await self.attempts.traffic.count(self._exchange(client, request, tally, seconds))
-        send = partial(self._exchange, client, request, tally, seconds)
-        return await self._costs.send(tally, lambda: self.attempts.traffic.count(send()))
-
     async def _exchange(
         self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float
     ) -> Completion:
+        """One HTTP request with a total deadline in seconds, and its payment."""
         start = time.monotonic()
         try:
             async with asyncio.timeout(seconds):

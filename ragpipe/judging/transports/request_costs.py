@@ -9,6 +9,7 @@ from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.clients.client import AttemptError, Completion
+from ragpipe.judging.limits.attempts import raise_if_late
 from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
@@ -81,19 +82,27 @@ class RequestCosts:
             self._schemas[name] = (response_format, size + _STRUCTURED)
         return self._schemas[name][1]
 
-    async def send(self, tally: AttemptTally, send: Callable[[], Coroutine[Any, Any, Completion]]) -> Completion:
-        """Send one request once it is admitted, and book it. Raises BudgetUsedUp, and what `send` raises.
+    async def admit(self, tally: AttemptTally) -> HeldRequest:
+        """Hold what the next attempt of a call may cost, once it fits. Raises BudgetUsedUp, AttemptError where its case has no time left
+        by then, and what ended the run."""
+        held = await self.reserve(tally.body)
+        try:
+            self._check()
+            raise_if_late(tally)
+        except BaseException:
+            self.budget.release(held.hold)
+            raise
+        return held
+
+    async def send(
+        self, held: HeldRequest, tally: AttemptTally, send: Callable[[], Coroutine[Any, Any, Completion]]
+    ) -> Completion:
+        """Send one request that was admitted, and book it. Raises what `send` raises.
 
         An attempt that was answered costs what its usage says. One that was refused costs nothing. One whose end nobody
         knows is assumed to have cost its hold.
         """
-        held = await self.reserve(tally.body)
         answers = tally.answers
-        try:
-            self._check()
-        except BaseException:
-            self.budget.release(held.hold)
-            raise
         try:
             completion = await send()
         except BaseException as error:

@@ -91,3 +91,12 @@ def test_the_case_deadline_stands_still_while_the_server_asks_to_wait(bench: Mak
     b.fault("429:nth=2+5,retry_after=1.2")
     ran = b.run("judge.case_deadline_s=0.9", concurrency=2)
     assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 3), ran.text
+
+
+def test_the_case_deadline_stands_still_while_the_budget_has_no_room(bench: Make) -> None:
+    """A request is answered in 0.3 s and a case asks two or three times; twelve cases ask at once, and two or three requests fit."""
+    b = bench(cases=12)
+    b.server.latency_ms = 300
+    words = ("judge.max_tokens=4000", "judge.budget.tokens=30000", "judge.case_deadline_s=1.5")
+    ran = b.run(*words, concurrency=12)
+    assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 12), ran.text

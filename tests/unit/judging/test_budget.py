@@ -178,7 +178,11 @@ class Schedule:
             for _ in range(3):
                 prompt_bound, _ = costs.bound(body)
                 try:
-                    await costs.send(tally, partial(self.provider.answer, tally, prompt_bound, self.max_tokens))
+                    await costs.send(
+                        await costs.admit(tally),
+                        tally,
+                        partial(self.provider.answer, tally, prompt_bound, self.max_tokens),
+                    )
                 except BudgetUsedUp:
                     return
                 except (AttemptError, asyncio.CancelledError):
