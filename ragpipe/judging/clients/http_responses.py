@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -215,7 +216,8 @@ def _named_parameter(data: Any) -> str | None:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that the headers ask to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
+    """Seconds that the headers ask to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date. Such a date is by the clock
+    of the server, so it is compared with the `date` of the response, and with this machine's clock where there is none."""
     try:
         if "retry-after-ms" in headers:
             seconds = float(headers["retry-after-ms"]) / 1000
@@ -225,10 +227,17 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             seconds = float(headers["retry-after"])
         else:
             when = parsedate_to_datetime(headers["retry-after"]).timestamp()
-            seconds = when - (time.time() if now is None else now) + 1  # the date has whole seconds
+            seconds = when - _sent_at(headers, time.time() if now is None else now) + 1  # the date has whole seconds
     except (ValueError, TypeError, OverflowError):
         return None
     return seconds if 0 <= seconds < 1e9 else 0.0 if seconds < 0 else None
+
+
+def _sent_at(headers: Mapping[str, str], now: float) -> float:
+    """When the server sent these headers, by its own clock where they say so."""
+    with suppress(KeyError, ValueError, TypeError, OverflowError):
+        return parsedate_to_datetime(headers["date"]).timestamp()
+    return now
 
 
 def billed_usage(data: dict[str, Any]) -> dict[str, Any] | None:

@@ -185,6 +185,8 @@ async def test_two_forms_of_answer_are_settled_apart(serve):
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 31.0), ({"retry-after": "soon"}, None),
         ({"retry-after-ms": "x"}, None), ({"retry-after": "-5"}, None), ({"retry-after-ms": "nan"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:27:50 GMT"}, 11.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "now"}, 31.0),
     ],
 )  # fmt: skip
 def test_retry_after_forms(headers, seconds):
