@@ -36,7 +36,7 @@ from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.first_call import first_turn, notify_while_silent
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState, state_name
-from ragpipe.judging.transports.request_costs import HeldRequest, RequestCosts
+from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
 
@@ -256,19 +256,11 @@ class LiveTransport:
         """Send one request until it succeeds or has no attempts left; within the budget, where there is one. Raises its last
         AttemptError, BudgetUsedUp."""
         exchange = partial(self._exchange, client, request, tally)
-        if (costs := self._costs) is None:
-            return await self.attempts.run(
-                question.key, lambda seconds: self.attempts.traffic.count(exchange(seconds)), tally
-            )
-        held: list[HeldRequest] = []
-
-        async def admit() -> None:
-            held.append(await costs.admit(tally))
-
-        async def send(seconds: float) -> Completion:
-            return await costs.send(held.pop(), tally, lambda: self.attempts.traffic.count(exchange(seconds)))
-
-        return await self.attempts.run(question.key, send, tally, admit=admit)
+        if self._costs is not None:
+            return await self._costs.run(self.attempts, question.key, exchange, tally)
+        return await self.attempts.run(
+            question.key, lambda seconds: self.attempts.traffic.count(exchange(seconds)), tally
+        )
 
     def _end_of_outage(self, seconds: float, message: str) -> ProviderUnusable:
         return self._unusable(

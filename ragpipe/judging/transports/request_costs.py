@@ -9,7 +9,7 @@ from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.clients.client import AttemptError, Completion
-from ragpipe.judging.limits.attempts import raise_if_late
+from ragpipe.judging.limits.attempts import AttemptRunner, raise_if_late
 from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
@@ -81,6 +81,24 @@ class RequestCosts:
             size = len(json.dumps(response_format).encode())
             self._schemas[name] = (response_format, size + _STRUCTURED)
         return self._schemas[name][1]
+
+    async def run(
+        self,
+        attempts: AttemptRunner,
+        key: str,
+        exchange: Callable[[float], Coroutine[Any, Any, Completion]],
+        tally: AttemptTally,
+    ) -> Completion:
+        """As `attempts.run`, with each attempt admitted before the time of its case runs, and booked. Raises BudgetUsedUp too."""
+        held: list[HeldRequest] = []
+
+        async def admit() -> None:
+            held.append(await self.admit(tally))
+
+        async def send(seconds: float) -> Completion:
+            return await self.send(held.pop(), tally, lambda: attempts.traffic.count(exchange(seconds)))
+
+        return await attempts.run(key, send, tally, admit=admit)
 
     async def admit(self, tally: AttemptTally) -> HeldRequest:
         """Hold what the next attempt of a call may cost, once it fits. Raises BudgetUsedUp, AttemptError where its case has no time left
