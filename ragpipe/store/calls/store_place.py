@@ -31,6 +31,11 @@ class PostgresPlace:
         return self.url if self.schema == SCHEMA else f"{self.url} (schema {self.schema})"
 
     @property
+    def quoted_schema(self) -> str:
+        """The schema as statements name it: it may be a word of SQL."""
+        return '"' + self.schema.replace('"', '""') + '"'
+
+    @property
     def setting(self) -> str:
         """The word of the command line that names this place."""
         separator = "&" if "?" in self.url else "?"
@@ -67,7 +72,8 @@ def url_fault(url: str) -> str | None:
         _ = parts.port
     except ValueError:
         return f"an address such as {example}"
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    named = parse_qsl(parts.query, keep_blank_values=True)
+    options = dict(named)
     if parts.scheme not in _SCHEMES:
         return f"an address such as {example}"
     if parts.password is not None or any(_SECRET.search(name) for name in options):
@@ -77,6 +83,8 @@ def url_fault(url: str) -> str | None:
         )
     if not unquote(parts.path).strip("/") and "dbname" not in options and "service" not in options:
         return f"an address that names a database, {example}"
+    if sum(name == "schema" for name, _ in named) > 1:
+        return "one schema=NAME"
     if not _IDENTIFIER.match(options.get("schema", SCHEMA)):
         return "schema=NAME of lower-case letters, digits and '_', at most 63"
     return None

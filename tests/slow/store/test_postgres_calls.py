@@ -205,6 +205,33 @@ def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
     assert heir.find_or_claim([Lookup(K("new"))]) == [HELD], "the woken one is alive again"
 
 
+def test_a_woken_process_is_not_granted_its_own_claim_again(
+    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task of it has the claim, and asks. No other process took it over."""
+    _elsewhere(monkeypatch)
+    frozen = table(place, "frozen", 0.5)
+    assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    time.sleep(0.7)
+    assert frozen.find_or_claim([Lookup(K("k"))]) == [HELD]
+    frozen.close()
+
+
+def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> None:
+    place = PostgresPlace(server.url, "user")
+    one = damage.call(1)
+
+    async def work() -> None:
+        with CallStore(place, run_id="r") as store:
+            assert await store.get_or_claim(one.key) is None
+            await store.put(one)
+
+    asyncio.run(work())
+    with CallStore(place, run_id="again"):
+        assert read_calls(place, [one.key]) == {one.key: one}
+    assert census(place, ())["damaged"] == 0
+
+
 def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that claims waits for a lock for longer than an owner may be silent: the beats meanwhile are not in its snapshot."""
     _elsewhere(monkeypatch)

@@ -116,7 +116,7 @@ def connect(
     raw = psycopg.connect(make_conninfo(place.url, **settings), autocommit=True)
     db = PostgresConnection(raw)
     try:
-        db.execute(f"SET search_path TO {place.schema}")
+        db.execute(f"SET search_path TO {place.quoted_schema}")
         opened(db)
     except BaseException:
         db.close()

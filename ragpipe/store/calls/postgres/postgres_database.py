@@ -22,7 +22,7 @@ _FIND = (
     f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key = ANY(?::bytea[]) "
     "AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?)) ORDER BY failed_in DESC"
 )
-_SIZE = "SELECT COALESCE(SUM(pg_total_relation_size((schemaname || '.' || tablename)::regclass)), 0)::bigint FROM pg_tables WHERE schemaname = ?"
+_SIZE = "SELECT COALESCE(SUM(pg_total_relation_size(format('%%I.%%I', schemaname, tablename)::regclass)), 0)::bigint FROM pg_tables WHERE schemaname = ?"
 _AT_ONCE = 2000  # keys of one statement
 
 

@@ -20,11 +20,12 @@ _SILENT = "GREATEST({0}.beat_at, pg_postmaster_start_time()) < statement_timesta
 _ENTER = """INSERT INTO owners (id, host, pid, mark, run_id, beat_at) VALUES (?, ?, ?, ?, ?, clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET beat_at = EXCLUDED.beat_at"""
 # A claim is a sign of life, in the same statement: no claim is without an owner, even of a process that was thought dead.
-# Keys are locked in their order, as everywhere. Death is proved by a row that is old; a row that this snapshot lacks proves nothing.
+# Keys are locked in their order, as everywhere. Who was frozen is silent in its own snapshot: its own claims are not granted to it again. Death is proved by a row that is old; a row that this snapshot lacks proves nothing.
 _TAKE = f"""WITH me AS ({_ENTER} RETURNING id)
     INSERT INTO claims (key, owner) SELECT asked.key, me.id FROM me, unnest(?::bytea[]) AS asked (key) ORDER BY asked.key
     ON CONFLICT (key) DO UPDATE SET owner = EXCLUDED.owner
-    WHERE EXISTS (SELECT 1 FROM owners AS holder WHERE holder.id = claims.owner AND {_SILENT.format("holder")})
+    WHERE claims.owner <> EXCLUDED.owner
+    AND EXISTS (SELECT 1 FROM owners AS holder WHERE holder.id = claims.owner AND {_SILENT.format("holder")})
     RETURNING key"""
 _LOCK = "SELECT key, owner FROM claims WHERE key = ANY(?::bytea[]) ORDER BY key FOR UPDATE"
 _BURY_EVERY_S = 1.0

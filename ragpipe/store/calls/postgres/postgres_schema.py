@@ -32,7 +32,7 @@ def version_of(db: PostgresConnection) -> str | None:
 
 def has_table(db: PostgresConnection, name: str) -> bool:
     """Whether the schema has a table. Other schemas, of other programs, are not looked at."""
-    statement = "SELECT 1 FROM pg_tables WHERE schemaname = current_setting('search_path') AND tablename = ?"
+    statement = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?"
     return db.execute(statement, (name,)).fetchone() is not None
 
 
@@ -117,8 +117,8 @@ def _migrate(place: PostgresPlace) -> None:
             EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs(HEAD, rev)) as environment,
             connection.begin(),
         ):
-            if connection.exec_driver_sql("SELECT to_regnamespace(%s)", (place.schema,)).scalar() is None:
-                connection.exec_driver_sql(f"CREATE SCHEMA {place.schema}")
+            if connection.exec_driver_sql("SELECT to_regnamespace(%s)", (place.quoted_schema,)).scalar() is None:
+                connection.exec_driver_sql(f"CREATE SCHEMA {place.quoted_schema}")
             environment.configure(connection=connection, version_table=_VERSIONS, version_table_schema=place.schema)
             environment.run_migrations()
             for name, value in (("format", str(FORMAT)), ("ragpipe", __version__)):

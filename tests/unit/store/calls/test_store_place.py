@@ -43,6 +43,7 @@ def test_without_a_url_it_is_a_file() -> None:
         ("postgresql://u@h:port/db", "an address such as postgresql://"),
         ("postgresql://u@h", "names a database"),
         ("postgresql://u@h/db?schema=a;drop", "lower-case letters"),
+        ("postgresql://u@h/db?schema=a;drop&schema=mine", "one schema=NAME"),
         ("postgresql://u@h/db?schema=Mine", "lower-case letters"),
     ],
 )
