@@ -56,7 +56,7 @@ if [ "$system" != recorded ] && ! given system.version= "$@"; then
     set -- "$@" "system.version='${RAGPIPE_SYSTEM_VERSION:-$(date -u +%F)}'"
 fi
 
-# The baseline is the last run that ended with 0, not simply the last one: a bad week must not become what the next is held against.
+# The baseline is the last run that ended with 0, not simply the last one: a bad week must not become what the next is compared with.
 missing=''
 if [ "$mode" = full_evaluation ] && ! given scoring.gates.overall_drop.against= "$@"; then
     baseline=$(cat "$runs/baseline.txt" 2>/dev/null)

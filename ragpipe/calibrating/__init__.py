@@ -1,1 +1,1 @@
-"""A judge held against labels by people: agreement with intervals, the calibration file, the fit of the embedded judge."""
+"""A judge compared with labels by people: agreement with intervals, the calibration file, the fit of the embedded judge."""

@@ -39,7 +39,7 @@ def human_ceiling(
 
     Pearson, Spearman, quadratic kappa, mean absolute difference, agreement and kappa are over all pairs of labels of one
     case, each pair in both orders, so that it does not matter who comes first; `n` counts the pairs once. Alpha and AC are
-    those of all annotators together. The labels that a judge is held against are means of k people, whose reliability is
+    those of all annotators together. The labels that a judge is compared with are means of k people, whose reliability is
     k r / (1 + (k-1) r) for the correlation r of two people (Spearman 1910, Brown 1910), k the mean number of labels.
     """
     several = np.sum(~np.isnan(ratings), axis=1) > 1

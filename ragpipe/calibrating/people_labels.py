@@ -1,6 +1,6 @@
 """Labels of one score by people: those of a draw, or scores that people gave in the data set (`recorded`).
 
-Both become ratings in the scale of the score that they are held against, a row per case and a column per annotator.
+Both become ratings in the scale of the score that they are compared with, a row per case and a column per annotator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ragpipe.store.run.run_tables import query_rows
 
 Floats = NDArray[np.float64]
 Key = tuple[str, str, int]
-TITLE = "the judge cannot be held against people"
+TITLE = "the judge cannot be compared with people"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def recorded_labels(
     Args:
         scores: the table of the run's scores.
         human: the recorded score.
-        score: the score that is held against it.
+        score: the score that is compared with it.
         threshold: the value of `human` from which a label is a pass; None without one.
         cases: the number of cases of the run. Labels of all of them have a probability of 1, of some an unknown one.
         by_annotators: whether an object of verdicts has one of each annotator. Else, as a list, it has those of parts of the

@@ -1,4 +1,4 @@
-"""The scores of a finished run held against people's labels: which have labels, and whether these are of its answers."""
+"""The scores of a finished run compared with people's labels: which have labels, and whether these are of its answers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def score_evidence(
     Args:
         run: the run.
         scores: the scores to look for; none: those of `recorded` and those with labels of a draw.
-        recorded: by score, the recorded score of people that it is held against.
+        recorded: by score, the recorded score of people that it is compared with.
         by_annotators: whether an object of recorded verdicts has one of each annotator, and not of each part of the answer.
         draw_id: the draw whose labels count; None: the only one that has some.
         open_verdicts: whether verdicts given on the report page count, and no other labels.

@@ -1,4 +1,4 @@
-"""One score of a finished run held against people's labels: all statistics, the verdict, and what it is bound to."""
+"""One score of a finished run compared with people's labels: all statistics, the verdict, and what it is bound to."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A judge held against its own earlier verdicts: the canary set, the baseline, and the rule by which a judge has drifted."""
+"""A judge compared with its own earlier verdicts: the canary set, the baseline, and the rule by which a judge has drifted."""

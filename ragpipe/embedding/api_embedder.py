@@ -31,7 +31,7 @@ _LONGEST = 65_536  # numbers of a vector
 
 
 class EmbeddingClient(LitellmClient):
-    """litellm's `aembedding`, one text a request: each vector is its own call with its own key."""
+    """litellm's `aembedding`, one text per request: each vector is its own call with its own key."""
 
     def __init__(self, settings: ApiEmbedder, key: str | None):
         super().__init__(settings, key)

@@ -29,7 +29,7 @@ class PairScores:
         self._weight: Weight | None = None
 
     def __call__(self, pairs: Sequence[Sequence[str]]) -> list[str]:
-        """One reply a pair: JSON with precision, recall, f1 (0..1, not rescaled), tokens of both texts, and which was cut.
+        """One reply per pair: JSON with precision, recall, f1 (0..1, not rescaled), tokens of both texts, and which was cut.
 
         What a question says beside the two texts (the name of the corpus) is not read: this object belongs to that corpus.
         """

@@ -50,7 +50,7 @@ def write_alerts(run: RunFolder, config: RunConfig, console: Console) -> None:
     """Append the alerts of a scored run to the file that `report.alerts` names, and say how many; nothing without a file.
 
     An alert that the file has already for this run is not written again. The file is made, empty, where all is well. Raises
-    DataError for tables of the run, or of the run that it is held against, that cannot be read; OutputError.
+    DataError for tables of the run, or of the run that it is compared with, that cannot be read; OutputError.
     """
     settings = config.report.alerts
     if settings.file is None:

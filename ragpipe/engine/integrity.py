@@ -39,7 +39,7 @@ def check_unmodified(source: RunFolder, states: Mapping[str, str], *, scores: bo
         paths += [iteration.scores for iteration in judged]
     problems = [*_changed_files(source, seal, paths)] if seal else []
     if problems:
-        raise DataError("this run is not what it was when it ended; nothing is made of it", problems)
+        raise DataError("this run was changed after it was sealed; nothing was computed", problems)
 
 
 def _changed_files(source: RunFolder, seal: Mapping[str, Any], paths: Iterable[Path]) -> Iterator[Problem]:

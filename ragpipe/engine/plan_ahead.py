@@ -1,4 +1,4 @@
-"""The plan of a run that comes after another one: printed, and held against `judge.max_calls`, before the first asks anything."""
+"""The plan of a run that comes after another one: printed, and compared with `judge.max_calls`, before the first asks anything."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def note_reply_times(
 
 
 def carry_drift(manifest: dict[str, Any], source: Mapping[str, Any] | None, iteration: int) -> None:
-    """Note what the check found on which the finished run rests whose replies these are, where the run has no check of its own."""
+    """Record the drift check of the finished run that these replies come from, where the run has no check of its own."""
     number = str(iteration)
     if source is None or number in manifest.get("judge_drift", {}):
         return

@@ -20,7 +20,7 @@ from ragpipe.schema.table_schemas import table_from, table_of
 
 
 def draw_id_of(runs: Sequence[str], score: str, asked: Mapping[str, Any], settings: LabelSettings) -> str:
-    """The name of a draw: the score, and a digest of the runs (its own, and one that it is held against), of what is asked and
+    """The name of a draw: the score, and a digest of the runs (its own, and one that it is compared with), of what is asked and
     of how is drawn, but not of how many."""
     kinds: dict[str, tuple[str, ...]] = {
         "random": (),

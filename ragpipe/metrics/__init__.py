@@ -1,1 +1,1 @@
-"""One metric a file. Adding one: a Python file here, a folder under `prompts/`, a YAML under `conf/metrics/`."""
+"""One metric per file. Adding one: a Python file in `judged/` or `computed/`, a folder under `prompts/`, a YAML under `conf/metrics/`."""

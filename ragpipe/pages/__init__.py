@@ -8,7 +8,7 @@
 - `folds.js`: `lightenFolds(root)`: what is folded comes into the page when it is opened; `followSectionLinks`.
 - `blocks.js`: `DataBlocks`: a data block by its name, decoded when asked for; `columnsOf`: its columns as typed arrays.
 - `address.js`: `readAddress`, `writeAddress`, `Address`: the state of the page as the fragment of its address.
-- `keys.js`: `Keys`: single keys with their list, dead inside fields, with an off-switch.
+- `keys.js`: `Keys`: single keys with their list, disabled in input fields, with an off-switch.
 - `list.js`: `VirtualList`: a listbox of any length, of which only the visible rows exist.
 - `filters.js`: `matchingRows`, `countsWithout`: the rows that pass, and how many each filter keeps out.
 - `share.js`: `copyLink`, `saveFile`, `csvText`.

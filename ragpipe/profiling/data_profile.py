@@ -41,7 +41,7 @@ class DataProfile:
     """
 
     def __init__(self, metrics: Iterable[Metric] = (), *, times_known: bool = False):
-        """`metrics` are those of the run, whose declared scales recorded verdicts are held against. `times_known`: the unit of
+        """`metrics` are those of the run, whose declared scales recorded verdicts are compared with. `times_known`: the unit of
         times is declared, so that short ones are no finding."""
         self.facts = DataFacts()
         self.cases: dict[str, int] = {}

@@ -19,7 +19,7 @@ ALERTS: list[Alert] = ["failed", "unmeasured", "drop"]
 
 class AlertSettings(Settings):
     """A file of JSON lines to which each evaluation appends what needs a look; `file: null` for none. `kinds` says what, `against` which
-    run a score is held against, `cases` how many of the worst cases a line names."""
+    run a score is compared with, `cases` how many of the worst cases a line names."""
 
     file: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="File of JSON lines that alerts are appended to. null: none."
@@ -33,7 +33,7 @@ class AlertSettings(Settings):
     )
     against: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Run that scores are held against: a run id, a name or a folder. null, or `latest`: the run before, of the same name.",
+        description="Run that scores are compared with: a run id, a name or a folder. null, or `latest`: the run before, of the same name.",
     )
     cases: int = Field(default=3, ge=0, le=100, description="Number of worst cases that an alert names, 0 to 100.")
 

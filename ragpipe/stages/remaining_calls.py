@@ -25,7 +25,7 @@ class RemainingCalls:
     resumed: ResumedCases = field(default_factory=ResumedCases)
 
     def add_scaled(self, part: RemainingCalls, factor: float) -> None:
-        """Add what was counted of some cases, which stand for so many times as many. None of them was finished."""
+        """Add what was counted of some cases, each of which represents `factor` cases. None of them was finished."""
         self.stored += round(part.stored * factor)
         self.missing += round(part.missing * factor)
 

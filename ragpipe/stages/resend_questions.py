@@ -165,7 +165,7 @@ def _stored_question(row: dict[str, Any], path: Path) -> StoredQuestion:
 def _changed_question(row: Mapping[str, Any], path: Path, payload_id: str) -> DataError:
     fix = "messages or schema were changed: task=verify says what else was"
     problem = Problem(str(path), _asker(row), payload_id, row["payload_id"], fix)
-    return DataError("a stored question is not what it was", [problem])
+    return DataError("a stored question was changed", [problem])
 
 
 def _answer_type(name: str, schema: Mapping[str, Any]) -> type[Answer]:

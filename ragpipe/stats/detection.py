@@ -1,4 +1,4 @@
-"""How well scores or verdicts tell two classes of answers apart, held against labels: AUROC, sensitivity, specificity,
+"""How well scores or verdicts tell two classes of answers apart, compared with labels: AUROC, sensitivity, specificity,
 balanced accuracy. Arrays in, numbers out.
 
 Labels are 1 for the positive class (say, the answer is faithful) and 0 for the negative one; verdicts likewise. A higher

@@ -1,4 +1,4 @@
-"""Settings of the system under test, one class a kind."""
+"""Settings of the system under test, one class per kind."""
 
 from __future__ import annotations
 

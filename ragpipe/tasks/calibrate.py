@@ -1,4 +1,4 @@
-"""`task=calibrate`: how far to believe the judge: its scores held against labels by people. Asks no judge."""
+"""`task=calibrate`: how far to trust the judge: its scores compared with labels by people. Asks no judge."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class SharedProvider:
             return self._pools.setdefault(name, SlotPool(self._wake))
 
     def tell(self, event: Event, *, urgent: bool = False) -> None:
-        """Something that the row is told at the next beat, or at once."""
+        """An event that is written to the row at the next beat, or at once."""
         if self._is_alone:
             return
         with self._lock:

@@ -284,7 +284,7 @@ class BatchTransport(LiveTransport):
         count, asked = len(batches), sum(len(batch.lines) for batch in batches)
         self._notify(
             f"round {self.rounds}: {asked:,} questions in {count:,} batch{'es' if count > 1 else ''}; this may take "
-            "hours. A start that is ended meanwhile is gone on with by the same command"
+            "hours. If it is stopped, the same command resumes it"
         )
 
     def _divided(self, api: BatchApi, questions: list[Question]) -> list[_NewBatch]:

@@ -1,1 +1,1 @@
-"""What several metrics lean on: ranking arrays, gold labels and anchors, chains, quotes, flags."""
+"""Shared by several metrics: ranking arrays, gold labels and anchors, chains, quotes, flags."""

@@ -1,4 +1,4 @@
-// keys.js: single keys. They are dead inside fields, and can be switched off (WCAG 2.1.4): the browser remembers that.
+// keys.js: single keys. They are disabled in input fields, and can be switched off (WCAG 2.1.4): the browser remembers that.
 
 class Keys {
   /**

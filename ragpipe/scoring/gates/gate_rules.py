@@ -251,7 +251,7 @@ def _why_none(score: Mapping[str, Any]) -> str:
     if score.get("n_unjudged"):
         return "none of its values was judged passed or failed: a score that decides it failed or is not measured"
     if score["n_ok"]:
-        return "none of its values was judged passed or failed: it has no threshold, or passes with scores that are not there"
+        return "none of its values was judged passed or failed: it has no threshold, or depends on scores that were not measured"
     kinds = {"n_skipped": "skipped", "n_error": "errors", "n_missing": "not measured yet"}
     listed = ", ".join(f"{score[key]} {word}" for key, word in kinds.items() if score.get(key))
     reasons = ", ".join(list(score.get("errors") or score.get("skipped", ()))[:3])

@@ -157,7 +157,7 @@ class Gate(Settings):
 
     @property
     def baseline(self) -> str | None:
-        """The run that it is held against; None for a fixed limit, and where there was no earlier run."""
+        """The run that it is compared with; None for a fixed limit, and where there was no earlier run."""
         return None if self.against == NO_EARLIER_RUN else self.against
 
     @property

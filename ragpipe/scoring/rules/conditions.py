@@ -141,7 +141,7 @@ class _Labelled(_Bounds):
     blank: bool | None = Field(default=None, description="Whether the value is absent or empty. null: not tested.")
 
     def _of(self, valued: Valued, absent_is_false: NDArray[np.bool_]) -> Truth | None:
-        """Of one value a case. `absent_is_false` says where an absent value is a finding and not unknown."""
+        """Of one value per case. `absent_is_false` says where an absent value is a finding and not unknown."""
         values, numbers = valued.values, valued.numbers
         truths = []
         if self.equals is not None:

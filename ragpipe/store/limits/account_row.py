@@ -61,7 +61,7 @@ class HeldAmount:
 
 
 Answer = Literal["held", "wait", "full"]
-"""What came of a hold: it is held; it fits when requests under way cost less than they may; it does not fit, and nothing is under way."""
+"""Result of a reservation: it is held; it fits when requests under way cost less than they may; it does not fit, and nothing is under way."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""`task=calibrate`: a finished run held against recorded scores of people, and against the labels of a draw."""
+"""`task=calibrate`: a finished run compared with recorded scores of people, and against the labels of a draw."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
     with serving() as server:
         assert main(words(run, server, "rejudge.mode=resend")) == 2
         assert server.tries == 0
-    assert "a stored question is not what it was" in capsys.readouterr().err
+    assert "a stored question was changed" in capsys.readouterr().err
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 

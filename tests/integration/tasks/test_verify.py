@@ -205,7 +205,7 @@ def test_what_cannot_be_made_again_must_be_there(run: Path, file: str, capsys: p
 def test_a_second_start_of_a_finished_run_does_not_bless_a_changed_file(run: Path) -> None:
     seal = (run / "seal.json").read_bytes()
     FLIPS["a label"][0](run)
-    assert main(["task=rescore", f"run={run}"]) == 2  # nothing is made of it
+    assert main(["task=rescore", f"run={run}"]) == 2  # nothing is computed
     assert (run / "seal.json").read_bytes() == seal
 
 

@@ -114,7 +114,7 @@ def test_a_changed_row_is_not_there_and_counted(tmp_path: Path, whole: bytes, ch
 
 
 @pytest.mark.parametrize("table", ["judges", "served", "runs"])
-def test_what_rows_share_is_checked_too_and_mends_itself(tmp_path: Path, whole: bytes, table: str) -> None:
+def test_what_rows_share_is_checked_too_and_repairs_itself(tmp_path: Path, whole: bytes, table: str) -> None:
     path = tmp_path / "calls.sqlite"
     path.write_bytes(whole)
     column = {"judges": "parts", "served": "model", "runs": "run_id"}[table]
