@@ -151,7 +151,8 @@ file of iteration 1 counts outputs in place of cases.
 | `command` | the words of this start, with `***` for what may be secret |
 
 A process that was killed leaves the file as it was. It is stale when `phase` is not `done` and the process is gone (`pid` on `host`), or when
-`updatedAt` is more than 30 s ago. `ragpipe.store.run.progress_file.read_progress` reads the state, and its `is_stalled()` says which it is.
+`updatedAt` is more than 30 s ago while it is `collecting` or `judging`, or is on another host. `ragpipe.store.run.progress_file.read_progress`
+reads the state, and [`task=view`](view.md) shows such a run as stalled.
 """
 
 METRICS = """

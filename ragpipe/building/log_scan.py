@@ -25,7 +25,6 @@ MAX_STRATA = 200
 NO_VALUE = "(none)"
 """The stratum of the cases whose field has no value."""
 
-Integers = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 

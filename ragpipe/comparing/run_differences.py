@@ -9,10 +9,6 @@ from ragpipe.core.flat_keys import changed_keys, short_value
 
 MUST_MATCH = ("data", "judge", "embedder", "prompts", "parser", "metrics")
 """Parts that are refused where they differ, unless they are accepted."""
-_TITLES = {
-    "data": "the data", "judge": "the judge", "embedder": "the embedder", "prompts": "the prompts",
-    "parser": "the reading of replies", "metrics": "the metrics",
-}  # fmt: skip
 
 
 class ChangedKey(NamedTuple):
@@ -51,11 +47,6 @@ def refused_parts(differences: Collection[ChangedKey], accept: Collection[str]) 
     """The parts that differ and are not accepted, in the order of `MUST_MATCH`."""
     parts = {difference.part for difference in differences}
     return [part for part in MUST_MATCH if part in parts and part not in accept]
-
-
-def part_title(part: str) -> str:
-    """A part in words."""
-    return _TITLES[part]
 
 
 def _metric(

@@ -6,7 +6,7 @@ the same form.
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from ragpipe.core.safe_text import printable
 
@@ -20,12 +20,6 @@ def page_address(**state: str | None) -> str:
     return "#" + "&".join(
         f"{quote(key, safe=_SAFE)}={quote(printable(value), safe=_SAFE)}" for key, value in parts.items()
     )
-
-
-def parse_address(fragment: str) -> dict[str, str]:
-    """The state of a fragment; what is no `key=value` is left out, and so is `v`."""
-    pairs = (part.split("=", 1) for part in fragment.removeprefix("#").split("&") if "=" in part)
-    return {unquote(key): unquote(value) for key, value in pairs if key != "v"}
 
 
 def case_name(sample_id: str, method: str | None, repeat: int) -> str:

@@ -34,7 +34,6 @@ CANNOT = ("evidence_cannot_answer", "detector_cannot_answer")
 class MetricNeed:
     """What a metric needs.
 
-    - `needs_model`: it asks a judge. It then needs a language model unless `embedded_judge` is "yes".
     - `embedded_judge`: whether the embedded judge (judge=evidence) answers its questions: all of them, some of them (some of
       its scores, or in cases with a reference answer only), none. "yes" for a metric that asks no judge.
     - `needs_embedder`: it asks for vectors.
@@ -43,7 +42,6 @@ class MetricNeed:
     """
 
     name: str
-    needs_model: bool
     embedded_judge: Extent
     needs_embedder: bool
     labels: tuple[str, ...]
@@ -60,7 +58,6 @@ def need_of(metric: Metric, facts: DataFacts) -> MetricNeed:
     labels = needed_labels(metric)
     return MetricNeed(
         metric.name,
-        bool(metric.prompts()),
         embedded_extent(metric),
         metric.needs_embedder,
         labels,

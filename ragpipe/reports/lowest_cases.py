@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ragpipe.core.digest import canonical_json, sha256
-from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.run.run_tables import open_table, rows_at
 
 _NO_SCORE = 2.0  # sorts after every overall score
@@ -30,35 +26,6 @@ def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
         lowest = _lowest(file, count)
     rows = rows_at(records, lowest)
     return [rows[row] for row in lowest]
-
-
-def select_cases(records: Path, count: int) -> tuple[list[int], list[int]]:
-    """The places of at most `count` cases to look at: the lowest ones, then a sample of the others.
-
-    The lowest are at most three quarters of them (all, when no other case is left), so that passed cases are seen too. The
-    sample is drawn by the hash of the cases' keys, in data order: the same cases always give the same sample.
-    """
-    with open_table(records) as file:
-        total = file.metadata.num_rows
-        lowest = _lowest(file, count)
-        kept = lowest[: count - min(total - len(lowest), count // 4)] if total > count else lowest
-        if len(kept) == count:
-            return kept, []
-        taken = set(kept)
-        sampled = heapq.nsmallest(count - len(kept), ((key, row) for row, key in _keys(file) if row not in taken))
-    return kept, sorted(row for _, row in sampled)
-
-
-def _keys(file: pq.ParquetFile) -> Iterator[tuple[int, str]]:
-    """The place of every case and the hash of its key (`OUTPUT_KEY`)."""
-    row = 0
-    for batch in file.iter_batches(batch_size=_BATCH, columns=list(OUTPUT_KEY)):
-        ids, methods, repeats = (column.to_pylist() for column in batch.columns)
-        method_texts = {method: canonical_json(method) for method in set(methods)}
-        for sample_id, method, repeat in zip(ids, methods, repeats, strict=True):
-            # the canonical JSON of all three; a text alone is encoded several times as fast as a list of texts
-            yield row, sha256(f"[{canonical_json(sample_id)},{method_texts[method]},{repeat}]")
-            row += 1
 
 
 def _lowest(file: pq.ParquetFile, count: int) -> list[int]:

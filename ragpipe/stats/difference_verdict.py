@@ -26,8 +26,6 @@ DropState = Literal["passed", "failed", "inconclusive"]
 
 SMALLEST_EFFECT_SHARE = 0.05
 """The smallest difference that matters, as a share of the scale's range, where none is declared."""
-SMALLEST_RELATIVE_EFFECT = 0.10
-"""The same for cost and latency, which have no scale: as a share of the base's mean."""
 _POWER = 0.8
 _MEAN_CHANGED = 7.906  # a Poisson count with this mean reaches 6 in 8 of 10 samples
 

@@ -18,26 +18,32 @@ _TEXT = (
     "80 95 degrees for two minutes and holds less caffeine than coffee Where How does come a b c d e f g h i j"
 )
 WORDS = _TEXT.split()
+_SPECIAL = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "t5": ["<pad>", "</s>", "<unk>"]}
+
+
+def vocabulary(like: str) -> dict[str, int]:
+    """By token its id in the tokenizer that `write_tokenizer` writes."""
+    special = _SPECIAL[like]
+    return {token: number for number, token in enumerate([*special, *dict.fromkeys(WORDS)])}
 
 
 def write_tokenizer(folder: Path, *, like: str) -> Path:
     """A tokenizer.json that splits at blanks and punctuation. `like`: bert ([CLS] a [SEP] b [SEP]) or t5 (a </s>)."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] if like == "bert" else ["<pad>", "</s>", "<unk>"]
-    vocabulary = {token: number for number, token in enumerate([*special, *dict.fromkeys(WORDS)])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]" if like == "bert" else "<unk>"))
+    special, ids = _SPECIAL[like], vocabulary(like)
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]" if like == "bert" else "<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     if like == "bert":
         tokenizer.post_processor = processors.TemplateProcessing(
             single="[CLS] $A [SEP]",
             pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
         )
     else:
         tokenizer.post_processor = processors.TemplateProcessing(
-            single="$A </s>", special_tokens=[("</s>", vocabulary["</s>"])]
+            single="$A </s>", special_tokens=[("</s>", ids["</s>"])]
         )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tokenizer.json"

@@ -44,11 +44,6 @@ class TokenReader:
         self._tokenizer.no_padding()
         self._special = sorted((token["content"] for token in added if token.get("special")), key=len, reverse=True)
 
-    def token_id(self, token: str) -> int | None:
-        """The id of a token, None where the vocabulary does not have it."""
-        number: int | None = self._tokenizer.token_to_id(token)
-        return number
-
     def plain(self, text: str) -> str:
         """The text with every special token that it spells out (`</s>`, `[SEP]`) made ordinary, character for character."""
         for token in self._special:

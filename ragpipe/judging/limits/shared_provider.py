@@ -18,7 +18,7 @@ from typing import Any
 from ragpipe.core.errors import RagpipeError
 from ragpipe.judging.limits.limit_headers import Unit
 from ragpipe.judging.limits.limit_rules import LimitRules
-from ragpipe.judging.limits.provider_row import OwnLimits, ProviderRow
+from ragpipe.judging.limits.provider_row import ProviderRow
 from ragpipe.judging.limits.slot_pool import SlotPool
 from ragpipe.store.files.processes import this_boot
 from ragpipe.store.limits.limit_rows import Moment, Texts
@@ -62,11 +62,6 @@ class SharedProvider:
         """Called in the worker's thread with the row after each turn, and by how many seconds its clock is ahead."""
         self.due = math.inf
         worker.add(self)
-
-    @property
-    def own_limits(self) -> OwnLimits:
-        """The limits that the user sets."""
-        return self._own
 
     def limit_own(self, unit: Unit, per_second: float, why: str) -> None:
         """Take over a limit that the user sets: the lowest of this process holds."""

@@ -66,10 +66,6 @@ class CallDatabase(Protocol):
         """A store open to be changed, made where there is none. Raises FolderLocked while another process uses it."""
         ...
 
-    def has_tables(self, db: StoreConnection) -> bool:
-        """Whether the store is more than an empty file or schema."""
-        ...
-
     def transaction(self, db: StoreConnection) -> AbstractContextManager[None]:
         """A transaction of a connection that `changing` gave."""
         ...

@@ -76,9 +76,6 @@ class SqliteDatabase:
             self._refuse_if_in_use(db, silent_after_s)
             yield db
 
-    def has_tables(self, db: Any) -> bool:
-        return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'payments'").fetchone() is not None
-
     def transaction(self, db: Any) -> AbstractContextManager[None]:
         return transaction(self.path, db)
 

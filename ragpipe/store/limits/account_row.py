@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragpipe.schema.amount import PARTS, Amount
+from ragpipe.schema.amount import Amount
 from ragpipe.store.limits.limit_rows import Moment
 from ragpipe.store.limits.row_owners import RowOwner
 
@@ -261,8 +261,3 @@ _AMOUNTS = ("ledger", "base", "answered", "lost", "base_assumed", "open_named")
 """The amounts of a row, by the names of their fields."""
 _PLAIN = ("asked", "is_balanced", "waiting", "closed")
 """The fields that are written as they are."""
-
-
-def limits_of(settings: Any) -> dict[str, float | None]:
-    """The limits that a section `budget` sets."""
-    return {part: getattr(settings, part) for part in PARTS}

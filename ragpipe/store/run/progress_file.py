@@ -237,7 +237,7 @@ def _has_content(path: Path, data: bytes) -> bool:
 
 def read_progress(path: Path) -> ProgressState | None:
     """What the process that works on an iteration, or did last, says in its progress file. None where there is no such file, or
-    none with a state that can be read. It is true of its `updated_at`: see `ProgressState.is_stalled`."""
+    none with a state that can be read. It was true at its `updated_at`."""
     try:
         return ProgressState.from_json(_content(path)["state"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):

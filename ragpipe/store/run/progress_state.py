@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, get_args
 
-from ragpipe.store.files.processes import Process, is_alive
+from ragpipe.store.files.processes import Process
 
 Phase = Literal["collecting", "judging", "scoring", "done"]
 SILENT_S = 30.0
@@ -139,10 +139,6 @@ class ProgressState:
     def silent_s(self, now: float | None = None) -> float:
         """Seconds since `updated_at`; `now` is in seconds of `time.time`."""
         return (time.time() if now is None else now) - datetime.fromisoformat(self.updated_at).timestamp()
-
-    def is_stalled(self, now: float | None = None) -> bool:
-        """Whether the work is not done and nobody goes on with it: the process is gone, or has been silent for `SILENT_S`."""
-        return self.phase != "done" and (is_alive(self.process) is False or self.silent_s(now) > SILENT_S)
 
     def as_json(self) -> dict[str, Any]:
         """The value of the key `state`."""

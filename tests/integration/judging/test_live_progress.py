@@ -84,7 +84,6 @@ def test_a_slow_judge_shows_numbers_before_a_case_is_finished(bench: Make) -> No
     assert all(state.calls.sent <= b.server.arrivals for state in seen)
     assert seen[-1].phase == "done"
     assert (seen[-1].calls, seen[-1].cases.done) == (CallCounts(sent=8, answered=8), 4)
-    assert not seen[-1].is_stalled(time.time() + 3600)
 
 
 @pytest.mark.slow

@@ -18,26 +18,25 @@ from ragpipe.profiling.whole_cases import UNANSWERABLE, WHOLE_CASES
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 GOLD = "relevant_docs or relevant_chunks or gains or anchors"
-# metric -> (asks a judge, the embedded judge answers, embedder, labels)
+# metric -> (the embedded judge answers, embedder, labels)
 BY_HAND = {
-    "faithfulness": (True, "yes", False, ("answer", "contexts")),
-    "correctness": (True, "no", False, ("answer", "reference")),
-    "context_precision": (True, "partly", False, ("contexts",)),  # with a reference only
+    "faithfulness": ("yes", False, ("answer", "contexts")),
+    "correctness": ("no", False, ("answer", "reference")),
+    "context_precision": ("partly", False, ("contexts",)),  # with a reference only
     "recency_conflict": (
-        True,
         "partly",  # whether both notes are acknowledged is a question to a model, whether the newer is cited is not
         False,
         ("answer", "contexts", "citations", "anchors", "anchors[].role", "recency_conflict_rule"),
     ),
-    "semantic_similarity": (False, "yes", True, ("answer", "reference")),
-    "retrieval": (False, "yes", False, ("contexts", f"{GOLD} or required_support_groups")),
-    "attribution_hit": (False, "yes", False, ("contexts", "citations", GOLD)),
-    "abstention": (True, "yes", False, ("answerable=false", "answer or abstained")),
-    "rejection_calibration": (False, "yes", False, ("answer", "expected.behavior")),
-    "source_policy": (True, "yes", False, ("answer", "contexts", "contexts[].policy")),
-    "scope_miss": (False, "yes", False, ("folder_mode", "selected_folders", "anchors")),
-    "list_completeness": (False, "yes", False, ("answer", "expected.context_has")),
-    "recorded": (False, "yes", False, ("recorded",)),
+    "semantic_similarity": ("yes", True, ("answer", "reference")),
+    "retrieval": ("yes", False, ("contexts", f"{GOLD} or required_support_groups")),
+    "attribution_hit": ("yes", False, ("contexts", "citations", GOLD)),
+    "abstention": ("yes", False, ("answerable=false", "answer or abstained")),
+    "rejection_calibration": ("yes", False, ("answer", "expected.behavior")),
+    "source_policy": ("yes", False, ("answer", "contexts", "contexts[].policy")),
+    "scope_miss": ("yes", False, ("folder_mode", "selected_folders", "anchors")),
+    "list_completeness": ("yes", False, ("answer", "expected.context_has")),
+    "recorded": ("yes", False, ("recorded",)),
 }
 
 
@@ -49,7 +48,7 @@ def needs():
 @pytest.mark.parametrize("name", BY_HAND)
 def test_needs_by_hand(needs, name):
     need = needs[name]
-    assert (need.needs_model, need.embedded_judge, need.needs_embedder, need.labels) == BY_HAND[name]
+    assert (need.embedded_judge, need.needs_embedder, need.labels) == BY_HAND[name]
     assert need.missing == need.labels, "without facts everything is missing"
 
 

@@ -7,7 +7,6 @@ import os
 import stat
 import threading
 import time
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
-from ragpipe.store.files.processes import Process, this_process
+from ragpipe.store.files.processes import Process
 from ragpipe.store.run import progress_file as module
 from ragpipe.store.run.progress_file import ProgressView, mark_phase, read_progress
 from ragpipe.store.run.progress_state import CallCounts, CaseCounts, LimitFigures, ProgressState, TextCounts
@@ -146,27 +145,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(json.dumps({"state": STATE.as_json()}))
     (tmp_path / ".progress.json").symlink_to(tmp_path / "elsewhere")
     assert read_progress(tmp_path / ".progress.json") is None
-
-
-def test_a_process_that_is_gone_is_stalled_at_once_and_a_live_one_after_half_a_minute() -> None:
-    mine = this_process()
-    gone, alive = replace(STATE, process=replace(mine, pid=2**22 + 1)), replace(STATE, process=mine)  # above pid_max
-    assert gone.is_stalled(SECONDS + 1)
-    assert not alive.is_stalled(SECONDS + 30)
-    assert alive.is_stalled(SECONDS + 31)
-    assert not replace(gone, phase="done").is_stalled(SECONDS + 3600)
-
-
-def test_a_later_process_with_the_same_pid_is_another_one() -> None:
-    mine = this_process()
-    if not mine.mark:
-        pytest.skip("this system does not tell processes of one pid apart")
-    assert replace(STATE, process=Process(mine.host, os.getpid(), mine.mark + "1")).is_stalled(SECONDS + 1)
-
-
-def test_of_another_host_only_silence_tells() -> None:
-    assert not STATE.is_stalled(SECONDS + 29)
-    assert STATE.is_stalled(SECONDS + 31)
 
 
 def test_the_state_is_written_though_no_case_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,11 +148,14 @@ def test_a_run_whose_process_is_gone_has_stalled(unfinished: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("phase", "state"), [("judging", "stalled"), ("collecting", "stalled"), ("scoring", "running")]
+    ("phase", "silent_s", "state"),
+    [("judging", 20, "running"), ("judging", 41, "stalled"), ("collecting", 41, "stalled"), ("scoring", 41, "running")],
 )
-def test_silence_is_a_stall_where_a_run_would_speak(unfinished: Path, tmp_path: Path, phase: str, state: str) -> None:
+def test_half_a_minute_of_silence_is_a_stall_where_a_run_would_speak(
+    unfinished: Path, tmp_path: Path, phase: str, silent_s: int, state: str
+) -> None:
     me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark, updated=datetime.now(UTC).timestamp() - 41, phase=phase)
+    hold(unfinished, pid=me.pid, mark=me.mark, updated=datetime.now(UTC).timestamp() - silent_s, phase=phase)
     assert only(tmp_path)["state"] == state
     if state == "stalled":
         assert "no sign for 4" in only(tmp_path)["reason"]

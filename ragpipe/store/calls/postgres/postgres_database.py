@@ -77,9 +77,6 @@ class PostgresDatabase:
             self._refuse_if_in_use(db, silent_after_s)
             yield db
 
-    def has_tables(self, db: Any) -> bool:
-        return True
-
     @contextmanager
     def transaction(self, db: Any) -> Iterator[None]:
         with db.transaction():
