@@ -24,9 +24,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.gates.gate_rules import decide_gate, define
+from ragpipe.scoring.gates.gate_rules import decide_gate, decide_gates, define
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.stats.difference_verdict import decide_difference, decide_drop, decide_drops, decide_together
+from ragpipe.stats.difference_verdict import decide_difference, decide_drop, decide_together
 from ragpipe.stats.intervals import Interval, estimate_mean, estimate_rate
 from ragpipe.stats.looks import LOOKS, look_at
 from ragpipe.stats.multiple_testing import benjamini_hochberg
@@ -241,16 +241,29 @@ def gate_rates(n: int, minimum: float, truth: float) -> tuple[float, float, floa
 
 
 def false_blocks(gates: int, repetitions: int, seed: int, n: int = 100) -> tuple[float, float]:
-    """Of identical systems the share of runs in which one of several independent gates fails: adjusted, and each by itself."""
+    """Of identical systems the share of runs in which one of several independent gates fails: as a run decides them together, and
+    each by itself."""
     rng = np.random.default_rng([seed, gates, n])
+    gate = Gate(score="faithfulness", against="baseline", max_drop=0.0)
+    definition = define(
+        "gate", gate, ScoreSpec("faithfulness"), judged=True, rests_on=(), coverage_floor=0.95, inconclusive="warn",
+        untrusted=False,
+    )  # fmt: skip
     any_adjusted = any_single = 0
     for _ in range(repetitions):
-        verdicts = [
-            decide_drop(paired_difference(np.zeros(n), 0.3 * rng.standard_normal(n)), 0.0) for _ in range(gates)
-        ]
-        any_single += any(verdict.state == "failed" for verdict in verdicts)
-        any_adjusted += any(verdict.state == "failed" for verdict in decide_drops(verdicts))
+        measured = [_dropped(paired_difference(np.zeros(n), 0.3 * rng.standard_normal(n))) for _ in range(gates)]
+        decided = decide_gates([({**definition, "name": str(place)}, [each]) for place, each in enumerate(measured)])
+        any_single += any(each["paired"]["state"] == "failed" for each in measured)
+        any_adjusted += any(each["verdict"] == "failed" for each in decided)
     return any_adjusted / repetitions, any_single / repetitions
+
+
+def _dropped(paired: PairedDifference) -> dict[str, Any]:
+    """What a gate against a baseline measures that allows no drop."""
+    drop = decide_drop(paired, 0.0)
+    assert paired.interval is not None
+    sides = {"base": 0.0, "candidate": paired.difference, "n": paired.n, "state": drop.state, "reason": drop.reason}
+    return {**_measured(paired.n, paired.difference, paired.interval), "p_value": drop.p_value, "paired": sides}
 
 
 def false_scores(scores: int, repetitions: int, seed: int, n: int = 60) -> tuple[float, float]:

@@ -75,8 +75,8 @@ class DropVerdict:
     """Whether a candidate dropped against its baseline by more than is allowed.
 
     `drop` is how much worse the candidate is (below 0: better), `low` and `high` its bounds, all on the score's scale. `p_value` is
-    one-sided, for a drop above 0; `p_adjusted` the same among all gates of `decide_drops`. `reason` says why it is
-    inconclusive, as in `DifferenceVerdict`.
+    one-sided, for a drop above 0; gates adjust it among several (`scoring.gates.gate_rules.decide_gates`). `reason` says why it
+    is inconclusive, as in `DifferenceVerdict`.
     """
 
     state: DropState
@@ -84,7 +84,6 @@ class DropVerdict:
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
-    p_adjusted: float | None = None
     reason: str | None = None
 
 
@@ -172,7 +171,7 @@ def decide_drop(
     drop = -difference if higher_is_better else difference
     p_value = _p_of_drop(paired, drop)
     if interval is None:
-        return DropVerdict("inconclusive", drop, p_value=p_value, p_adjusted=p_value, reason=paired.reason)
+        return DropVerdict("inconclusive", drop, p_value=p_value, reason=paired.reason)
     ends = (-interval.high, -interval.low) if higher_is_better else (interval.low, interval.high)
     state: DropState = "inconclusive"
     reason: str | None = "too_wide" if paired.can_decide else "few_changed"
@@ -180,24 +179,7 @@ def decide_drop(
         state, reason = "passed", None
     elif paired.can_decide and ends[0] > 0 and drop > max_drop:
         state, reason = "failed", None
-    return DropVerdict(state, drop, *ends, p_value=p_value, p_adjusted=p_value, reason=reason)
-
-
-def decide_drops(verdicts: Sequence[DropVerdict], *, level: float = 0.95) -> list[DropVerdict]:
-    """The verdicts of several gates of one run, in the same order: all are asked, so each must be more certain to fail.
-
-    Of two gates or more, `failed` stands only where the one-sided p-value, adjusted by Holm's method, is at most (1 - level) / 2.
-    Passing is not adjusted: a run passes only if all its gates do.
-    """
-    adjusted = holm([verdict.p_value for verdict in verdicts])
-    several = sum(p is not None for p in adjusted) > 1
-    decided = []
-    for verdict, p in zip(verdicts, adjusted, strict=True):
-        changed = replace(verdict, p_adjusted=p)
-        if verdict.state == "failed" and several and p is not None and p > (1 - level) / 2:
-            changed = replace(changed, state="inconclusive", reason="several_scores")
-        decided.append(changed)
-    return decided
+    return DropVerdict(state, drop, *ends, p_value=p_value, reason=reason)
 
 
 def rows_needed(paired: PairedDifference, effect: float, *, level: float = 0.95) -> int | None:

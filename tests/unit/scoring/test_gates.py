@@ -724,6 +724,27 @@ def test_among_several_gates_each_must_be_more_certain_to_fail(p_values: list[An
     assert [gate["verdict"] for gate in found] == verdicts
 
 
+@pytest.mark.parametrize(
+    ("p_values", "verdicts"),
+    [
+        ([0.02], ["failed"]),
+        ([0.02, 0.9], ["inconclusive", "inconclusive"]),  # .02 * 2 is above .025
+        ([0.02, 0.001], ["failed", "failed"]),  # .001 * 2, then .02 alone
+    ],
+)
+def test_a_drop_must_be_more_certain_among_several_gates(p_values: list[float], verdicts: list[str]) -> None:
+    """What fell and what did not: the state of each gate alone is `failed` where its p-value is below .025."""
+    gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
+    alone = [{"state": "failed" if p < 0.025 else "inconclusive", "reason": "too_wide"} for p in p_values]
+    sides = {"base": 0.84, "candidate": 0.64, "n": 98}
+    drops = [
+        {**measured(-0.2, -0.3, -0.1), "p_value": p, "paired": {**sides, **state}}
+        for p, state in zip(p_values, alone, strict=True)
+    ]
+    found = decide_gates([({**gate, "name": str(place)}, [each]) for place, each in enumerate(drops)])
+    assert [each["verdict"] for each in found] == verdicts
+
+
 def test_gates_that_cannot_fail_by_an_interval_make_no_other_less_certain() -> None:
     fails = failing("g", 0.02)
     others = [

@@ -14,7 +14,6 @@ from ragpipe.stats.difference_verdict import (
     DifferenceVerdict,
     decide_difference,
     decide_drop,
-    decide_drops,
     decide_together,
     default_smallest_effect,
     rows_needed,
@@ -202,19 +201,6 @@ def test_the_figures_of_a_drop() -> None:
 def test_without_a_scale_few_changes_pass_nothing() -> None:
     assert decide_drop(of((3, 0.5), (97, 0), low=None).paired, 0.5).state == "inconclusive"
     assert decide_drop(of((97, 0.5), (3, -0.1), low=None).paired, 0.5).state == "passed"
-
-
-def test_several_gates_must_be_more_certain_to_fail() -> None:
-    failed = decide_drop(of((4, 0.4), (13, -0.4), (33, 0)).paired, 0.05, span=1)
-    assert failed.state == "failed"
-    assert 0.0125 < failed.p_value < 0.025
-    assert [v.state for v in decide_drops([failed])] == ["failed"]
-    passed = decide_drop(of((100, 0.01)).paired, 0.05, span=1)
-    two = decide_drops([failed, passed])
-    assert [v.state for v in two] == ["inconclusive", "passed"]
-    assert (two[0].reason, two[0].p_adjusted) == ("several_scores", pytest.approx(2 * failed.p_value))
-    clear = decide_drop(of((60, -0.4), (40, 0.1)).paired, 0.05, span=1)
-    assert [v.state for v in decide_drops([failed, clear])] == ["failed", "failed"]
 
 
 @settings(max_examples=80, deadline=None)
