@@ -15,7 +15,7 @@ from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_from, sample_from, sample_json
-from ragpipe.scoring.case_blocks import aligned
+from ragpipe.scoring.case_blocks import aligned, keys_of
 from ragpipe.scoring.dimensions import CASE, Fields
 from ragpipe.scoring.normalisation import UNJUDGED, pass_fail
 from ragpipe.stats.agreement_coefficients import pearson
@@ -83,7 +83,7 @@ def labelled_cases(folder: RunFolder, keys: Sequence[Key]) -> Iterator[Case]:
     wanted = set(keys)
     blocks = aligned(folder.samples, folder.outputs, of_samples=SAMPLES.names, of_outputs=OUTPUTS.names)
     for outputs, samples in blocks:
-        places = pa.array([place for place, key in enumerate(_keys_of(outputs)) if key in wanted], pa.int64())
+        places = pa.array([place for place, key in enumerate(keys_of(outputs)) if key in wanted], pa.int64())
         rows = zip(outputs.take(places).to_pylist(), samples.take(places).to_pylist(), strict=True)
         for output_cells, sample_cells in rows:
             yield Case(sample_from(sample_json(sample_cells)), output_from(output_cells))
@@ -100,12 +100,8 @@ def _columns(spec: ScoreSpec, first: bool) -> list[str]:
 
 def _rows_of(table: pa.Table, keys: Sequence[Key]) -> pa.Table:
     """The rows of these cases, in their order."""
-    places = {key: place for place, key in enumerate(_keys_of(table))}
+    places = {key: place for place, key in enumerate(keys_of(table))}
     return table.take([places[key] for key in keys])
-
-
-def _keys_of(table: pa.Table) -> list[Key]:
-    return list(zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True))
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

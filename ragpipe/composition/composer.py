@@ -32,8 +32,9 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins
-from ragpipe.composition.config_sources import TITLE, Loader, composed_words, word_faults
+from ragpipe.composition.config_sources import Loader, composed_words, word_faults
 from ragpipe.composition.hydra_keys import is_hydra
+from ragpipe.composition.interpolations import TITLE
 from ragpipe.composition.near_words import near_word, option_meant, written_folder
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir

@@ -26,13 +26,12 @@ from omegaconf._utils import get_yaml_loader
 
 from ragpipe.composition.config_origins import COMMAND_LINE
 from ragpipe.composition.hydra_keys import FORCED, group_refused, is_hydra, key_fault
-from ragpipe.composition.interpolations import guarded
+from ragpipe.composition.interpolations import TITLE, guarded
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import placed_paths
 from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
 
-TITLE = "the configuration is wrong; nothing was started"
 SHIPPED = "main"
 """The provider of ragpipe's own `conf/` on the search path."""
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
+from ragpipe.composition.config_origins import OVERLAYS
 from ragpipe.core.errors import ConfigError, Problem
 
 Config = Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 """One mapping, or a list of words (`"judge=llm"`) and mappings, where the later ones win."""
 
 WHERE = "the configuration from Python"
-OVERLAYS = ("experiment", "mode")
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
 _RESERVED = frozenset({"null", "true", "false", "nan", "inf"})
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ragpipe.core.digest import DIGEST
+
 MISSING_KEY = object()
 """The value of a key that a mapping does not have."""
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHARS = 60
 
 
@@ -29,7 +29,7 @@ def changed_keys(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 def short_value(value: object) -> str:
     """A value of `changed_keys` in at most 60 characters; a digest by its first 12."""
     text = "(absent)" if value is MISSING_KEY else str(value)
-    if _DIGEST.fullmatch(text):
+    if DIGEST.fullmatch(text):
         return text[:12]
     return text if len(text) <= _CHARS else text[: _CHARS - 3] + "..."
 

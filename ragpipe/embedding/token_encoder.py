@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 
 from ragpipe.core.extras import install_command
 from ragpipe.embedding.model_files import Floats
-from ragpipe.embedding.settings import INSTALL, MiniLM, Sha256, with_hashes
-from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.embedding.settings import INSTALL, MiniLM, with_hashes
+from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
 
 
 class EncoderSettings(Settings):

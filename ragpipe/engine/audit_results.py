@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from ragpipe.auditing.audit_figures import AuditedScore, AuditPair, OutputKey, attack_outcomes, probe_rows, success_rate
 from ragpipe.auditing.probes import Probe
 from ragpipe.config.settings import RunConfig
+from ragpipe.engine.output_values import values_by_output
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_folder import RunFolder
@@ -29,7 +30,10 @@ def audited_scores(folder: RunFolder, config: RunConfig) -> list[AuditedScore]:
             ends = declared[name]
             if ends["low"] is None or ends["high"] is None:
                 continue
-            values = {key: _share(sum(of_case) / len(of_case), ends) for key, of_case in _values(folder, name).items()}
+            values = {
+                key: _share(sum(of_case) / len(of_case), ends)
+                for key, of_case in values_by_output(folder, name).items()
+            }
             scores.append(AuditedScore(name, values, inputs[metric.name]))
     return scores
 
@@ -115,18 +119,6 @@ def _share(value: float, declared: Mapping[str, Any]) -> float:
     """A value as a share of its range, 1 the best."""
     share = (value - declared["low"]) / (declared["high"] - declared["low"])
     return float(share if declared["higher_is_better"] else 1 - share)
-
-
-def _values(folder: RunFolder, score: str) -> dict[OutputKey, list[float]]:
-    """The values of a score by output, one for each iteration that gave one."""
-    values: dict[OutputKey, list[float]] = {}
-    columns = ("sample_id", "method", "repeat", "score_name", "value")
-    for number in scored_iterations(folder):
-        for batch in batches(folder.iteration(number).scores, columns, size=_BATCH):
-            for row in batch.filter(pc.equal(batch.column("score_name"), score)).to_pylist():
-                if row["value"] is not None:
-                    values.setdefault((row["sample_id"], row["method"], row["repeat"]), []).append(row["value"])
-    return values
 
 
 def _inputs(folder: RunFolder, metric: str) -> dict[OutputKey, frozenset[str]]:

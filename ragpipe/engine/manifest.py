@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -22,7 +21,7 @@ from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
 from ragpipe.store.run.format_check import manifest_of
-from ragpipe.store.run.run_folder import RunFolder, make_folder
+from ragpipe.store.run.run_folder import RUN_ID, RunFolder, make_folder
 from ragpipe.store.run.run_tables import run_file_error
 
 _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")
@@ -33,7 +32,6 @@ def read_manifest(folder: RunFolder) -> dict[str, Any]:
     return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
 
 
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 _SHAPE: Mapping[str, Mapping[str, type] | type] = {
     "run_id": str,
     "data": {"name": str, "digest": str, "tables": str},
@@ -60,7 +58,7 @@ def _first_fault(manifest: Mapping[str, Any], run_id: str | None) -> tuple[str, 
     for key, kind in _SHAPE.items():
         if not _fits(manifest.get(key), kind):
             return key, "missing, or of another form"
-    if not _RUN_ID.fullmatch(manifest["run_id"]):
+    if not RUN_ID.fullmatch(manifest["run_id"]):
         return "run_id", "no run's name"
     if not all(number.isdecimal() and isinstance(state, str) for number, state in manifest["iterations"].items()):
         return "iterations", "no states by number"

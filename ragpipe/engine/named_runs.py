@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import re
 from pathlib import Path
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.engine.run_list import run_list_folders
-from ragpipe.store.run.run_folder import LATEST, RunFolder
-
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
+from ragpipe.store.run.run_folder import LATEST, RUN_ID, RunFolder
 
 
 def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key: str = "run") -> RunFolder:
@@ -33,7 +30,7 @@ def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key:
         if named:
             names = ", ".join(str(folder.relative_to(output_dir)) for folder in named)
             raise _not_found(key, f"'latest' of {len(named)} names", f"the name of one: {names}", "NAME/latest")
-    if _RUN_ID.fullmatch(word) and (run := _with_id(word, output_dir, name, key)):
+    if RUN_ID.fullmatch(word) and (run := _with_id(word, output_dir, name, key)):
         return run
     for path in (output_dir / word, Path(word)):
         if path.is_dir() or path.is_symlink() or path.is_file():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +17,11 @@ from ragpipe.schema.usage import Usage
 from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
-from ragpipe.store.run.run_folder import COMPARISONS, RUNS, SWEEPS, RunFolder
+from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, RUNS, SWEEPS, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
 LISTED = 200  # runs of a name; each of them is read at the end of every evaluation
 DEPTH = 4  # levels of folders below output_dir in which names are looked for
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def refuse_other_formats(folders: Sequence[Path]) -> None:
@@ -201,7 +199,7 @@ def _cause(error: Exception) -> str:
 def run_folders(folder: Path) -> Iterator[Path]:
     """The run folders of a name. Links are skipped, and so is a folder that this user may not read, unless its name is a run id."""
     for path in _folders(folder):
-        if _RUN_ID.fullmatch(path.name) or _has_manifest(path):
+        if RUN_ID.fullmatch(path.name) or _has_manifest(path):
             yield path
 
 

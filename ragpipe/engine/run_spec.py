@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,22 @@ class RunSpec:
         identity = finished.identity()
         folder = finished.folder_of(run_id(identity))
         return cls(finished.config, source, identity, folder, finished.manifest, finished.scoring_files)
+
+    @classmethod
+    def of_changed_cases(cls, finished: FinishedRun, source: CaseSource, **changes: Any) -> RunSpec:
+        """A run over cases made from those of a finished run, with `changes` to its configuration. It has no gates, which are about
+        the system and all of its cases, and its report is written and not printed."""
+        config = finished.config
+        formats = [name for name in config.report.formats if name != "terminal"]
+        config = config.model_copy(
+            update={
+                "scoring": config.scoring.model_copy(update={"gates": {}}),
+                "report": config.report.model_copy(update={"formats": formats}),
+                **changes,
+            }
+        )
+        manifest = {**finished.manifest, "data": {**finished.manifest["data"], "digest": source.digest}}
+        return cls.of_finished_run(replace(finished, config=config, manifest=manifest), source)
 
     @property
     def run_id(self) -> str:

@@ -7,7 +7,6 @@ what it needs of both, so that its folder alone is enough to score and to verify
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from ragpipe.comparing.baseline_table import Baseline, BaselineNeeds, read_baselines, write_baselines
 from ragpipe.config.settings import RunConfig
-from ragpipe.core.digest import sha256_file
+from ragpipe.core.digest import DIGEST, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.named_runs import find_named_run, runs_with_id
@@ -25,11 +24,9 @@ from ragpipe.scoring.gates.gate_settings import NO_EARLIER_RUN, Gate
 from ragpipe.store.files.atomic import link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import write_unless_same
-from ragpipe.store.run.run_folder import LATEST, RunFolder
+from ragpipe.store.run.run_folder import LATEST, RUN_ID, RunFolder
 
 _TITLE = "a gate's baseline cannot be used"
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,7 @@ class _Resolution:
         Before the first run of the name `latest` is `NO_EARLIER_RUN`, if the gate may be not applicable.
         """
         text = str(gate.against)
-        if text == NO_EARLIER_RUN or _RUN_ID.fullmatch(text):
+        if text == NO_EARLIER_RUN or RUN_ID.fullmatch(text):
             return text
         folder = self._latest() if text == LATEST else find_named_run(text, self._root, key=key)
         if folder is None:
@@ -250,7 +247,7 @@ def _with_calibration(config: RunConfig) -> tuple[RunConfig, Path | None]:
     """The configuration with the digest of its calibration in the place of a path, and the path. Raises DataError for a file that
     is no calibration."""
     named = config.scoring.calibration
-    if named is None or _DIGEST.fullmatch(named):
+    if named is None or DIGEST.fullmatch(named):
         return config, None
     path = Path(named)
     read_calibration(path)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.metrics.base import Computed
+from ragpipe.engine.output_values import values_by_output
+from ragpipe.metrics.base import computed_scores
 from ragpipe.mutating.expectations import Expectation
 from ragpipe.mutating.mutant_draw import Mutant
 from ragpipe.mutating.mutant_outcomes import (
@@ -25,7 +25,7 @@ from ragpipe.mutating.selftest_figures import rows_by_any_score, score_rows
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import batches, read_json
+from ragpipe.store.run.run_tables import read_json
 
 MUTANTS = pa.schema(
     [
@@ -91,7 +91,7 @@ def selftest_document(
     for name, declared in final["declared"].items():
         if declared["low"] is None or declared["high"] is None:
             continue
-        values = _values(folder, name)
+        values = values_by_output(folder, name)
         span = declared["high"] - declared["low"]
         floors[name] = case_floor(values, span=span, tolerance=settings["tolerance"])
         outcomes += score_outcomes(name, values, outputs, declared, expectations, floors[name])
@@ -106,7 +106,7 @@ def selftest_document(
         "iterations": len(scored_iterations(folder)),
         "settings": dict(settings),
         "mutations": _mutation_rows(mutants),
-        "computed_scores": sorted(tried & _computed_scores(config)),
+        "computed_scores": sorted(tried & computed_scores(config.metrics.values())),
         "noise_floor": {name: {"limit": f.limit, "source": f.source} for name, f in floors.items() if name in tried},
         "caught_by_any": rows_by_any_score(outcomes),
         "scores": score_rows(outcomes),
@@ -130,24 +130,6 @@ def _mutation_rows(mutants: Sequence[Mutant]) -> list[dict[str, Any]]:
             {"name": mutation.name, "what": mutation.what, "mutants": len(samples), "questions": len(set(samples))}
         )
     return rows
-
-
-def _computed_scores(config: RunConfig) -> set[str]:
-    """The scores that no judge decides."""
-    metrics = config.metrics.values()
-    return {spec.name for metric in metrics if isinstance(metric, Computed) for spec in metric.scores()}
-
-
-def _values(folder: RunFolder, score: str) -> dict[OutputKey, list[float]]:
-    """The values of a score by output, one for each iteration that gave one."""
-    values: dict[OutputKey, list[float]] = {}
-    columns = ("sample_id", "method", "repeat", "score_name", "value")
-    for number in scored_iterations(folder):
-        for batch in batches(folder.iteration(number).scores, columns, size=_BATCH):
-            for row in batch.filter(pc.equal(batch.column("score_name"), score)).to_pylist():
-                if row["value"] is not None:
-                    values.setdefault((row["sample_id"], row["method"], row["repeat"]), []).append(row["value"])
-    return values
 
 
 def _missed_rows(outcomes: Sequence[MutantOutcome], mutants: Mapping[OutputKey, Mutant]) -> list[dict[str, Any]]:

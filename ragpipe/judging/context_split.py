@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.shown_order import holds_chunks
 from ragpipe.judging.token_count import count_tokens, how_counted
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Message
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import QuotedVerdict, QuotedVerdicts, Verdict, Verdicts
-from ragpipe.schema.sample import Chunk
 
 SPLIT = "split"
 """The flag of a question that shows a part of the contexts."""
@@ -61,7 +61,7 @@ def halved(
     it asks for no verdicts about claims, shows no list of contexts or several, or a single context."""
     if answer not in (Verdicts, QuotedVerdicts):
         return None
-    lists = [name for name, role in prompt.roles.items() if role == "sources" and _is_contexts(values.get(name))]
+    lists = [name for name, role in prompt.roles.items() if role == "sources" and holds_chunks(values.get(name))]
     if len(lists) != 1 or len(values[lists[0]]) < 2:
         return None
     name, middle = lists[0], len(values[lists[0]]) // 2
@@ -96,7 +96,3 @@ def _worth(verdict: AnyVerdict) -> int:
     if isinstance(verdict, Verdict):
         return 0 if verdict.supported else 1
     return _WORTH[verdict.verdict]
-
-
-def _is_contexts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Chunk) for item in value)

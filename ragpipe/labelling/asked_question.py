@@ -37,7 +37,7 @@ def asked_question(
     grades = grades or (section.grades if section and spec.name == metric.scores()[0].name else None)
     words = question or (section.question if section else f"How do you grade this case for {_in_words(spec.name)}?")
     listed = [LabelGrade(name=key, value=value) for key, value in grades.items()] if grades else _by_scale(spec)
-    outside = [grade.name for grade in listed if not _is_within(spec, grade.value)]
+    outside = [grade.name for grade in listed if not spec.holds(grade.value)]
     if outside:
         expected = f"values from {spec.low:g} to {spec.high:g}, the scale of {spec.name}"
         raise ConfigError(CANNOT_DRAW, [Problem("label", "label.grades", ", ".join(outside), expected)])
@@ -83,10 +83,6 @@ def _by_scale(spec: ScoreSpec) -> list[LabelGrade]:
     else:
         steps = (("all", high), ("partly", (low + high) / 2), ("none", low))
     return [LabelGrade(name=name, value=value) for name, value in steps]
-
-
-def _is_within(spec: ScoreSpec, value: float) -> bool:
-    return (spec.low is None or value >= spec.low) and (spec.high is None or value <= spec.high)
 
 
 def _in_words(score: str) -> str:

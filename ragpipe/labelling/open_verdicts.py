@@ -6,7 +6,6 @@ weight goes by them. Cases that have one can become a blind draw (`label.draw=qu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ragpipe.core.digest import DIGEST
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import printable, shorten
 from ragpipe.labelling.label_files import LABELS_FOLDER, read_columns_of, table_schema
@@ -38,7 +38,6 @@ VERDICT_COLUMNS = table_schema(
 )
 EVENT_VERSION = 1
 _PASSED = {"pass": True, "fail": False, None: None}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _TEXTS = ("run", "sample_id", "method", "score", "annotator", "answer", "at")
 _NAMED = 3  # cases that a refusal names
 _CHARACTERS = 20_000  # of a note
@@ -120,7 +119,7 @@ def _faults(where: str, row: Mapping[str, Any], run_id: str, scores: Collection[
     if isinstance(texts["score"], str) and texts["score"].strip() and texts["score"] not in scores:
         known = shorten(", ".join(sorted(scores)), 200)
         yield Problem(where, "score", shorten(texts["score"], 60), f"one of {known}")
-    if isinstance(texts["answer"], str) and texts["answer"].strip() and not _DIGEST.fullmatch(texts["answer"]):
+    if isinstance(texts["answer"], str) and texts["answer"].strip() and not DIGEST.fullmatch(texts["answer"]):
         yield Problem(where, "answer", shorten(texts["answer"], 60), "64 hexadecimal digits")
     if isinstance(texts["at"], str) and texts["at"].strip() and not _is_time(texts["at"]):
         yield Problem(where, "at", shorten(texts["at"], 60), "a time, as 2026-11-23T10:00:00Z")

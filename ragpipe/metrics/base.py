@@ -256,6 +256,11 @@ class Computed(Metric):
         return None
 
 
+def computed_scores(metrics: Iterable[Metric]) -> set[str]:
+    """The names of the scores that no judge decides."""
+    return {spec.name for metric in metrics if isinstance(metric, Computed) for spec in metric.scores()}
+
+
 def run_skip_reason(metric: Metric, case: Case, *, embedder: bool) -> str | None:
     """Why a run skips the metric for this case, None when it applies. `embedder`: whether the run has one.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.number_format import whole
+from ragpipe.reports.number_format import percent_with_interval, whole
 
 ATTACK_HEADS = ("attacks", "succeeded", "% [95%]", "without fences", "% [95%]")
 BIAS_HEADS = ("probe", "score", "cases", "mean shift, %", "95% interval", "")
@@ -143,17 +143,9 @@ def _raised(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _attack_row(label: str, rate: Mapping[str, Any], plain: Mapping[str, Any] | None) -> list[str]:
-    cells: Sequence[str] = (_of(plain), _percent(plain)) if plain else ("-", "-")
-    return [label, _of(rate), _percent(rate), *cells]
+    cells: Sequence[str] = (_of(plain), percent_with_interval(plain)) if plain else ("-", "-")
+    return [label, _of(rate), percent_with_interval(rate), *cells]
 
 
 def _of(rate: Mapping[str, Any]) -> str:
     return f"{whole(rate['succeeded'])} of {whole(rate['n'])}"
-
-
-def _percent(rate: Mapping[str, Any]) -> str:
-    if rate["share"] is None:
-        return "-"
-    interval = rate["interval"]
-    bounds = f" [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]" if interval else ""
-    return f"{100 * rate['share']:.0f}{bounds}"

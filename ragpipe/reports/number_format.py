@@ -20,6 +20,15 @@ def money(usd: float | None) -> str:
     return f"${usd:.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
 
 
+def percent_with_interval(row: Mapping[str, Any]) -> str:
+    """A row's `share` and `interval` as `90 [66, 98]`, in percent; `-` where there is no share."""
+    if row["share"] is None:
+        return "-"
+    interval = row["interval"]
+    bounds = f" [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]" if interval else ""
+    return f"{100 * row['share']:.0f}{bounds}"
+
+
 def price(usage: Usage) -> str:
     """`$0.0123`, or `at least $0.0123 (4 calls without a price)`; `price unknown` when no price is known."""
     known, unpriced = usage.usd_known, usage.unpriced

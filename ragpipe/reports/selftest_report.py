@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.number_format import plural, whole
+from ragpipe.reports.number_format import percent_with_interval, plural, whole
 
 CAUGHT_HEADS = ("mutation", "score", "caught", "% [95%]", "left out")
 KEPT_HEADS = ("mutation", "score", "unchanged", "mean change, %", "")
@@ -69,11 +69,7 @@ def _caught_row(row: Mapping[str, Any], score: str) -> list[str]:
 
 def _percent(row: Mapping[str, Any]) -> str:
     """`90 [66, 98]`; `few` behind an interval over fewer than five questions."""
-    if row["share"] is None:
-        return "-"
-    interval = row["interval"]
-    bounds = f" [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]" if interval else ""
-    return f"{100 * row['share']:.0f}{bounds}" + (" few" if interval and interval["too_few"] else "")
+    return percent_with_interval(row) + (" few" if row["interval"] and row["interval"]["too_few"] else "")
 
 
 def _of(row: Mapping[str, Any]) -> str:

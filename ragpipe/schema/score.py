@@ -30,6 +30,10 @@ class ScoreSpec:
     grades: tuple[tuple[str, float], ...] = ()
     in_class: tuple[str, str] | None = None
 
+    def holds(self, value: float) -> bool:
+        """Whether a value lies on the native scale, its ends included; a side without an end holds all."""
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
 
 def whole_grades(low: float, high: float) -> tuple[tuple[str, float], ...]:
     """The steps of a scale of whole numbers as grades, the best first."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.flat_keys import changed_keys, short_value
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.validation import validated
 from ragpipe.schema.format_version import FORMAT, format_mismatch
@@ -30,7 +31,6 @@ PICKED: frozenset[LabelPart] = frozenset({"queue", "open"})
 Count = Annotated[int, Field(ge=0)]
 _TITLE = "the calibration cannot be used"
 _FIX = "make it again: python -m ragpipe task=calibrate run=RUN"
-_ABSENT = "(absent)"
 
 
 class _Part(BaseModel):
@@ -332,12 +332,7 @@ def binding_differences(calibrated: Binding, run: Binding) -> list[str]:
             for step, shape in shapes["answer_shape"].items()
             if step in others["answer_shape"]
         }
-    old, new = _flattened(before, ""), _flattened(after, "")
-    return [
-        f"{key}: {_short(old.get(key, _ABSENT))} -> {_short(new.get(key, _ABSENT))}"
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key, _ABSENT) != new.get(key, _ABSENT)
-    ]
+    return [f"{key}: {short_value(old)} -> {short_value(new)}" for key, old, new in changed_keys(before, after)]
 
 
 class _InFile:
@@ -355,21 +350,3 @@ class _InFile:
 
 def _unusable(path: Path, key: str, content: str, expected: str) -> DataError:
     return DataError(_TITLE, [Problem(str(path), key, content, expected, _FIX)])
-
-
-def _flattened(value: Any, key: str) -> dict[str, Any]:
-    """Every value that is no mapping, by its dotted key."""
-    if not isinstance(value, Mapping) or not value:
-        return {key: value}
-    return {
-        name: leaf
-        for part, item in value.items()
-        for name, leaf in _flattened(item, f"{key}.{part}" if key else str(part)).items()
-    }
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    if len(text) == 64 and set(text) <= set("0123456789abcdef"):
-        return text[:12]
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -56,7 +56,7 @@ def _thresholds(settings: ScoringSettings, specs: Specs, where: str) -> Iterator
         key, spec = f"scoring.thresholds.{name}", specs.get(name)
         if name not in known:
             yield _unknown(where, key, name, known)
-        elif spec and threshold is not None and not _inside(threshold, spec):
+        elif spec and threshold is not None and not spec.holds(threshold):
             yield Problem(where, key, f"{threshold:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
 
 
@@ -162,7 +162,7 @@ def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
             yield _unknown(where, key, name, known)
         ends = [band.up_to for band in bands or () if band.up_to is not None]
         for end in ends:
-            if spec and not _inside(end, spec):
+            if spec and not spec.holds(end):
                 yield Problem(where, key, f"up_to {end:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
         if spec and any((b < a) == spec.higher_is_better for a, b in pairwise(ends)):
             better = "higher" if spec.higher_is_better else "lower"
@@ -213,10 +213,6 @@ def _unweighable(spec: ScoreSpec) -> str | None:
     if spec.low is None or spec.high is None:
         return "a count has no scale and cannot be part of a mean"
     return "a diagnostic score weighs nothing" if spec.diagnostic else None
-
-
-def _inside(value: float, spec: ScoreSpec) -> bool:
-    return (spec.low is None or value >= spec.low) and (spec.high is None or value <= spec.high)
 
 
 def _list(names: Iterable[str]) -> str:

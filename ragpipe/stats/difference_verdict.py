@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ragpipe.stats.intervals import Interval
 from ragpipe.stats.multiple_testing import holm
 from ragpipe.stats.paired_difference import FEWEST_CHANGED, PairedDifference, paired_difference
-from ragpipe.stats.student_t import normal_quantile
+from ragpipe.stats.student_t import POWER, normal_quantile
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -26,7 +26,6 @@ DropState = Literal["passed", "failed", "inconclusive"]
 
 SMALLEST_EFFECT_SHARE = 0.05
 """The smallest difference that matters, as a share of the scale's range, where none is declared."""
-_POWER = 0.8
 _MEAN_CHANGED = 7.906  # a Poisson count with this mean reaches 6 in 8 of 10 samples
 
 
@@ -192,8 +191,8 @@ def rows_needed(paired: PairedDifference, effect: float, *, level: float = 0.95)
     """
     if paired.error is None or paired.difference is None or paired.changed == 0:
         return None
-    z, z_same, of_power = (normal_quantile(share) for share in (level, 2 * level - 1, 2 * _POWER - 1))
-    needed = paired.n * (max(z + of_power, z_same + normal_quantile(_POWER)) * paired.error / effect) ** 2
+    z, z_same, of_power = (normal_quantile(share) for share in (level, 2 * level - 1, 2 * POWER - 1))
+    needed = paired.n * (max(z + of_power, z_same + normal_quantile(POWER)) * paired.error / effect) ** 2
     if not paired.can_decide:
         needed = max(needed, paired.n * _MEAN_CHANGED / paired.changed)
     elif needed <= paired.n:

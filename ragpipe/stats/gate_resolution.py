@@ -11,9 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ragpipe.stats.intervals import wilson_bounds
-from ragpipe.stats.student_t import normal_quantile
-
-_POWER = 0.8
+from ragpipe.stats.student_t import POWER, normal_quantile
 
 TYPICAL_SPREADS = {"binary": 0.45, "share": 0.25, "grade": 0.29}
 """Standard deviation of the difference of two runs per case, on a scale of 1, where no earlier comparison says it."""
@@ -50,7 +48,7 @@ def resolve_limit(limit: float, rows: float, *, level: float = 0.95) -> LimitRes
     if not 0 < limit < 1 or not rows > 0:
         raise ValueError(f"expected a limit between 0 and 1 and rows above 0, found {limit!r} and {rows!r}")
     margin = normal_quantile(level) * math.sqrt(limit * (1 - limit) / rows)
-    of_power = normal_quantile(2 * _POWER - 1)
+    of_power = normal_quantile(2 * POWER - 1)
     below, above = limit - margin, limit + margin  # X solves below - X = .84 sqrt(X (1-X) / rows): a bound of Wilson's
     return LimitResolution(
         wilson_bounds(below, rows, of_power)[0] if below > 0 else None,
@@ -60,7 +58,7 @@ def resolve_limit(limit: float, rows: float, *, level: float = 0.95) -> LimitRes
 
 def resolve_mean(limit: float, error: float, *, level: float = 0.95) -> LimitResolution:
     """What a lower limit on a mean without a scale tells, by its standard error: limit -+ (z + .84) error."""
-    margin = (normal_quantile(level) + normal_quantile(2 * _POWER - 1)) * error
+    margin = (normal_quantile(level) + normal_quantile(2 * POWER - 1)) * error
     return LimitResolution(limit - margin, limit + margin)
 
 
@@ -80,7 +78,7 @@ def rows_to_tell(value: float, limit: float, effect: float = 1.0, *, level: floa
     if abs(value - limit) < 1e-12:
         return None
     spread = normal_quantile(level) * math.sqrt(limit * (1 - limit))
-    spread += normal_quantile(2 * _POWER - 1) * math.sqrt(value * (1 - value))
+    spread += normal_quantile(2 * POWER - 1) * math.sqrt(value * (1 - value))
     return math.ceil(effect * (spread / (value - limit)) ** 2)
 
 
@@ -98,7 +96,7 @@ def resolve_drop(spread: float, rows: float, max_drop: float, *, level: float = 
     if not (spread >= 0 and rows > 0 and max_drop >= 0):
         raise ValueError(f"expected spread and drop of 0 or more and rows above 0, found {spread}, {max_drop}, {rows}")
     error = spread / math.sqrt(rows)
-    z, of_power = normal_quantile(level), normal_quantile(2 * _POWER - 1)
+    z, of_power = normal_quantile(level), normal_quantile(2 * POWER - 1)
     return DropResolution(of_power * error + max(z * error, max_drop), (z + of_power) * error)
 
 
@@ -109,7 +107,7 @@ def rows_for_drop(spread: float, max_drop: float, effect: float = 1.0, *, level:
     """
     if not max_drop > 0:
         raise ValueError(f"expected a drop above 0, found {max_drop!r}")
-    factor = normal_quantile(level) + normal_quantile(2 * _POWER - 1)
+    factor = normal_quantile(level) + normal_quantile(2 * POWER - 1)
     return math.ceil(effect * (factor * spread / max_drop) ** 2)
 
 

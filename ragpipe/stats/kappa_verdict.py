@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ragpipe.stats.agreement_intervals import agreement_of_rows, estimate_kappa, estimate_quadratic_kappa
 from ragpipe.stats.intervals import clustering, design_effect
 from ragpipe.stats.jackknife import EstimatedStatistic
-from ragpipe.stats.student_t import normal_quantile
+from ragpipe.stats.student_t import POWER, normal_quantile
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -21,7 +21,6 @@ TARGET = 0.8
 """Above it agreement counts as almost perfect (Landis and Koch 1977)."""
 FEWEST_OUTSIDE = 5
 """With fewer labels outside the largest class kappa says next to nothing."""
-_POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def _labels_needed(
     limit = 1 - (1 - target) * by_chance
     if value is None or error is None or value <= target or agreement <= limit:
         return None
-    z, of_power = normal_quantile(level), normal_quantile(2 * _POWER - 1)
+    z, of_power = normal_quantile(level), normal_quantile(2 * POWER - 1)
     room = 1 - value * value
     by_jackknife = 0.0
     if room > 0 and error > 0:

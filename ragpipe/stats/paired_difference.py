@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ragpipe.stats.agreement_coefficients import check_pairs
 from ragpipe.stats.intervals import FEW, Interval, check_scale, clustered_variance
 from ragpipe.stats.jackknife import HAIR, questions_of
-from ragpipe.stats.student_t import t_quantile, two_sided_tail
+from ragpipe.stats.student_t import POWER, t_quantile, two_sided_tail
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -24,7 +24,6 @@ FEWEST_CHANGED = 6
 """With fewer changed questions no test can reach .05 (2 of 2^5 signs are .0625): the result is inconclusive."""
 EXACT_UP_TO = 12
 """Up to so many changed questions all their signs are tried."""
-_POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def _interval(rows: _Rows, span: float | None, level: float) -> tuple[Interval |
 
 
 def _detectable(error: float | None, groups: int, level: float) -> float | None:
-    return None if error is None else (t_quantile(level, groups - 1) + t_quantile(2 * _POWER - 1, groups - 1)) * error
+    return None if error is None else (t_quantile(level, groups - 1) + t_quantile(2 * POWER - 1, groups - 1)) * error
 
 
 def _with_added_questions(rows: _Rows, span: float) -> tuple[float, float]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+POWER = 0.8
+"""The share of samples in which a difference is to be found where a size is planned or what can be found is said."""
 _TINY = 1e-300
 
 
@@ -25,7 +27,7 @@ def t_quantile(level: float, df: int) -> float:
     """t with P(-t <= T <= t) = level for Student's T with `df` >= 1 degrees of freedom.
 
     Starts from the Cornish-Fisher expansion around the normal quantile (Abramowitz and Stegun 26.7.5) and ends with
-    Newton steps on the two-sided tail.
+    Newton steps on the two-sided tail. Raises ValueError for fewer degrees of freedom, or a level that is not between 0 and 1.
     """
     if df < 1 or not 0 < level < 1:
         raise ValueError(f"expected df >= 1 and 0 < level < 1, found df={df}, level={level}")

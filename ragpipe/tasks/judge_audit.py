@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +114,11 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         f"audit: {kinds.count('attack'):,} attacked and {kinds.count('probe'):,} probed cases"
         + (", the attacked ones a second time without fences: two runs" if compares else "")
     )
-    spec = _spec(finished, source, _judged(finished.config))
+    spec = RunSpec.of_changed_cases(finished, source, metrics=_judged(finished.config))
     policy, plain_spec = RejudgePolicy(finished), None
     if compares:
         bare = {name: _without_fences(metric) for name, metric in _judged(finished.config).items()}
-        plain_spec = _spec(finished, _source(finished, settings, ()), bare)
+        plain_spec = RunSpec.of_changed_cases(finished, _source(finished, settings, ()), metrics=bare)
         console.say(f"the second run, without fences: {plan_ahead(plain_spec, policy.recorded_replies())}")
     codes = [Evaluation(spec, policy, console).run()]
     if not scored_iterations(spec.folder):
@@ -171,21 +170,6 @@ def _source(finished: FinishedRun, settings: JudgeAuditSettings, probes: Sequenc
         n=settings.n,
         seed=settings.seed,
     )
-
-
-def _spec(finished: FinishedRun, source: AuditSource, metrics: Mapping[str, Metric]) -> RunSpec:
-    """The run over the changed cases. It has no gates, which are about the system, and prints no report."""
-    config = finished.config
-    formats = [name for name in config.report.formats if name != "terminal"]
-    config = config.model_copy(
-        update={
-            "metrics": dict(metrics),
-            "scoring": config.scoring.model_copy(update={"gates": {}}),
-            "report": config.report.model_copy(update={"formats": formats}),
-        }
-    )
-    manifest = {**finished.manifest, "data": {**finished.manifest["data"], "digest": source.digest}}
-    return RunSpec.of_finished_run(replace(finished, config=config, manifest=manifest), source)
 
 
 def _without_fences(metric: Metric) -> Metric:

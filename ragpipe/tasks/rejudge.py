@@ -18,7 +18,7 @@ from ragpipe.engine.run_policies import RejudgePolicy, StoredRejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.metrics.base import Computed
+from ragpipe.metrics.base import computed_scores
 from ragpipe.reports.agreement_report import (
     AGREEMENT_HEADS,
     AGREEMENT_NOTE,
@@ -158,7 +158,7 @@ def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: 
 
 def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> dict[str, Any]:
     """The comparison without the scores that no judge decides."""
-    computed = _computed_scores(finished)
+    computed = computed_scores(finished.config.metrics.values())
     scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
     return {**comparison, "scores": scores}
 
@@ -174,9 +174,3 @@ def _write_agreement(new: RunFolder, comparison: Mapping[str, Any], markdown: st
         json_unless_same(document, comparison)
         write_unless_same(_page(new), markdown)
         seal_added(new, [document, _page(new)])
-
-
-def _computed_scores(finished: FinishedRun) -> set[str]:
-    """The scores that no judge decides: they are the same in both runs, and would hide the others."""
-    metrics = finished.config.metrics.values()
-    return {spec.name for metric in metrics if isinstance(metric, Computed) for spec in metric.scores()}

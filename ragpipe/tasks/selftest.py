@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -11,7 +10,7 @@ from pydantic import Field, field_validator
 from ragpipe.core.errors import ConfigError, Incomplete
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.finished_run import open_run
 from ragpipe.engine.mutant_source import MutantSource
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
@@ -108,7 +107,7 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
         n=settings.n,
         seed=settings.seed,
     )
-    spec = _spec(finished, source)
+    spec = RunSpec.of_changed_cases(finished, source)
     code = Evaluation(spec, RejudgePolicy(finished), console).run()
     if not scored_iterations(spec.folder):
         return code
@@ -123,22 +122,6 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
     _write(spec.folder, source, document)
     _print_results(document, spec.folder, console)
     return code if code == Incomplete.exit_code else 0
-
-
-def _spec(finished: FinishedRun, source: MutantSource) -> RunSpec:
-    """The run over originals and mutants. It has no gates, which are about the system and not about mutants, and its own report
-    is written and not printed."""
-    config = finished.config
-    formats = [name for name in config.report.formats if name != "terminal"]
-    config = config.model_copy(
-        update={
-            "scoring": config.scoring.model_copy(update={"gates": {}}),
-            "report": config.report.model_copy(update={"formats": formats}),
-        }
-    )
-    manifest = {**finished.manifest, "data": {**finished.manifest["data"], "digest": source.digest}}
-    mutated = replace(finished, config=config, manifest=manifest)
-    return RunSpec.of_finished_run(mutated, source)
 
 
 def _write(folder: RunFolder, source: MutantSource, document: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,8 @@ def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
     evaluation raises.
     """
     finished, settings = task.finished, task.settings
-    spec = _spec(finished, SpotCheckSource(finished.folder, finished.manifest, n=settings.n, seed=settings.seed))
+    source = SpotCheckSource(finished.folder, finished.manifest, n=settings.n, seed=settings.seed)
+    spec = RunSpec.of_changed_cases(finished, source, metrics=_judged(finished), iterations=1)
     code = Evaluation(spec, RejudgePolicy(finished), console).run()
     shared = [number for number in scored_iterations(spec.folder) if number in scored_iterations(finished.folder)]
     if not shared:
@@ -118,22 +118,6 @@ def _asks_the_same(finished: FinishedRun) -> bool:
     prompts = [{name: its["prompts"] for name, its in identity["metrics"].items()} for identity in (before, now)]
     same_prompts = all(prompts[0].get(name) == steps for name, steps in prompts[1].items())
     return same_prompts and before["judge_identity"] == now["judge_identity"]
-
-
-def _spec(finished: FinishedRun, source: SpotCheckSource) -> RunSpec:
-    """The run over the drawn cases. It has no gates, which are about all cases, and prints no report."""
-    config = finished.config
-    formats = [name for name in config.report.formats if name != "terminal"]
-    config = config.model_copy(
-        update={
-            "metrics": _judged(finished),
-            "iterations": 1,
-            "scoring": config.scoring.model_copy(update={"gates": {}}),
-            "report": config.report.model_copy(update={"formats": formats}),
-        }
-    )
-    manifest = {**finished.manifest, "data": {**finished.manifest["data"], "digest": source.digest}}
-    return RunSpec.of_finished_run(replace(finished, config=config, manifest=manifest), source)
 
 
 def _write(folder: RunFolder, document: Mapping[str, Any]) -> Path:

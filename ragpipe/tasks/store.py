@@ -18,7 +18,7 @@ from ragpipe.engine.run_list import all_runs, readable_runs
 from ragpipe.engine.task_settings import own_values, setting_keys
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole
-from ragpipe.schema.settings import Settings
+from ragpipe.schema.settings import Settings, Sha256
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.prune import Choice, prunable, prune
@@ -58,7 +58,7 @@ class StoreTaskSettings(Settings):
     )
     step: Text | None = Field(default=None, description="For `why`: prompt step that asked. null: the metric has one.")
     iteration: int = Field(default=1, ge=1, description="For `why`: number of the iteration, from 1.")
-    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+    key: Sha256 | None = Field(
         default=None, description="For `why`: key of the call, 64 hexadecimal digits. null: `run` and `case` name it."
     )
     older_than_days: float | None = Field(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.run_list import DEPTH
-from ragpipe.store.run.run_folder import COMPARISONS, SWEEPS
+from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, SWEEPS
 from ragpipe.viewing.run_files import file_mark, json_below
-
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def _scan(folder: Path, prefix: str, depth: int, scan: FolderScan) -> None:
         key, path = prefix + name, folder / name
         if prefix and name in (COMPARISONS, SWEEPS):
             _scan_made(path, key, scan, name)
-        elif prefix and (_RUN_ID.fullmatch(name) or file_mark(path, "manifest.json")):
+        elif prefix and (RUN_ID.fullmatch(name) or file_mark(path, "manifest.json")):
             scan.runs[key] = path
         elif depth and not name.startswith(".") and not file_mark(path, "manifest.json"):
             _scan(path, f"{key}/", depth - 1, scan)
@@ -65,7 +62,7 @@ def _scan(folder: Path, prefix: str, depth: int, scan: FolderScan) -> None:
 def _scan_made(folder: Path, key: str, scan: FolderScan, kind: str) -> None:
     places, file = (scan.comparisons, "compare.html") if kind == COMPARISONS else (scan.sweeps, "sweep.json")
     for name in _folders(folder):
-        if _RUN_ID.fullmatch(name) and file_mark(folder / name, file):
+        if RUN_ID.fullmatch(name) and file_mark(folder / name, file):
             places[f"{key}/{name}"] = folder / name
 
 

@@ -22,11 +22,10 @@ from ragpipe.judging.detectors.model_folder import (
     fetch_command,
     hash_once,
 )
-from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
 
 Family = Literal["lettucedetect", "minicheck", "hhem", "nli"]
 Language = Literal["en", "de", "fr", "es", "it", "pl", "cn", "hu"]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 INSTALL = install_command("detector")
 MODELS: dict[str, str] = {
     "lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1",

@@ -6,7 +6,6 @@ A row whose digest does not match its cells is damaged: it was never stored like
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from ragpipe.core.digest import sha256
+from ragpipe.core.digest import DIGEST, sha256
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.store_connection import StoreConnection
 
@@ -48,7 +47,6 @@ DIGEST_BYTES = 16
 _REAL = frozenset({"paid_usd", "latency_ms"})
 _COUNTS = frozenset({"iteration", "attempts", "answers"})
 _NO_HASH = bytes(33)  # before the text of a wire hash that is none: longer than a hash
-_HASH = re.compile(r"[0-9a-f]{64}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _in_order = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
@@ -157,7 +155,7 @@ def digest_of(cells: Cells) -> bytes:
 
 def key_bytes(key: str) -> bytes:
     """The key as it is stored. Raises ValueError for what is not the hash of a question."""
-    if not _HASH.fullmatch(key):
+    if not DIGEST.fullmatch(key):
         raise ValueError(f"{key!r} is not the key of a question: 64 hex digits")
     return bytes.fromhex(key)
 
@@ -169,7 +167,7 @@ def packed(call: Call, run_id: str) -> PackedCall:
     """
     parts: dict[str, str | None] = dict(call.fields)
     messages = None
-    if _HASH.fullmatch(parts.get("messages") or ""):
+    if DIGEST.fullmatch(parts.get("messages") or ""):
         messages, parts["messages"] = bytes.fromhex(parts["messages"] or ""), None
     if parts.get("iteration") == _hashed(call.iteration):
         parts["iteration"] = None
@@ -193,7 +191,7 @@ def _wire_cell(wire_hash: str | None) -> bytes | None:
     """A hash as its 32 bytes; any other text is longer than that."""
     if wire_hash is None:
         return None
-    return bytes.fromhex(wire_hash) if _HASH.fullmatch(wire_hash) else _NO_HASH + wire_hash.encode("utf-8", "replace")
+    return bytes.fromhex(wire_hash) if DIGEST.fullmatch(wire_hash) else _NO_HASH + wire_hash.encode("utf-8", "replace")
 
 
 def wire_hash_of(cell: Any) -> str | None:

@@ -33,6 +33,8 @@ from ragpipe.store.files.atomic import (
 from ragpipe.store.files.parquet_parts import PARTS
 from ragpipe.store.run.format_check import manifest_of
 
+RUN_ID = re.compile(r"[0-9a-f]{12}")
+"""The form of a run's id, and of the ids of comparisons and sweeps: the beginning of a digest."""
 LATEST = "latest"
 RUNS = "runs.md"
 SWEEPS = "sweeps"
