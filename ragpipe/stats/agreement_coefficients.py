@@ -130,7 +130,8 @@ def correlation_ceiling(human_reliability: float, judge_reliability: float) -> f
     """The highest correlation, 0 to 1, that a judge can reach with labels: sqrt(r_hh * r_jj) (Spearman 1904).
 
     `human_reliability` is the correlation of two people's labels of the same cases, `judge_reliability` that of two judgements
-    by the same judge; -1 to 1, and one below 0 counts as 0. What labels hold by chance nobody can agree with.
+    by the same judge; -1 to 1, and one below 0 counts as 0. What labels hold by chance nobody can agree with. Raises ValueError
+    for a reliability that is not from -1 to 1.
     """
     for reliability in (human_reliability, judge_reliability):
         if not -1 <= reliability <= 1:

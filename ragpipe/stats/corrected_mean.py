@@ -154,6 +154,7 @@ def labels_to_ask(labels: int, width: float | None, widest: float, unlabelled: i
 
     `labels` have been given, `width` is that of their interval (None: there is none), `unlabelled` cases are left. First
     60, then 20 at a time: whoever stops so keeps the coverage of the interval (.95 to .99 in simulation).
+    Raises ValueError for a `widest` of 0 or less.
     """
     if widest <= 0:
         raise ValueError(f"an interval is wider than 0, found {widest:g} as the widest")

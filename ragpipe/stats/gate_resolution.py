@@ -92,6 +92,7 @@ def resolve_drop(spread: float, rows: float, max_drop: float, *, level: float = 
         level: the level of the interval.
 
     With S = spread / sqrt(rows): finds .84 S + max(1.96 S, max_drop); an unchanged system passes from 2.80 S on.
+    Raises ValueError for a spread or drop below 0, and for no rows.
     """
     if not (spread >= 0 and rows > 0 and max_drop >= 0):
         raise ValueError(f"expected spread and drop of 0 or more and rows above 0, found {spread}, {max_drop}, {rows}")

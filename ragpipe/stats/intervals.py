@@ -174,7 +174,8 @@ def _mean(values: Floats) -> float:
 
 
 def clustering(n: int, clusters: Codes | None) -> tuple[Codes | None, int]:
-    """Cluster numbers from 0 without gaps and how many there are; None when every row is its own cluster."""
+    """Cluster numbers from 0 without gaps and how many there are; None when every row is its own cluster. Raises
+    ValueError where there are not `n` cluster numbers."""
     if clusters is None:
         return None, n
     if len(clusters) != n:

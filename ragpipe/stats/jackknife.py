@@ -135,7 +135,8 @@ def fisher_bounds(value: float, error: float, t: float) -> tuple[float, float]:
 
 
 def questions_of(n: int, questions: Whole | None) -> tuple[Whole, int]:
-    """The questions of `n` rows, numbered from 0 without gaps, and how many there are; None: each row is another question."""
+    """The questions of `n` rows, numbered from 0 without gaps, and how many there are; None: each row is another question. Raises
+    ValueError where there are not `n` question numbers."""
     if questions is None:
         return np.arange(n, dtype=np.int64), n
     if len(questions) != n:

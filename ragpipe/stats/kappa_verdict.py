@@ -60,6 +60,8 @@ def decide_kappa(
         scale: the ends of the scale of grades, for quadratically weighted kappa; None for unordered classes.
         target: what kappa has to exceed, between 0 and 1.
         level: the level of the interval.
+
+    Raises ValueError for a target that is not between 0 and 1, and for rows that `estimate_kappa` refuses.
     """
     if not 0 < target < 1:
         raise ValueError(f"a target of kappa lies between 0 and 1, found {target:g}")

@@ -66,7 +66,7 @@ def fit_weights(
     folds, five times anew; each case is predicted by weights of the other folds. Gain = Pearson's correlation of the ratings
     with the sums of these predictions, less that with the weights in use; advised where gain - t(G-1) * s > 0, s its
     jackknife error over the G questions. Where nothing is to be gained it was advised in 1 of 1,200 samples. As an
-    interval of the gain this does not hold (.68 to .91 instead of .95), so none is given.
+    interval of the gain this does not hold (.68 to .91 instead of .95), so none is given. Raises ValueError where rows or columns do not fit.
     """
     codes, groups = questions_of(len(ratings), questions)
     if len(scores) != len(ratings) or scores.shape[1:] != weights.shape:

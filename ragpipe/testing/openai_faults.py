@@ -65,6 +65,9 @@ class Hang:
 
 @dataclass
 class ServerFault:
+    """One fault of the server: its name and options as given; `seen` counts requests by the hash of their body, `began` is the
+    monotonic second of the first one, `state` what the rule of the fault keeps."""
+
     name: str
     options: dict[str, str]
     seen: Counter[str] = field(default_factory=Counter)

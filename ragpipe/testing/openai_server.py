@@ -352,6 +352,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    """Serve until interrupted, by the words of the command line; the first line printed is the address."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at")
     parser.add_argument("--port", type=int, default=0)

@@ -107,28 +107,14 @@ optional:
 [[system]]
 {{% include "shared/preamble.v2.jinja" %}}
 [[user]]
-{{% if history %}}
-Earlier conversation:
-{{% for turn in history %}}
-{{{{ loop.index }}}}. {{% if turn.role == "user" %}}user{{% else %}}assistant{{% endif %}}
-
-{{{{ turn.text }}}}
-{{% endfor %}}
-
-{{% endif %}}
+{{% include "shared/earlier_turns.v1.jinja" %}}
 Question:
 {{{{ question }}}}
 
 Answer:
 {{{{ answer }}}}
 
-{{% if examples %}}
-Worked examples of this task:
-{{% for example in examples %}}
-{{{{ example }}}}
-{{% endfor %}}
-
-{{% endif %}}
+{{% include "shared/worked_examples.v1.jinja" %}}
 Task: grade the answer from 1 to 5. TODO: by what, and what the single grades mean.
 {{% if reasoning %}}
 Go through the answer step by step before you grade, and give the steps in "reason".

@@ -55,7 +55,7 @@ def locked_hashes() -> dict[str, str]:
 
 
 def uncommitted_names() -> frozenset[str]:
-    """The locked versions that the last commit has not locked: drafts. None where git cannot tell."""
+    """The locked versions that the last commit has not locked: drafts. Empty where git cannot tell."""
     command = ["git", "show", f"HEAD:./{LOCK.as_posix()}"]
     try:
         result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, encoding="utf-8", check=True)

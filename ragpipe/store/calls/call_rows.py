@@ -150,6 +150,7 @@ def fetched(db: StoreConnection, statement: str, values: tuple[Any, ...]) -> tup
 
 @lru_cache(maxsize=4096)
 def digest_of(cells: Cells) -> bytes:
+    """The digest by which rows share these cells: equal cells have the same."""
     return blake2b(_encode(cells).encode("ascii"), digest_size=DIGEST_BYTES).digest()
 
 
@@ -230,6 +231,7 @@ def checked_cells(row: tuple[Any, ...], shared: SharedValues) -> tuple[tuple[Cel
 
 
 def storable_value(value: Any) -> Any:
+    """A value as a cell holds it, lone surrogates of a text replaced. Raises ValueError for a whole number of more than 64 bits."""
     kind = type(value)
     if kind is str:
         # UTF-8 has no lone surrogates
@@ -253,6 +255,7 @@ def milliseconds(time: str) -> int | None:
 
 
 def time_of(count: int | None) -> str:
+    """The time in ISO 8601 of milliseconds since 1970, in UTC; empty for None. The inverse of `milliseconds`."""
     return "" if count is None else (_EPOCH + timedelta(milliseconds=count)).isoformat(timespec="milliseconds")
 
 

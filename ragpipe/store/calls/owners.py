@@ -124,6 +124,7 @@ class Owners:
 
 
 def every_owner(db: StoreConnection) -> list[Owner]:
+    """The processes that the store knows, those that ended without a word included."""
     return [_owner(row) for row in db.execute("SELECT id, host, pid, mark, beat, run_id FROM owners").fetchall()]
 
 

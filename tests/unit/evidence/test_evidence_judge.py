@@ -207,26 +207,40 @@ def test_groundedness_tells_whether_most_claims_are_cited(ask, text, cited):
     assert found.score == 5
 
 
+SENTENCES = ["Green tea comes from China.", "It is brewed at 80 degrees."]  # of GOOD; TEA says both
+
+
 @pytest.mark.parametrize(
-    ("folder", "step", "answer", "values"),
+    ("folder", "step", "answer", "values", "said"),
     [
-        ("faithfulness", "extract", Claims, {"question": "q", "answer": GOOD}),
-        ("faithfulness", "verify", Verdicts, {"contexts": [TEA], "claims": ["Green tea comes from China."]}),
-        ("faithfulness", "combined", CheckedClaims, {"contexts": [TEA], "question": "q", "answer": GOOD}),
-        ("context_recall", "extract", Claims, {"question": "q", "reference": GOOD}),
-        ("context_recall", "verify", Verdicts, {"contexts": [TEA], "claims": ["Green tea comes from China."]}),
-        ("context_recall", "combined", CheckedClaims, {"contexts": [TEA], "question": "q", "reference": GOOD}),
-        ("context_precision", "grade", ChunkGrades, {"contexts": [TEA], "question": "q", "reference": GOOD}),
-        ("chunk_faithfulness", "first", YesNo, {"contexts": [TEA], "answer": GOOD}),
-        ("chunk_faithfulness", "refine", YesNo, {"contexts": [TEA], "answer": GOOD, "existing": "NO"}),
-        ("chunk_relevancy", "first", YesNo, {"contexts": [TEA], "question": "q", "answer": GOOD}),
-        ("chunk_relevancy", "refine", YesNo, {"contexts": [TEA], "question": "q", "answer": GOOD, "existing": "NO"}),
-        ("groundedness", "grade", Groundedness, {"contexts": [TEA], "answer": GOOD}),
+        ("faithfulness", "extract", Claims, {"question": "q", "answer": GOOD}, SENTENCES),
+        ("faithfulness", "verify", Verdicts, {"contexts": [TEA], "claims": [SENTENCES[0], "It comes from Peru."]}, [True, False]),
+        ("faithfulness", "combined", CheckedClaims, {"contexts": [TEA], "question": "q", "answer": GOOD}, [True, True]),
+        ("context_recall", "extract", Claims, {"question": "q", "reference": GOOD}, SENTENCES),
+        ("context_recall", "verify", Verdicts, {"contexts": ["Whales sing."], "claims": SENTENCES}, [False, False]),
+        ("context_recall", "combined", CheckedClaims, {"contexts": [TEA], "question": "q", "reference": GOOD}, [True, True]),
+        ("context_precision", "grade", ChunkGrades, {"contexts": ["Whales sing.", TEA], "question": "q", "reference": GOOD}, [False, True]),
+        ("chunk_faithfulness", "first", YesNo, {"contexts": [TEA], "answer": GOOD}, "YES"),
+        ("chunk_faithfulness", "first", YesNo, {"contexts": ["Whales sing."], "answer": GOOD}, "NO"),
+        ("chunk_faithfulness", "refine", YesNo, {"contexts": [TEA], "answer": GOOD, "existing": "NO"}, "YES"),
+        ("chunk_relevancy", "first", YesNo, {"contexts": [TEA], "question": "q", "answer": GOOD}, "YES"),
+        ("chunk_relevancy", "refine", YesNo, {"contexts": [TEA], "question": "q", "answer": GOOD, "existing": "NO"}, "YES"),
+        ("groundedness", "grade", Groundedness, {"contexts": [TEA], "answer": GOOD}, 5),
     ],
-)
-def test_shipped_prompts_that_it_answers(folder, step, answer, values):
+)  # fmt: skip
+def test_what_it_answers_to_shipped_prompts(folder, step, answer, values, said):
     prompt = PromptLibrary([prompts_dir()]).load(folder, step, "v1")
-    assert isinstance(HeuristicJudge(HeuristicSettings()).answer(prompt, answer, values), answer)
+    found = HeuristicJudge(HeuristicSettings()).answer(prompt, answer, values)
+    assert type(found) is answer
+    content = {
+        Claims: lambda: found.claims,
+        Verdicts: lambda: [verdict.supported for verdict in found.verdicts],
+        CheckedClaims: lambda: [claim.supported for claim in found.claims],
+        ChunkGrades: lambda: [verdict.relevant for verdict in found.verdicts],
+        YesNo: lambda: found.verdict,
+        Groundedness: lambda: found.score,
+    }
+    assert content[answer]() == said
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def test_a_shipped_config_shows_every_parameter_with_its_default(name):
         "a value in the YAML differs from the class's default"
     )
     assert len({spec.name for spec in metric.scores()}) == len(metric.scores())
-    assert len(type(metric).__doc__ or "") > 100
+    assert len(type(metric).__doc__ or "") > 100, (
+        "the docstring says the range, what the ends mean, and which cases are skipped"
+    )
 
 
 SECTIONS = [

@@ -211,9 +211,33 @@ def test_counters_that_cannot_be_read_end_no_work(monkeypatch: pytest.MonkeyPatc
     assert len(looks) >= 4
 
 
+class ClosedPipe(io.StringIO):
+    """Refuses what is written, and counts the tries."""
+
+    tries = 0
+
+    def write(self, text: str) -> int:
+        self.tries += 1
+        raise BrokenPipeError("nobody reads")
+
+
 def test_a_closed_stream_falls_silent() -> None:
+    """The line that finds it closed ends no work, and nothing is written to it again; the counters are kept all the same."""
+    out, kept = ClosedPipe(), list[ProgressState]()
+    stream = SafeStream(out)
+    with Progress(stream, state, keep=kept.append) as shown:
+        for _ in range(3):
+            shown._next_plain = 0.0
+            shown.tick()
+    assert (out.tries, stream.silent) == (1, True)
+    assert len(kept) >= 5  # at the beginning, three times, at the end
+
+
+def test_a_stream_that_was_closed_ends_no_work() -> None:
     out = io.StringIO()
-    with Progress(SafeStream(out), state) as shown:
+    stream = SafeStream(out)
+    with Progress(stream, state) as shown:
         out.close()
         shown._next_plain = 0.0
         shown.tick()
+    assert stream.silent
