@@ -15,6 +15,7 @@ from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.coverage import LOST, coverage, coverage_warnings, lost
 from ragpipe.scoring.crossed_fields import membership
+from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.dimensions import DIMENSIONS
 from ragpipe.scoring.estimates import estimate_of, figures_of
 from ragpipe.scoring.operations import operations
@@ -108,8 +109,11 @@ def _system_errors(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator
 def _overall_warnings(
     specs: Sequence[ScoreSpec], scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings
 ) -> Iterator[str]:
-    """That no case has an overall score. A run of labels and counts alone has none to miss."""
+    """That no case has an overall score. A run of labels and counts alone has none to miss, and neither has one whose metrics give no
+    score with a weight, unless the user has set weights: they would then count nothing."""
     if all(spec.diagnostic for spec in specs):
+        return
+    if settings.weights == shipped()["weights"] and not any(settings.weights.get(spec.name) for spec in specs):
         return
     if OVERALL.name in scores and not scores[OVERALL.name]["n_ok"]:
         yield f"no case has an overall_score: {_why_no_overall(scores, settings)}"

@@ -244,6 +244,21 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("weights", "warns"),
+    [
+        ({}, False),  # the shipped ones: correctness was asked for, and has none of them
+        ({"faithfulness": 0.4}, True),  # a weight of the user's own counts nothing
+    ],
+)
+def test_metrics_without_a_shipped_weight_have_no_overall_score_to_miss(
+    tmp_path: Path, weights: dict[str, float], warns: bool
+) -> None:
+    write_run(tmp_path, [Row(f"q{n}", "a", {"correctness": 4.0}) for n in range(12)])
+    found = score(tmp_path, [ScoreSpec("correctness", 1, 5)], ScoringSettings(weights=weights))
+    assert any(text.startswith("no case has an overall_score") for text in warning_texts(found)) == warns
+
+
 def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -> None:
     """One metric with two scores fails on three of four cases, another on one; composites and overall score are no judgements."""
     specs = [ScoreSpec("citation"), ScoreSpec("citation_coverage"), ScoreSpec("faithfulness")]
