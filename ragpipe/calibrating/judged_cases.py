@@ -101,7 +101,7 @@ def _columns(spec: ScoreSpec, first: bool) -> list[str]:
 def _rows_of(table: pa.Table, keys: Sequence[Key]) -> pa.Table:
     """The rows of these cases, in their order."""
     places = {key: place for place, key in enumerate(keys_of(table))}
-    return table.take([places[key] for key in keys])
+    return table.take(pa.array([places[key] for key in keys], pa.int64()))
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ragpipe.comparing.gate_cases import GateCase, worst_cases
 from ragpipe.comparing.history_rows import HistoryRun
 from ragpipe.comparing.run_drops import ScoreDrop, run_drops
@@ -108,7 +110,7 @@ def _run_before(run: RunFolder, console: Console) -> HistoryRun | None:
 
 def _lowest(side: Side, drop: ScoreDrop, count: int) -> list[GateCase]:
     places = drop.lowest[:count]
-    keys = side.cases.take(places).to_pylist()
+    keys = side.cases.take(pa.array(places, pa.int64())).to_pylist()
     return [
         GateCase(key["sample_id"], key["method"], key["repeat"], float(drop.values[place]))
         for key, place in zip(keys, places, strict=True)

@@ -120,7 +120,8 @@ def _add_samples(batch: CaseBatch, known: DigestTable, table: _BlockWriter) -> t
             row, sizes[place] = _PLACE.unpack(before)
         rows[place] = row
     is_new = len(new) == len(sizes)
-    table.add(batch.samples if is_new else batch.samples.take(new), sizes if is_new else sizes[new])
+    places = pa.array(new, pa.int64())  # the type is said: a batch may bring no new sample
+    table.add(batch.samples if is_new else batch.samples.take(places), sizes if is_new else sizes[new])
     return rows, sizes
 
 

@@ -59,6 +59,22 @@ def test_two_and_four_workers_write_what_one_process_writes(tmp_path: Path) -> N
             assert (tmp_path / f"{name}{width}.parquet").read_bytes() == (tmp_path / f"{name}1.parquet").read_bytes()
 
 
+def test_a_part_without_a_new_sample_is_read_too(tmp_path: Path) -> None:
+    """All of one method first: the parts of the second half hold samples of the first half alone."""
+
+    def by_method() -> Iterator[dict[str, Any]]:
+        for method in ("a", "b"):
+            for number in range(1000):
+                yield {"id": f"q{number}", "question": f"what is {number}?", "method": method, "answer": "x" * 60}
+
+    dataset = written(tmp_path / "d.jsonl", by_method())
+    alone = load_dataset(dataset, samples=tmp_path / "samples1.parquet", outputs=tmp_path / "outputs1.parquet")
+    assert (alone.samples, alone.cases, alone.methods) == (1000, 2000, ("a", "b"))
+    assert by_workers(dataset, tmp_path, 2) == alone
+    for name in ("samples", "outputs"):
+        assert (tmp_path / f"{name}2.parquet").read_bytes() == (tmp_path / f"{name}1.parquet").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [

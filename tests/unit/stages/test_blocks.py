@@ -96,3 +96,18 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, victim: str, damag
     with pytest.raises(DataError) as found:
         list(CaseReader(**paths))
     assert found.value.problems[0].where == str(path)
+
+
+@pytest.mark.parametrize("order", ["by method", "by question"])
+def test_a_batch_may_bring_no_new_sample(tmp_path: Path, order: str) -> None:
+    """A thousand cases are a batch: the second one holds samples of the first one alone."""
+    if order == "by method":
+        cases = [(number, method) for method in "ab" for number in range(1000)]
+    else:
+        cases = [(number, method) for number in range(334) for method in "abc"]
+    answers = [f"{number} by {method}" for number, method in cases]
+    records = [record(number, answer, method=method) for (number, method), answer in zip(cases, answers, strict=True)]
+    samples, outputs = frozen(tmp_path, records)
+    found = [(case.sample.id, case.output.answer) for case in CaseReader(samples, outputs)]
+    assert found == [(f"s{number}", answer) for (number, _), answer in zip(cases, answers, strict=True)]
+    assert groups(samples) == [1000 if order == "by method" else 334]
