@@ -25,14 +25,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.datasets.mapping_settings import FieldMap, Format, Group, Join, PathExpression, Split
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.settings import NotInIdentity, Settings
-from ragpipe.store.objects.addresses import address_fault, is_remote
+from ragpipe.store.objects.addresses import address_fault, is_remote, name_fault
 
 SHORTCUTS = frozenset({"reference", "contexts"})
 SAMPLE_FIELDS = frozenset(Sample.model_fields) | {"reference"}
@@ -189,6 +189,16 @@ class DatasetSettings(Settings):
         if is_remote(path) and (expected := address_fault(path)):
             raise ValueError(expected)
         return path
+
+    @field_validator("files")
+    @classmethod
+    def _good_names(cls, files: dict[str, str | list[str]], info: ValidationInfo) -> dict[str, str | list[str]]:
+        path = str(info.data.get("path", ""))
+        for role, names in files.items():
+            for name in [names] if isinstance(names, str) else names:
+                if expected := name_fault(path, name):
+                    raise ValueError(f"files.{role}: {expected}")
+        return files
 
     @field_validator("fields")
     @classmethod

@@ -15,6 +15,9 @@ HTTP = frozenset({"http", "https"})
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 _HADOOP = frozenset({"hdfs", "viewfs"})
 _AZURE = frozenset({"abfs", "abfss"})  # container@account.dfs.core.windows.net
+_UNSIGNED = (
+    "an address without a key or a signature in it: fetch a signed address yourself and give the path of the file"
+)
 _SIGNED = re.compile(r"(?i)(^|[-_])(signature|sig|credential|security-token|awsaccesskeyid|googleaccessid)$")
 
 
@@ -51,8 +54,8 @@ def address_fault(address: str, *, writes: bool = False) -> str | None:
         return "an address without a user or a key: credentials come from the environment or the provider's own files"
     if parts.query and scheme not in HTTP:
         return "an address without `?...`: endpoint, region and anonymous access are keys of the section `storage`"
-    if any(is_secret_name(name) or _SIGNED.search(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
-        return "an address without a key or a signature in it: fetch a signed address yourself and give the path of the file"
+    if _holds_key(parts.query):
+        return _UNSIGNED
     if not parts.netloc and scheme in ARROW - _HADOOP:
         return f"an address with a bucket, {scheme}://bucket/path"
     if ".." in parts.path.split("/"):
@@ -60,6 +63,27 @@ def address_fault(address: str, *, writes: bool = False) -> str | None:
     if writes and scheme in HTTP:
         return "an object store, such as s3://bucket/prefix: an http address is only read"
     return None
+
+
+def name_fault(folder: str, name: str) -> str | None:
+    """What is wrong with the name of a file below a folder, or with a pattern of names, as the end of "expected ..."; None when nothing
+    is. The name is not part of the text.
+
+    A name becomes the end of an address, and is written where addresses are. `folder` may be a path of this machine, or a file.
+    """
+    if is_remote(name):
+        return "a name below `path`, not an address of its own"
+    if not is_remote(folder):
+        return None
+    if _holds_key(name.partition("?")[2]):
+        return _UNSIGNED
+    # In the name of an object `?` is a letter like others, and in a pattern it stands for one.
+    return address_fault(address_below(folder, name if scheme_of(folder) in HTTP else name.replace("?", "_")))
+
+
+def _holds_key(query: str) -> bool:
+    """Whether a key or a signature is among the parameters of an address."""
+    return any(is_secret_name(name) or _SIGNED.search(name) for name, _ in parse_qsl(query, keep_blank_values=True))
 
 
 def bucket_of(address: str) -> str | None:
@@ -74,7 +98,8 @@ def address_below(address: str, name: str) -> str:
 
 def parent_of(address: str) -> str:
     """The address of the folder that a file is in."""
-    return address.rstrip("/").rpartition("/")[0]
+    path = address.partition("?")[0] if scheme_of(address) in HTTP else address
+    return path.rstrip("/").rpartition("/")[0]
 
 
 def name_of(address: str) -> str:

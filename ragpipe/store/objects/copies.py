@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.store.files.atomic import atomic_write, sweep_temporaries
-from ragpipe.store.objects.addresses import address_below, is_remote, name_of, parent_of
+from ragpipe.store.objects.addresses import address_below, is_remote, name_fault, name_of, parent_of
 from ragpipe.store.objects.object_requests import Transfers
 from ragpipe.store.objects.object_store import ObjectInfo, object_store
 from ragpipe.store.objects.settings import Storage
@@ -170,6 +170,8 @@ class RemotePlace:
         return sorted(info.name for info in listed if fits.fullmatch(info.name))
 
     def below(self, name: str) -> Path:
+        if expected := name_fault(self._folder, name):
+            raise DataError(_TITLE, [Problem(self._folder, "file", "a name that is not taken", expected, "")])
         address = address_below(self._folder, name)
         path = copied_file(address, self.storage)
         if path is None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from pydantic import ValidationError
+
+from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.store.objects.addresses import (
     address_below,
     address_fault,
     is_remote,
+    name_fault,
     name_of,
     parent_of,
     publishing_fault,
@@ -53,6 +58,41 @@ def test_bad_addresses(address: str, expected: str) -> None:
     assert expected in fault
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("https://host/a/0.jsonl", "b/c.jsonl?download=1"),
+        ("s3://bucket/a", "*.jsonl"),
+        ("s3://bucket/a", "part-?/**/*.jsonl"),
+        ("s3://bucket/a", "what?.jsonl"),
+        ("data", "../other/x.jsonl"),
+        ("data/a.jsonl", "/elsewhere/x.jsonl"),
+    ],
+)
+def test_good_names_below_a_folder(folder: str, name: str) -> None:
+    assert name_fault(folder, name) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "expected"),
+    [
+        ("http://host/b/0.jsonl", "c.jsonl?X-Amz-Signature=00&X-Amz-Credential=k", "without a key or a signature"),
+        ("s3://bucket/a", "*.jsonl?X-Amz-Signature=00", "without a key or a signature"),
+        ("s3://bucket/g", "../x", "without `..`"),
+        ("s3://bucket/g", "h/../../*.jsonl", "without `..`"),
+        ("s3://bucket/g", "https://user:secret@host/x", "not an address of its own"),
+        ("data", "https://host/x?sig=00", "not an address of its own"),
+    ],
+)
+def test_bad_names_below_a_folder(folder: str, name: str, expected: str) -> None:
+    """A name is written where addresses are, and is read below its folder alone."""
+    fault = name_fault(folder, name)
+    assert fault is not None
+    assert expected in fault
+    with pytest.raises(ValidationError, match=re.escape(expected)):
+        DatasetSettings(path=folder, files={"main": "a.jsonl", "gold": ["b.jsonl", name]})
+
+
 def test_a_run_is_published_to_an_object_store_alone() -> None:
     assert publishing_fault("s3://bucket/runs") is None
     assert "only read" in str(publishing_fault("https://host/runs"))
@@ -69,4 +109,5 @@ def test_paths_are_no_addresses(path: str) -> None:
 def test_parts_of_an_address() -> None:
     assert address_below("s3://b/a/", "x.json") == "s3://b/a/x.json"
     assert parent_of("s3://b/a/x.json") == "s3://b/a"
+    assert parent_of("https://h/a/x.json?next=/y/z") == "https://h/a"
     assert (name_of("s3://b/a/x#1.json"), name_of("https://h/a/x.json?y=1")) == ("x#1.json", "x.json")

@@ -154,6 +154,17 @@ def test_a_name_that_would_leave_the_folder_is_refused(server: S3Server, tmp_pat
         copied_folder("s3://b/p", storage_at(server, tmp_path))
 
 
+def test_a_file_outside_the_folder_is_not_read(server: S3Server, tmp_path: Path) -> None:
+    server.objects |= {"b/g/a.jsonl": b"1", "b/x.jsonl": b"2"}
+    place = RemotePlace("s3://b/g", storage_at(server, tmp_path), None)
+    with pytest.raises(DataError, match=r"without `..`"):
+        place.below("../x.jsonl")
+    with pytest.raises(DataError, match="without a key or a signature") as caught:
+        place.below("a.jsonl?X-Amz-Signature=00")
+    assert "Signature=" not in str(caught.value)
+    assert not server.requests
+
+
 def test_an_upload_is_tried_again_and_is_whole(server: S3Server, tmp_path: Path) -> None:
     source = tmp_path / "x.bin"
     source.write_bytes(CONTENT)
