@@ -70,6 +70,15 @@ class _Finder:
 
     def main(self) -> tuple[DataFile, ...]:
         settings, root = self._settings, self._place.file
+        if root is not None and self._names_files():
+            files = self.role("main", settings.format, "files")
+            if files and root.absolute() not in [file.path.absolute() for file in files]:
+                fix = "give the folder as dataset.path, or name the file in dataset.files.main"
+                names = ", ".join(file.name for file in files[:5])
+                self._faults.add(
+                    settings.path, "path", f"a file that is not in files.main: {names}", "one of them", fix
+                )
+            return files
         if root is not None:
             file = data_file(root, settings.path, root.name, settings.format, settings.delimiter, self._faults)
             return (self._with_nulls(file),) if file else ()
@@ -79,6 +88,11 @@ class _Finder:
             self._faults.add(settings.path, "path", "a folder", "a file, or a folder with files.main", fix)
             return ()
         return self.role("main", settings.format, "files")
+
+    def _names_files(self) -> bool:
+        """Whether `files.main` names files. Patterns alone say which files of a folder are read, and a file is read by itself."""
+        names = self._settings.files.get("main", [])
+        return any("*" not in name for name in ([names] if isinstance(names, str) else names))
 
     def role(self, role: str, form: str, key: str) -> tuple[DataFile, ...]:
         """The files that `files.<role>` names: one, several, or those that a pattern such as `*.json` finds, sorted."""

@@ -101,8 +101,8 @@ class DatasetSettings(Settings):
     files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(
         default_factory=dict,
         description=(
-            "Files below `path` by a name of your own, each one path or a list. `main` holds the records. "
-            "Default: the file `path`."
+            "Files below `path`, or beside it where it is a file, by a name of your own, each one path or a list. `main` holds the "
+            "records; with a pattern such as `*.jsonl` a `path` that is a file is read alone. Default: the file `path`."
         ),
     )
     format: Format = Field(default="auto", description="Format of the main file. auto: by its suffix.")

@@ -29,7 +29,7 @@ _CREDENTIALS = (
     "credentials come from the environment or the provider's own files (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
     "GOOGLE_APPLICATION_CREDENTIALS, AZURE_*); storage.anonymous=true for a public bucket"
 )
-_NAME_IT = "name each file by dataset.files, or fetch it yourself and give the path"
+_NAME_IT = "name one file as dataset.path, and of several each in dataset.files.main (a list); or fetch them yourself and give the path"
 T = TypeVar("T")
 
 
