@@ -10,7 +10,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import lru_cache
@@ -47,6 +47,10 @@ class S3Server:
     after_put: Callable[[], None] = lambda: None
     """Called after each PUT: to let the next ones fail."""
     has_ranges: bool = True
+    has_versions: bool = True
+    """Whether the answers have an ETag and a Last-Modified."""
+    range_shift: int = 0
+    """By how many bytes the parts that are sent begin too early."""
     encoding: str = ""
     """What the answers claim as their Content-Encoding."""
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
@@ -138,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client may have heard enough
+                self.wfile.write(body)
 
     def _missing(self) -> None:
         self._answer(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
@@ -158,9 +163,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _described(self, content: bytes) -> dict[str, str]:
         accepts = {"Accept_Ranges": "bytes"} if self.state.has_ranges else {}
         accepts |= {"Content_Encoding": self.state.encoding} if self.state.encoding else {}
+        versions = {"ETag": etag(content), "Last_Modified": formatdate(0, usegmt=True)}
         return {
-            "ETag": etag(content),
-            "Last_Modified": formatdate(0, usegmt=True),
+            **(versions if self.state.has_versions else {}),
             "Content_Type": "binary/octet-stream",
             **accepts,
         }
@@ -176,8 +181,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._missing()
             return
         start, end, status = 0, len(content), 200
-        if self.state.has_ranges and (asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))):
-            start, end, status = int(asked[1]), min(len(content), int(asked[2] or len(content)) + 1), 206
+        is_same = self.headers.get("If-Range", etag(content)) == etag(content)
+        if (
+            self.state.has_ranges
+            and is_same
+            and (asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")))
+        ):
+            start, end, status = (
+                int(asked[1]) - self.state.range_shift,
+                min(len(content), int(asked[2] or len(content)) + 1),
+                206,
+            )
             if start >= len(content):
                 self._answer(416)
                 return

@@ -1,7 +1,8 @@
 """Requests to an object store that are repeated, and files that are copied from and to it.
 
-A copy is whole or absent: it is written beside its place and renamed. A cut connection goes on at the byte where it was cut. What
-the store says of the file before and after must agree: a file that changes while it is copied is noticed.
+A copy is whole or absent: it is written beside its place and renamed. A cut connection goes on at the byte where it was cut,
+where the store would tell that the file is another one by then. What it says of the file before and after must agree: a file that
+changes while it is copied is noticed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TypeVar
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
 from ragpipe.core.secret_detection import redact, secrets_of_environment
 from ragpipe.store.files.atomic import atomic_open
-from ragpipe.store.objects.object_store import ObjectInfo, ObjectStore
+from ragpipe.store.objects.object_store import ChangedFile, ObjectInfo, ObjectStore
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 _FINAL = re.compile(
@@ -76,36 +77,41 @@ class Transfers:
         """Copy a file to `target`. `info` is what the store said of it. Raises DataError where it is another one afterwards."""
         with atomic_open(target) as file:
             size = 0
-            for piece in self._pieces(address, info):
+            for start, piece in self._pieces(address, info):
+                if start != size:
+                    file.seek(start)
+                    file.truncate()
                 file.write(piece)
-                size += len(piece)
+                size = start + len(piece)
         now = self.info(address)
         if now != info or (info.size is not None and size != info.size):
             target.unlink()
-            expected = f"{_shown(info)}, as when it was first looked at"
-            actual = f"{size:,} bytes read; now {_shown(now)}"
-            raise DataError(
-                "a file changed while it was being read", [Problem(address, "file", actual, expected, "start again")]
-            )
+            raise _changed(address, info, f"{size:,} bytes read; now {_shown(now)}")
 
-    def _pieces(self, address: str, info: ObjectInfo) -> Iterator[bytes]:
-        """The bytes of a file. A read that ends early goes on where it ended, `tries` times in a row."""
-        at = failures = 0
+    def _pieces(self, address: str, info: ObjectInfo) -> Iterator[tuple[int, bytes]]:
+        """The bytes of a file, each piece with the place of its first byte. A read that ends early goes on where it ended, `tries` times
+        in a row; it begins anew where a store could not tell that the file is another one by then."""
+        at = furthest = failures = 0
 
         def wrong(error: Exception) -> DataError:
             return self._read_error(address, error, f"cut off at byte {at:,}{_of(info.size)}")
 
         while info.size is None or at < info.size or not at:
             try:
-                for piece in self._store.read(address, at):
-                    yield piece
-                    at, failures = at + len(piece), 0
+                for piece in self._store.read(address, at, info.version):
+                    yield at, piece
+                    at += len(piece)
+                    if at > furthest:
+                        furthest, failures = at, 0
                 if info.size is None or at >= info.size:
                     return
                 raise EOFError("the connection ended early")
+            except ChangedFile as error:
+                raise _changed(address, info, f"{at:,} bytes read; now another version") from error
             except Exception as error:
                 failures += 1
                 self._before_next_try(failures, error, wrong)
+                at = at if self._store.resumes(info.version) else 0
 
     def upload(self, source: Path, address: str) -> None:
         """Make or replace a file. A request that fails begins anew: a store shows a file when it is whole."""
@@ -182,6 +188,12 @@ def _is_of_the_store(error: Exception) -> bool:
 def _is_final(error: Exception) -> bool:
     is_refused = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotImplementedError)
     return is_refused or bool(_FINAL.search(str(error)))
+
+
+def _changed(address: str, info: ObjectInfo, actual: str) -> DataError:
+    expected = f"{_shown(info)}, as when it was first looked at"
+    problem = Problem(address, "file", actual, expected, "start again")
+    return DataError("a file changed while it was being read", [problem])
 
 
 def _of(size: int | None) -> str:

@@ -34,6 +34,10 @@ class ObjectInfo:
     version: str
 
 
+class ChangedFile(OSError):
+    """A file is no longer the version that is being read."""
+
+
 class ObjectStore(Protocol):
     """One object store. Addresses are whole ones, as the user gives them."""
 
@@ -45,8 +49,13 @@ class ObjectStore(Protocol):
         """All files below a folder, in no order."""
         ...
 
-    def read(self, address: str, start: int) -> Iterator[bytes]:
-        """The bytes of a file from this one on, in pieces."""
+    def resumes(self, version: str) -> bool:
+        """Whether reading a file of this version may go on at a later byte, and another version is noticed."""
+        ...
+
+    def read(self, address: str, start: int, version: str = "") -> Iterator[bytes]:
+        """The bytes of a file from this one on, in pieces. With a `start` above 0 the file is to be of this version; raises
+        ChangedFile where it is seen to be another one."""
         ...
 
     def write(self, address: str, source: BinaryIO) -> None:
@@ -131,7 +140,10 @@ class ArrowStore:
                 name = info.path.lstrip("/").removeprefix(root.lstrip("/")).lstrip("/")
                 yield ObjectInfo(name, info.size, str(info.mtime_ns or ""))
 
-    def read(self, address: str, start: int) -> Iterator[bytes]:
+    def resumes(self, version: str) -> bool:
+        return bool(version)
+
+    def read(self, address: str, start: int, version: str = "") -> Iterator[bytes]:
         with self._files.open_input_file(self._path(address)) as file:
             file.seek(start)
             while piece := file.read(PIECE):
@@ -175,14 +187,21 @@ class HttpStore:
     def listed(self, address: str) -> Iterator[ObjectInfo]:
         raise NotImplementedError("files of a web server cannot be listed: name each file")
 
-    def read(self, address: str, start: int) -> Iterator[bytes]:
-        with self._client.stream("GET", address, headers={"Range": f"bytes={start}-"} if start else {}) as response:
+    def resumes(self, version: str) -> bool:
+        return version.startswith('"')  # a strong etag: a weak one, and a time, may be those of other bytes too
+
+    def read(self, address: str, start: int, version: str = "") -> Iterator[bytes]:
+        headers = {"Range": f"bytes={start}-", "If-Range": version} if start else {}
+        with self._client.stream("GET", address, headers=headers) as response:
             if response.status_code == 416:  # nothing is left
                 return
             _raise_for(response, address)
-            skipped = (
-                start if start and response.status_code != 206 else 0
-            )  # a server without ranges begins at the beginning
+            if start and response.headers.get("ETag", version) != version:
+                raise ChangedFile(address)
+            is_part = response.status_code == 206
+            if is_part and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                raise OSError(f"the server answers other bytes than those from {start} on")
+            skipped = 0 if is_part else start  # a server without ranges begins at the beginning
             for piece in response.iter_bytes():
                 taken = piece[skipped:]
                 skipped -= min(skipped, len(piece))
@@ -239,7 +258,10 @@ class FsspecStore:
         for path, info in self._files.find(root, detail=True).items():
             yield _fsspec_info(info, str(path).removeprefix(root).lstrip("/"))
 
-    def read(self, address: str, start: int) -> Iterator[bytes]:
+    def resumes(self, version: str) -> bool:
+        return bool(version)
+
+    def read(self, address: str, start: int, version: str = "") -> Iterator[bytes]:
         with self._files.open(self._path(address), "rb") as file:
             file.seek(start)
             while piece := file.read(PIECE):

@@ -32,7 +32,7 @@ class StorageSettings(Settings):
         default=5,
         ge=1,
         le=100,
-        description="How often in a row a request may fail before the file is given up, 1 to 100. A byte that arrives starts anew.",
+        description="How often in a row a request may fail before the file is given up, 1 to 100. A new byte that arrives starts anew.",
     )
     cache: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,

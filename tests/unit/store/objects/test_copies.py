@@ -13,7 +13,7 @@ from ragpipe.store.objects.copies import RemotePlace, copied_file, copied_folder
 from ragpipe.store.objects.object_store import PIECE
 from ragpipe.store.objects.settings import Storage, StorageSettings
 from tests.support.buckets import KEY_ID, SECRET, storage_at
-from tests.support.s3_server import S3Server
+from tests.support.s3_server import S3Server, etag
 
 CONTENT = random.Random(5).randbytes(2 * PIECE + 12_345)
 
@@ -43,6 +43,56 @@ def test_a_cut_http_connection_goes_on_at_the_byte_where_it_was_cut(server: S3Se
     assert copy is not None
     assert copy.read_bytes() == CONTENT
     assert _ranges(server) == ["", "bytes=1000000-", "bytes=1000007-"]
+    assert [seen.headers.get("if-range") for seen in server.seen("GET")] == [None, etag(CONTENT), etag(CONTENT)]
+
+
+def test_a_file_without_a_version_is_never_half_old_and_half_new(server: S3Server, tmp_path: Path) -> None:
+    """The file is replaced by one of the same size where the connection is cut: all of it is read again."""
+    old, new = b"a" * 3_000_000, b"b" * 3_000_000
+    server.objects["b/x.bin"] = old
+    server.has_versions = False
+    server.cut_after += [1_000_000]
+
+    def replace(key: str) -> None:
+        server.objects[key] = new
+
+    server.after_get = replace
+    copy = copied_file(f"{server.endpoint}/b/x.bin", storage_at(server, tmp_path))
+    assert copy is not None
+    assert copy.read_bytes() == new
+    assert _ranges(server) == ["", ""]
+
+
+def test_a_file_without_a_version_is_given_up_where_no_new_byte_arrives(server: S3Server, tmp_path: Path) -> None:
+    """Each try begins anew and is cut at the same byte: they count as tries in a row."""
+    server.objects["b/x.bin"] = CONTENT
+    server.has_versions = False
+    server.cut_after += [1_000_000] * 9
+    with pytest.raises(DataError, match="cut off at byte 1,000,000 of"):
+        copied_file(f"{server.endpoint}/b/x.bin", storage_at(server, tmp_path))
+    assert _ranges(server) == [""] * 3
+
+
+def test_a_part_that_begins_elsewhere_is_not_taken(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.cut_after += [1_000_000]
+    server.range_shift = 10
+    with pytest.raises(DataError, match="other bytes than those from 1000000 on"):
+        copied_file(f"{server.endpoint}/b/x.bin", storage_at(server, tmp_path))
+
+
+def test_a_file_that_changed_where_it_was_cut_is_noticed_at_once(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.cut_after += [1_000_000]
+
+    def replace(key: str) -> None:
+        server.objects[key] = CONTENT[::-1]
+
+    server.after_get = replace
+    with pytest.raises(DataError, match="changed while it was being read") as caught:
+        copied_file(f"{server.endpoint}/b/x.bin", storage_at(server, tmp_path))
+    assert "1,000,000 bytes read; now another version" in caught.value.problems[0].found
+    assert len(_ranges(server)) == 2
 
 
 def test_a_server_without_ranges_begins_anew_and_gives_the_same_bytes(server: S3Server, tmp_path: Path) -> None:
