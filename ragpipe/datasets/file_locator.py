@@ -74,9 +74,9 @@ class _Finder:
             files = self.role("main", settings.format, "files")
             if files and root.absolute() not in [file.path.absolute() for file in files]:
                 fix = "give the folder as dataset.path, or name the file in dataset.files.main"
-                names = ", ".join(file.name for file in files[:5])
+                named = ", ".join(file.name for file in files[:5])
                 self._faults.add(
-                    settings.path, "path", f"a file that is not in files.main: {names}", "one of them", fix
+                    settings.path, "path", f"a file that is not in files.main: {named}", "one of them", fix
                 )
             return files
         if root is not None:

@@ -1,21 +1,23 @@
 """Copies of files of object stores on a local disk, where every reader reads them.
 
 A copy is used again while the store says of its file what it said when it was copied: one question, no byte. A file whose store tells
-no version is copied at every start.
+no version is copied at every start. Copies are named by their content, so that one that is in use never changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.store.files.atomic import atomic_write, sweep_temporaries
+from ragpipe.store.files.atomic import atomic_write, output_error, sweep_temporaries, temporary_name
 from ragpipe.store.objects.addresses import address_below, is_remote, name_fault, name_of, parent_of
 from ragpipe.store.objects.object_requests import Transfers
 from ragpipe.store.objects.object_store import ObjectInfo, object_store
@@ -41,15 +43,37 @@ def copied_file(address: str, storage: Storage) -> Path | None:
 
 
 def _copy(address: str, info: ObjectInfo, transfers: Transfers, storage: Storage) -> Path:
-    folder = copy_folder_of(address, storage)
-    path, note = folder / name_of(address), folder / _NOTE
-    known = {"address": address, "size": info.size, "version": info.version}
-    if info.version and path.is_file() and _noted(note) == known | {"copy": _state(path)}:
-        return path
+    folder, name = copy_folder_of(address, storage), name_of(address) or "file"
+    note, known = folder / _NOTE, {"address": address, "size": info.size, "version": info.version}
+    noted = _noted(note)
+    if info.version and all(noted.get(key) == value for key, value in known.items()):
+        path = folder / str(noted.get("copy")) / name
+        if path.is_file() and _state(path) == noted.get("state"):
+            return path
     folder.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(folder)
-    transfers.fetch(address, path, info)
-    atomic_write(note, json.dumps(known | {"copy": _state(path)}))
+    part = temporary_name(folder)
+    transfers.fetch(address, part, info)
+    path = _placed(part, folder, name)
+    atomic_write(note, json.dumps(known | {"copy": path.parent.name, "state": _state(path)}))
+    return path
+
+
+def _placed(part: Path, folder: Path, name: str) -> Path:
+    """A copy at its place, which is named by its content: a copy that another start reads is neither changed nor replaced."""
+    try:
+        digest = sha256_file(part)
+        path = folder / digest[:16] / name
+        path.parent.mkdir(exist_ok=True)
+        try:
+            os.link(part, path)  # unlike a rename it fails where there is one
+        except OSError:
+            if not path.is_file() or sha256_file(path) != digest:
+                os.replace(part, path)
+    except OSError as error:
+        raise output_error(folder, error) from error
+    finally:
+        part.unlink(missing_ok=True)
     return path
 
 
@@ -63,11 +87,13 @@ def _state(path: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns]
 
 
-def _noted(note: Path) -> object:
+def _noted(note: Path) -> dict[str, Any]:
+    """What was noted of the newest copy; empty for a note that cannot be read."""
     try:
-        return json.loads(note.read_text(encoding="utf-8"))
+        noted = json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
+        return {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def copied_folder(address: str, storage: Storage) -> Path:

@@ -157,6 +157,52 @@ def test_a_copy_that_was_changed_here_is_made_again(server: S3Server, tmp_path: 
     assert copy.read_bytes() == b"one"
 
 
+@pytest.mark.parametrize("has_versions", [True, False])
+def test_a_copy_in_use_is_not_replaced_by_the_same_bytes(server: S3Server, tmp_path: Path, has_versions: bool) -> None:
+    """Two first starts at once: each copies the file before it could see the copy of the other."""
+    server.objects["b/x.jsonl"] = b"one"
+    server.has_versions = has_versions
+    address, storage = f"{server.endpoint}/b/x.jsonl", storage_at(server, tmp_path)
+    others: list[Path | None] = []
+
+    def start_too(key: str) -> None:
+        if not others:
+            others.append(None)
+            others[0] = copied_file(address, storage)
+
+    server.after_get = start_too
+    first = copied_file(address, storage)
+    assert first is not None
+    assert first == others[0]
+    inode = first.stat().st_ino
+    if not has_versions:
+        assert copied_file(address, storage) == first
+    assert len(server.seen("GET")) == (2 if has_versions else 3)
+    assert first.stat().st_ino == inode
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["copied.json", "x.jsonl"]
+
+
+def test_a_copy_in_use_outlives_a_new_version(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.jsonl"] = b"one"
+    storage = storage_at(server, tmp_path)
+    first = copied_file("s3://b/x.jsonl", storage)
+    server.objects["b/x.jsonl"] = b"two"
+    second = copied_file("s3://b/x.jsonl", storage)
+    assert first is not None
+    assert second is not None
+    assert (first.read_bytes(), second.read_bytes()) == (b"one", b"two")
+
+
+def test_a_file_may_be_called_as_the_note_of_a_copy(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/copied.json"] = b"[]"
+    storage = storage_at(server, tmp_path)
+    copy = copied_file("s3://b/copied.json", storage)
+    assert copy is not None
+    assert (copy.name, copy.read_bytes()) == ("copied.json", b"[]")
+    assert copied_file("s3://b/copied.json", storage) == copy
+    assert len(server.seen("GET")) == 1
+
+
 def test_a_file_of_memory_is_read_as_any_other(tmp_path: Path) -> None:
     import fsspec
 
