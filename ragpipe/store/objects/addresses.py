@@ -58,6 +58,8 @@ def address_fault(address: str, *, writes: bool = False) -> str | None:
         return _UNSIGNED
     if not parts.netloc and scheme in ARROW - _HADOOP:
         return f"an address with a bucket, {scheme}://bucket/path"
+    if scheme in ARROW and "//" in address.partition("://")[2].removeprefix(parts.netloc):
+        return "an address without an empty part (`//`)"
     if ".." in parts.path.split("/"):
         return "an address without `..`"
     if writes and scheme in HTTP:

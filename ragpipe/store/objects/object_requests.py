@@ -30,6 +30,7 @@ _CREDENTIALS = (
     "credentials come from the environment or the provider's own files (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
     "GOOGLE_APPLICATION_CREDENTIALS, AZURE_*); storage.anonymous=true for a public bucket"
 )
+_CHECK = "check bucket and path"
 _NAME_IT = "name one file as dataset.path, and of several each in dataset.files.main (a list); or fetch them yourself and give the path"
 T = TypeVar("T")
 
@@ -163,13 +164,15 @@ class Transfers:
 
     def _read_error(self, address: str, error: Exception, text: str = "") -> DataError:
         if isinstance(error, FileNotFoundError):
-            problem = Problem(address, "file", "nothing at this address", "a file or a folder", "check bucket and path")
+            problem = Problem(address, "file", "nothing at this address", "a file or a folder", _CHECK)
             return DataError(_READ, [problem])
         said = "; ".join(part for part in (text, _said(error)) if part)
         if isinstance(error, NotImplementedError):
             return DataError(
                 _READ, [Problem(address, "file", said, "a file that can be read by its address", _NAME_IT)]
             )
+        if _is_refused_address(error):
+            return DataError(_READ, [Problem(address, "file", said, "an address that pyarrow takes", _CHECK)])
         if _is_final(error):
             return DataError(_READ, [Problem(address, "access", said, "access to it", _CREDENTIALS)])
         tries = f"{self._tries} tries in a row" if self._tries > 1 else "the only try"
@@ -181,13 +184,19 @@ def _is_of_the_store(error: Exception) -> bool:
     """Whether a driver raised the error because of the store or of the way to it."""
     return (
         isinstance(error, OSError | EOFError | NotImplementedError)
+        or _is_refused_address(error)
         or type(error).__module__.partition(".")[0] in _DRIVERS
     )
 
 
+def _is_refused_address(error: Exception) -> bool:
+    """Whether pyarrow cannot make a request of the address."""
+    return isinstance(error, ValueError) and type(error).__name__ == "ArrowInvalid"
+
+
 def _is_final(error: Exception) -> bool:
     is_refused = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotImplementedError)
-    return is_refused or bool(_FINAL.search(str(error)))
+    return is_refused or _is_refused_address(error) or bool(_FINAL.search(str(error)))
 
 
 def _changed(address: str, info: ObjectInfo, actual: str) -> DataError:
@@ -207,6 +216,8 @@ def _said(error: Exception) -> str:
 
 
 def _write_error(address: str, error: Exception) -> OutputError:
+    if _is_refused_address(error):
+        return OutputError(f"cannot write {address}: {_said(error)}. To fix: {_CHECK}")
     fix = _CREDENTIALS if _is_final(error) else "check the connection and start again: what is there is not sent again"
     return OutputError(f"cannot write {address}: {_said(error)}. To fix: {fix}")
 

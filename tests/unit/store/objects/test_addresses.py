@@ -26,6 +26,8 @@ from ragpipe.store.objects.addresses import (
         "gs://bucket",
         "abfss://container@account.dfs.core.windows.net/a.jsonl",
         "hdfs:///data/a.jsonl",
+        "s3://bucket/folder/",
+        "https://host/a//b.jsonl",
         "https://host:8080/a.jsonl?download=1",
         "memory://a/b",
         "hf://datasets/org/name/a.jsonl",
@@ -49,6 +51,9 @@ def test_good_addresses(address: str) -> None:
         ("https://host/a?access_token=00", "without a key or a signature"),
         ("s3:///a", "with a bucket"),
         ("s3://bucket/a/../b", "without `..`"),
+        ("s3://bucket//a", "without an empty part"),
+        ("gs://bucket/a//b", "without an empty part"),
+        ("hdfs:///data//a", "without an empty part"),
         ("file:///tmp/a", "the path itself"),
     ],
 )
@@ -82,6 +87,7 @@ def test_good_names_below_a_folder(folder: str, name: str) -> None:
         ("s3://bucket/g", "h/../../*.jsonl", "without `..`"),
         ("s3://bucket/g", "https://user:secret@host/x", "not an address of its own"),
         ("data", "https://host/x?sig=00", "not an address of its own"),
+        ("s3://bucket/g", "/1.jsonl", "without an empty part"),
     ],
 )
 def test_bad_names_below_a_folder(folder: str, name: str, expected: str) -> None:
@@ -95,6 +101,7 @@ def test_bad_names_below_a_folder(folder: str, name: str, expected: str) -> None
 
 def test_a_run_is_published_to_an_object_store_alone() -> None:
     assert publishing_fault("s3://bucket/runs") is None
+    assert "without an empty part" in str(publishing_fault("s3://bucket//runs"))
     assert "only read" in str(publishing_fault("https://host/runs"))
     assert "such as s3://" in str(publishing_fault("runs"))
 

@@ -287,6 +287,16 @@ def test_what_cannot_be_written_is_an_output_error(server: S3Server, tmp_path: P
         transfers_to("s3://b", storage_at(server, tmp_path)).write_bytes(b"1", "s3://b/x")
 
 
+def test_an_address_that_a_driver_refuses_is_no_bug(server: S3Server, tmp_path: Path) -> None:
+    transfers = transfers_to("s3://b", storage_at(server, tmp_path))
+    with pytest.raises(DataError, match="Empty path component") as caught:
+        transfers.info("s3://b//x")
+    assert caught.value.problems[0].fix == "check bucket and path"
+    with pytest.raises(OutputError, match=r"cannot write s3://b//x: Empty path component.*check bucket and path"):
+        transfers.write_bytes(b"1", "s3://b//x")
+    assert not server.requests
+
+
 @pytest.mark.parametrize("address", ["s3://b/none.jsonl", "memory://none/none.jsonl"])
 def test_a_missing_file_is_named(server: S3Server, tmp_path: Path, address: str) -> None:
     with pytest.raises(DataError, match="nothing at this address") as caught:
