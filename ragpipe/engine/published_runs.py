@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ragpipe.core.digest import sha256, sha256_file
@@ -181,24 +182,20 @@ def fetch_run(address: str, storage: Storage, *, check: bool = True) -> RunFolde
     changed file is what it is there, for `task=verify` to find. Raises ConfigError for a wrong address, DataError.
     """
     source, seal = _published(_checked(address), storage)
-    return _fetched(source, seal, copy_folder_of(parent_of(source), storage) / name_of(source), storage, check=check)
+    ends = _read_ends(source, seal, storage, check=check)
+    return _fetched(source, ends, copy_folder_of(parent_of(source), storage) / name_of(source), storage, check=check)
 
 
 def fetch_run_to(address: str, output_dir: Path, storage: Storage) -> RunFolder:
     """A published run as a run of `output_dir`. Raises DataError where another state of it is there already."""
     source, seal = _published(_checked(address), storage)
-    content = transfers_to(source, storage).read_bytes(address_below(source, _MANIFEST)) or b""
-    try:
-        manifest = json.loads(content)
-        name, run_id = str(manifest["name"]), str(manifest["run_id"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise _no_run(address_below(source, _MANIFEST), "no manifest of a run", "publish the run again") from error
-    folder = RunFolder.at(output_dir, name, run_id)
+    ends = _read_ends(source, seal, storage, check=True)
+    folder = RunFolder.at(output_dir, str(ends.sealed["manifest"]["name"]), name_of(source))
     if folder.manifest.exists() and _digest(folder.seal) != sha256(seal):
         fix = "move it away, or choose another output_dir"
         problem = Problem(str(folder.root), "run", "another state of this run", "no such folder, or the same run", fix)
         raise DataError("a published run is not fetched over one that differs", [problem])
-    return _fetched(source, seal, folder.root, storage, check=True)
+    return _fetched(source, ends, folder.root, storage, check=True)
 
 
 def _checked(address: str) -> str:
@@ -232,12 +229,41 @@ def _no_run(address: str, found: str, fix: str) -> DataError:
     return DataError(_NOT_FETCHED, [Problem(address, "run", found, "a published run", fix)])
 
 
-def _fetched(source: str, seal: bytes, target: Path, storage: Storage, *, check: bool) -> RunFolder:
+@dataclass(frozen=True)
+class _Ends:
+    """What a published run ends with: the bytes of its manifest and of its seal, and what the seal says."""
+
+    manifest: bytes
+    seal: bytes
+    sealed: dict[str, Any]
+
+
+def _read_ends(source: str, seal: bytes, storage: Storage, *, check: bool) -> _Ends:
+    """The manifest and the seal of a published run. With `check` the manifest is the one of the seal and of this address; the states
+    of its iterations are not sealed. Raises DataError."""
+    sealed = _read_seal(source, seal)
+    address, fix = address_below(source, _MANIFEST), "publish the run again; task=verify run=ADDRESS says what differs"
+    content = transfers_to(source, storage).read_bytes(address)
+    if content is None:
+        raise _no_run(address, "nothing at this address", "publish the run again")
+    if check:
+        try:
+            manifest = {key: value for key, value in json.loads(content).items() if key != "iterations"}
+        except (ValueError, AttributeError) as error:
+            raise _no_run(address, "no manifest of a run", "publish the run again") from error
+        if manifest != sealed["manifest"]:
+            raise _no_run(address, "a manifest that its seal does not hold", fix)
+        if manifest.get("run_id") != name_of(source):
+            what = f"the run {str(manifest.get('run_id'))[:40]}, and not {name_of(source)}"
+            raise _no_run(address, what, "give the address that it was published to")
+    return _Ends(content, seal, sealed)
+
+
+def _fetched(source: str, ends: _Ends, target: Path, storage: Storage, *, check: bool) -> RunFolder:
     """The run folder with what its seal names; manifest and seal come last."""
     transfers = transfers_to(source, storage)
     target.mkdir(parents=True, exist_ok=True)
-    digests = _read_seal(source, seal, target)
-    for name, digest in digests.items():
+    for name, digest in sealed_digests(ends.sealed).items():
         if _digest(target / name) == digest:
             continue
         (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -245,22 +271,25 @@ def _fetched(source: str, seal: bytes, target: Path, storage: Storage, *, check:
         if check and _digest(target / name) != digest:
             fix = "publish the run again; task=verify run=ADDRESS says what differs"
             raise _no_run(address_below(source, name), "content that its seal does not name", fix)
-    _fetch(address_below(source, _MANIFEST), target / _MANIFEST, transfers)
-    atomic_write(target / _SEAL, seal)
+    atomic_write(target / _MANIFEST, ends.manifest)
+    atomic_write(target / _SEAL, ends.seal)
     return RunFolder.find(target)
 
 
-def _read_seal(source: str, seal: bytes, target: Path) -> dict[str, str]:
-    """The digests of a published seal. Raises DataError for one that was changed: it names what is fetched."""
-    fetched = target / ".fetched-seal.json"
-    atomic_write(fetched, seal)
-    try:
-        opened = open_seal(fetched) or {"files": {}, "tables": {}}
-        return sealed_digests(opened)
-    except (ValueError, KeyError, TypeError) as error:
-        raise _no_run(address_below(source, _SEAL), f"a damaged seal ({error})", "publish the run again") from error
-    finally:
-        fetched.unlink()
+def _read_seal(source: str, seal: bytes) -> dict[str, Any]:
+    """What a published seal says. Raises DataError for one that was changed: it names what is fetched."""
+    with TemporaryDirectory() as scratch:
+        fetched = Path(scratch) / _SEAL
+        fetched.write_bytes(seal)
+        try:
+            opened = open_seal(fetched)
+            if opened is None:
+                raise ValueError("it is empty")
+            sealed_digests(opened)
+            str(opened["manifest"]["name"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _no_run(address_below(source, _SEAL), f"a damaged seal ({error})", "publish the run again") from error
+        return opened
 
 
 def _fetch(address: str, target: Path, transfers: Transfers) -> None:

@@ -179,6 +179,31 @@ def test_a_file_that_was_changed_there_is_found(
     assert "content that its seal does not name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("key", ["created_at", "identity", "run_id", "name"])
+def test_a_manifest_that_was_changed_there_is_found(
+    published: str, server: S3Server, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    """It is no file that the seal has the digest of: the seal holds what it says."""
+    where = f"b/runs/r/{published}/manifest.json"
+    changes = {"created_at": "2001-01-01T00:00:00+00:00", "identity": {}, "run_id": "0123456789ab", "name": "better"}
+    manifest = json.loads(server.objects[where])
+    assert manifest[key] != changes[key]
+    server.objects[where] = json.dumps(manifest | {key: changes[key]}).encode()
+    address = f"run=s3://b/runs/r/{published}"
+    for words in (["task=fetch", "output_dir=elsewhere"], ["task=explain", "case=q1", "metric=faithfulness"]):
+        assert _start(server, *words, address) == 2
+        assert "a manifest that its seal does not hold" in capsys.readouterr().err
+    assert not Path("elsewhere").exists()
+
+
+def test_a_run_is_the_one_of_its_address(published: str, server: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
+    for key in _sealed_objects(server):
+        server.objects[key.replace(published, "0123456789ab")] = server.objects[key]
+    assert _start(server, "task=fetch", "run=s3://b/runs/r/0123456789ab", "output_dir=elsewhere") == 2
+    assert f"the run {published}, and not 0123456789ab" in capsys.readouterr().err
+    assert not Path("elsewhere").exists()
+
+
 def test_a_run_that_was_changed_here_is_not_published(
     published: str, server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
