@@ -9,7 +9,7 @@ from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
 from ragpipe.datasets.settings import SHORTCUTS
 from ragpipe.schema.sample import Output, Sample
 
-_REQUIRED = frozenset({"id", "question", "answer"})
+_REQUIRED = frozenset({"question", "answer"})
 
 
 def _is_text(annotation: Any) -> bool:

@@ -37,7 +37,7 @@ def read_csv_rows(
             if header is None:
                 return
             continue
-        if not row or row == [""]:
+        if not row:  # a blank line; `""` is a row with an empty cell
             continue
         if header is None:
             header = _header(row, start, file, faults, repeated_columns)

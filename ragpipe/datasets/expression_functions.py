@@ -12,6 +12,7 @@
 | `without(object, names)` | the object without these names |
 | `prefixed(object, prefix)`, `suffixed(object, suffix)` | the values whose names begin or end so, by the rest of the name |
 | `collect(list, &key, &value)` | an object of the elements' values by key; a list of values where a key comes several times |
+| `to_string(value)` | the text, or the JSON of any other value |
 | `digest(text)` | the first 12 hex digits of the text's sha256 |
 | `pairs(list, list)` | `[a, b]` for each place of two lists of the same length; `[a, null]` where the second is null |
 | `entries(object)` | its `{key, value}` in a list |
@@ -67,6 +68,11 @@ class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
     @functions.signature(_nullable("string"))  # type: ignore[untyped-decorator]
     def _func_parse_python(self, text: str | None) -> Any:
         return None if text is None else python_literal(text)
+
+    @functions.signature(_ANY)  # type: ignore[untyped-decorator]
+    def _func_to_string(self, value: Any) -> str | None:
+        """JMESPath's own makes the text `null` of null: an id that is missing would be one."""
+        return None if value is None else str(super()._func_to_string(value))
 
     @functions.signature(_ANY)  # type: ignore[untyped-decorator]
     def _func_parse(self, value: Any) -> Any:

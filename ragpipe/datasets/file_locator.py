@@ -122,7 +122,8 @@ class _Finder:
         if self._place.file is not None:
             label = parent_of(label) if isinstance(self._place, RemotePlace) else str(Path(label).parent)
         path = self._place.below(name)
-        file = data_file(path, f"{label.rstrip('/')}/{name}", name, form, self._settings.delimiter, self._faults)
+        shown = name if Path(name).is_absolute() else f"{label.rstrip('/')}/{name}"
+        file = data_file(path, shown, name, form, self._settings.delimiter, self._faults)
         return self._with_nulls(file) if file else None
 
     def _with_nulls(self, file: DataFile) -> DataFile:

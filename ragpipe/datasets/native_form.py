@@ -90,6 +90,8 @@ def sample_of(fields: Flat, where: str, faults: Faults) -> Sample | None:
         if (reference := fields.pop("reference")) is not None:
             fields["references"] = [reference]
     fields = {name: value for name, value in fields.items() if value is not None or name == "question"}
+    if isinstance(gains := fields.get("gains"), dict):  # a struct of Parquet has the names of all rows
+        fields["gains"] = {name: value for name, value in gains.items() if value is not None}
     if "id" not in fields:
         fields["id"] = content_id(fields)
     sample = _read(Sample, fields, place, "", faults)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH = 128
+_MICRO = len("2024-01-31T12:00:00.123456")
 
 
 def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -55,18 +56,24 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                     else:
                         yield row, plain
     except _NoJson as error:
-        faults.add(file.display_path, error.column, str(error), "text, numbers, lists or structs", "store it as string")
-    except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError, ValueError, MemoryError) as error:
+        faults.add(f"{file.display_path} row {row + 1} or later", error.column, str(error), error.expected, error.fix)
+    except (pa.ArrowException, OSError, KeyError, ValueError, MemoryError) as error:
         message = " ".join(str(error).split())[:200]
         fix = "the file is cut or damaged: write it again"
         faults.add(f"{file.display_path} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
 
 
 class _NoJson(Exception):
-    """A column holds what Python has no value for."""
+    """A column holds what no JSON value can be made of; what was expected, and how to get it."""
 
-    def __init__(self, column: str, text: str):
-        self.column = column
+    def __init__(
+        self,
+        column: str,
+        text: str,
+        expected: str = "text, numbers, lists or structs",
+        fix: str = "store it as string",
+    ):
+        self.column, self.expected, self.fix = column, expected, fix
         super().__init__(text)
 
 
@@ -75,13 +82,34 @@ def _values(column: pa.Array, name: str, maps: Literal["strict"] | None) -> list
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        return [text and text.replace(" ", "T", 1) for text in column.cast(pa.string()).to_pylist()]
+        return _texts_of_ns(column)
     try:
         return column.to_pylist(maps_as_pydicts=maps)  # type: ignore[no-any-return]
-    except (pa.ArrowException, UnicodeDecodeError, KeyError):
+    except pa.ArrowException:
         raise
+    except KeyError as error:
+        raise _NoJson(name, "a key twice in one map", "each key once", "leave one of the two out") from error
+    except UnicodeDecodeError as error:
+        fix = "write the texts as UTF-8; where they were, the file is damaged: write it again"
+        raise _NoJson(name, f"bytes that are no UTF-8 ({error.reason})", "texts in UTF-8", fix) from error
     except (ValueError, OverflowError) as error:
         raise _NoJson(name, f"a column of {column.type}: {' '.join(str(error).split())[:100]}") from None
+
+
+def _texts_of_ns(column: pa.Array) -> list[str | None]:
+    """Times to the nanosecond in the form of those to the microsecond, with three more digits where they are not all 0."""
+    import numpy as np
+    import pyarrow as pa
+
+    micro, nano = np.divmod(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), 1000)
+    times = pa.array(micro, pa.timestamp("us", column.type.tz)).to_pylist()
+    texts = [
+        f"{(text := time.isoformat(timespec='microseconds'))[:_MICRO]}{more:03}{text[_MICRO:]}"
+        if more
+        else time.isoformat()
+        for time, more in zip(times, nano.tolist(), strict=True)
+    ]
+    return [text if given else None for text, given in zip(texts, column.is_valid().to_pylist(), strict=True)]
 
 
 def _columns_fit(schema: pa.Schema, file: DataFile, faults: Faults) -> bool:

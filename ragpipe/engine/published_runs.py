@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ragpipe.core.digest import sha256, sha256_file
-from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
+from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
 from ragpipe.engine.manifest import checked_manifest
 from ragpipe.store.files.atomic import atomic_write
 from ragpipe.store.objects.addresses import address_below, address_fault, bucket_of, name_of, parent_of
@@ -136,9 +137,12 @@ def _send(root: Path, digests: Mapping[str, str], target: str, transfers: Transf
             if unnoted >= _NOTED_BYTES:
                 _note(kept, target, transfers)
                 unnoted = 0
-    finally:
-        if missing:
+    except BaseException:
+        with suppress(RagpipeError):  # what went wrong first is what is said
             _note(kept, target, transfers)
+        raise
+    if missing:
+        _note(kept, target, transfers)
     for name, content in ends.items():
         transfers.write_bytes(content, address_below(target, name))
     return Published(target, len(missing) + len(ends), len(digests) - len(missing))

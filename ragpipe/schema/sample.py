@@ -21,6 +21,10 @@ NOT_RECORDED = "not_recorded: "
 """How the reason begins of a score that is skipped because the data set does not record a part of the output."""
 
 
+MOST = 2**31 - 1
+"""The highest count that a table holds: a rank, a repeat, a number of attempts."""
+
+
 class _Noun(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -92,7 +96,7 @@ class Chunk(_Noun):
 
     id: str
     doc_id: str | None = None
-    rank: int = Field(ge=1)
+    rank: int = Field(ge=1, le=MOST)
     score: float | None = None
     text: str = ""
     rel_path: str | None = None
@@ -126,7 +130,7 @@ class Output(_Noun):
 
     sample_id: str = Field(min_length=1)
     method: str = Field(default="default", min_length=1)
-    repeat: int = Field(default=1, ge=1)
+    repeat: int = Field(default=1, ge=1, le=MOST)
     answer: str | None = None
     chunks: list[Chunk] | None = None
     citations: list[Citation] | None = None
@@ -138,7 +142,7 @@ class Output(_Noun):
     usage: dict[str, float] = Field(default_factory=dict)
     error: str | None = None
     retrieves: bool = True
-    attempts: int | None = Field(default=None, ge=1)
+    attempts: int | None = Field(default=None, ge=1, le=MOST)
     recorded: dict[str, Recorded] = Field(default_factory=dict)
 
 

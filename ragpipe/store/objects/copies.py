@@ -11,6 +11,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -138,9 +139,10 @@ def copied_folder(address: str, storage: Storage) -> Path:
 _TITLE = "a folder of an object store cannot be read"
 
 
-def _listed(address: str, transfers: Transfers) -> list[ObjectInfo]:
-    """The files below a folder. Raises DataError for too many, and for a name that would leave the folder."""
+def _listed(address: str, transfers: Transfers, fits: re.Pattern[str] | None = None) -> list[ObjectInfo]:
+    """The files below a folder, of those names that fit. Raises DataError for too many, and for a name that would leave the folder."""
     listed = [info for info in transfers.listed(address) if info.name and not info.name.endswith("/")]
+    listed = [info for info in listed if fits is None or fits.fullmatch(info.name)]
     if len(listed) > MAX_FILES:
         limit = f"at most {MAX_FILES:,}"
         raise DataError(
@@ -169,9 +171,18 @@ class LocalPlace:
         return self.root if self.root.is_dir() else self.root.parent
 
     def names(self, pattern: str) -> list[str]:
-        """The files that a pattern such as `*.json` finds in the folder, or in the one of the file, sorted."""
-        folder = self._folder
-        return sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
+        """The files that a pattern such as `*.json` finds in the folder, or in the one of the file, sorted; those of an absolute
+        pattern by their whole paths. Raises DataError for what is no pattern."""
+        root = Path(pattern).anchor
+        folder, fits = Path(root or self._folder), _translated(pattern)
+        try:
+            files = [path for path in folder.glob(pattern.removeprefix(root)) if not path.is_dir()]
+        except ValueError as error:
+            raise DataError(
+                "files cannot be found", [Problem(str(folder), "pattern", f"{pattern!r}: {error}", "a pattern", "")]
+            ) from error
+        names = [str(path) if root else str(path.relative_to(folder)) for path in files]
+        return sorted(name for name in names if fits.fullmatch(Path(name).as_posix()))
 
     def below(self, name: str) -> Path:
         """A file of the folder by its name."""
@@ -191,9 +202,8 @@ class RemotePlace:
         return self.address if self.file is None else parent_of(self.address)
 
     def names(self, pattern: str) -> list[str]:
-        listed = _listed(self._folder, transfers_to(self._folder, self.storage))
-        fits = _translated(pattern)
-        return sorted(info.name for info in listed if fits.fullmatch(info.name))
+        listed = _listed(self._folder, transfers_to(self._folder, self.storage), _translated(pattern))
+        return sorted(info.name for info in listed)
 
     def below(self, name: str) -> Path:
         if expected := name_fault(self._folder, name):
@@ -214,8 +224,18 @@ def open_place(path: str, local: Path, storage: Storage) -> Place:
 
 
 def _translated(pattern: str) -> re.Pattern[str]:
-    """A pattern of files as a regular expression: `*` and `?` stay in a folder, `**` is any folders."""
-    text = ""
-    for part in re.split(r"(\*\*/|\*|\?)", pattern):
-        text += {"**/": "(?:.+/)?", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
+    """A pattern of files as a regular expression: `*`, `?` and `[ab]` stay in a folder, `**` is any folders. None of them stands for the
+    dot that begins the name of a hidden file or folder."""
+    text, begins = "", True
+    for piece in filter(None, re.split(r"(\*\*/|\*|\?|\[!?\]?[^\]/]*\])", pattern)):
+        dot = r"(?!\.)" if begins else ""
+        if piece == "**/":
+            text += r"(?:(?!\.)[^/]+/)*"
+        elif piece in ("*", "?"):
+            text += dot + ("[^/]*" if piece == "*" else "[^/]")
+        elif piece[0] == "[" and piece[-1] == "]":
+            text += dot + f"(?!/){translate(piece)}".replace(r"\Z", "").replace(r"\z", "")
+        else:
+            text += re.escape(piece)
+        begins = piece.endswith("/")
     return re.compile(text)

@@ -115,6 +115,19 @@ def test_a_run_is_published_seal_last_and_only_once(
     assert [seen.path for seen in server.seen("PUT")].count(f"{folder}/report.html") == 0
 
 
+def test_the_file_that_could_not_be_sent_is_named(
+    published: str, server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The note of what was sent fails as well: it is not what is said."""
+    local = Path("outputs/r/latest").resolve()
+    first = next(iter(json.loads((local / "seal.json").read_bytes())["files"]))
+    server.after_put = lambda: server.statuses.extend([503] * 99)
+    assert _start(server, "task=publish", f"run={local}", "publish=s3://b/elsewhere") == 6
+    said = capsys.readouterr().err
+    assert f"s3://b/elsewhere/r/{published}/{first}" in said
+    assert ".published.json" not in said
+
+
 def test_a_run_that_is_published_in_part_is_no_run(
     here: Path, server: S3Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,10 @@ TEXTS = ["it's", 'so "said"', "caf\xe9\nnew", "", "\\d", "\U0001f600"]
 @pytest.mark.parametrize(("path", "record", "value"), [
     ("parse_python(x)", {"x": "['it\\'s', \"a 'b'\", None, True, -1.5, (1, 2), {'k': [], 3: 4}]"},
      ["it's", "a 'b'", None, True, -1.5, [1, 2], {"k": [], "3": 4}]),
+    ("to_string(x)", {"x": 7}, "7"),
+    ("to_string(x)", {"x": "a"}, "a"),
+    ("to_string(x)", {"x": None}, None),
+    ("to_string(x)", {}, None),
     ("parse_python(x)", {}, None),
     ("parse(x)", {"x": '["a", null]'}, ["a", None]),
     ("parse(x)", {"x": "['a', None]"}, ["a", None]),

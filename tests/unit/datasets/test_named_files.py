@@ -50,6 +50,41 @@ def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
     assert "name the file in dataset.files.main" in caught.value.problems[0].fix
 
 
+@pytest.mark.parametrize("place", ["local", "s3"])
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"]),
+        (".*.jsonl", [".h.jsonl"]),
+        ("[ab]*.jsonl", ["a.jsonl", "b.jsonl"]),
+        ("[!a]*.jsonl", ["b.jsonl", "c.jsonl"]),
+        ("**/*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl", "d/a.jsonl"]),
+        (".s/*.jsonl", [".s/a.jsonl"]),
+        ("?*/a.jsonl", ["d/a.jsonl"]),
+    ],
+)
+def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(
+    ids: Ids, place: str, pattern: str, found: list[str]
+) -> None:
+    names = ["a.jsonl", "b.jsonl", "c.jsonl", ".h.jsonl", "d/a.jsonl", "d/.h.jsonl", ".s/a.jsonl"]
+    assert ids(place, names, "", main=pattern) == found
+
+
+def test_a_pattern_may_begin_at_the_root(ids: Ids, tmp_path: Path) -> None:
+    assert ids("local", ["a.jsonl", "b.jsonl"], "", main=f"{tmp_path}/d/*.jsonl") == ["a.jsonl", "b.jsonl"]
+
+
+def test_what_is_no_pattern_is_said(ids: Ids) -> None:
+    with pytest.raises(DataError, match=r"a\*\*\.jsonl"):
+        ids("local", ["a.jsonl"], "", main="a**.jsonl")
+
+
+def test_files_that_a_pattern_leaves_out_do_not_count(ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragpipe.store.objects.copies.MAX_FILES", 2)
+    names = ["a.jsonl", "b.jsonl", "x/1.bin", "x/2.bin", "x\\y.bin"]
+    assert ids("s3", names, "", main="*.jsonl") == ["a.jsonl", "b.jsonl"]
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_pattern_is_for_a_folder(ids: Ids, place: str) -> None:
     """Shapes with a pattern, such as golden_set, read one file too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Record
 from tests.support.broken_files import parquet
 
@@ -161,3 +163,83 @@ def test_text_that_looks_like_code_stays_text(read_file: Read) -> None:
     text = "${oc.env:HOME} {{ 7*7 }} {0} $(id) <script> ../../etc/passwd =1+1"
     (found,) = read_file({"code.jsonl": json.dumps({"id": "q1", "question": text, "answer": text, "contexts": [text]})})
     assert (found.sample.question, found.output.answer, found.output.chunks[0].text) == (text, text, text)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
+@pytest.mark.parametrize(
+    ("zone", "text"), [(None, "2023-11-14T22:13:20"), ("Europe/Berlin", "2023-11-14T23:13:20+01:00")]
+)
+def test_a_time_has_one_text_in_every_unit(
+    read_file: Read, unit: str, factor: int, zone: str | None, text: str
+) -> None:
+    times = pa.array([1_700_000_000 * factor, None], pa.timestamp(unit, zone))
+    table = pa.table({"id": ["q1", "q2"], "question": ["a", "b"], "made": times})
+    fields = {"id": "id", "question": "question", "meta": {"fields": {"made": {"path": "made", "default": None}}}}
+    one, two = read_file({"times.parquet": parquet(table)}, fields=fields)
+    assert one.sample.meta["made"] == text
+    assert two.sample.meta.get("made") is None
+
+
+@pytest.mark.parametrize(
+    ("ns", "zone", "text"),
+    [
+        (1_700_000_000_123_456_789, "UTC", "2023-11-14T22:13:20.123456789+00:00"),
+        (1_700_000_000_000_000_001, None, "2023-11-14T22:13:20.000000001"),
+        (1_700_000_000_123_456_000, None, "2023-11-14T22:13:20.123456"),
+        (-1, "UTC", "1969-12-31T23:59:59.999999999+00:00"),
+    ],
+)
+def test_nanoseconds_keep_their_digits(read_file: Read, ns: int, zone: str | None, text: str) -> None:
+    table = pa.table({"id": ["q1"], "question": ["a"], "made": pa.array([ns], pa.timestamp("ns", zone))})
+    fields = {"id": "id", "question": "question", "meta": {"fields": {"made": "made"}}}
+    (found,) = read_file({"times.parquet": parquet(table)}, fields=fields)
+    assert found.sample.meta["made"] == text
+
+
+def test_what_parquet_holds_and_json_does_not_is_said(read_file: Read) -> None:
+    head = {"id": ["q1"], "question": ["a"]}
+    twice = pa.array([[("d1", 1.0), ("d1", 2.0)]], pa.map_(pa.string(), pa.float64()))
+    with pytest.raises(DataError, match="a key twice in one map") as caught:
+        read_file({"map.parquet": parquet(pa.table({**head, "gains": twice}))})
+    assert caught.value.problems[0].key == "gains"
+    assert "damaged" not in str(caught.value)
+    bytes_of = [None, pa.py_buffer(struct.pack("<ii", 0, 2)), pa.py_buffer(b"\xff\xfe")]
+    latin = pa.Array.from_buffers(pa.string(), 1, bytes_of)
+    with pytest.raises(DataError, match="bytes that are no UTF-8") as caught:
+        read_file({"latin.parquet": parquet(pa.table({**head, "answer": latin}))})
+    assert caught.value.problems[0].key == "answer"
+    assert "write the texts as UTF-8" in caught.value.problems[0].fix
+
+
+def test_a_struct_of_gains_has_only_the_names_of_its_row(read_file: Read) -> None:
+    """`pa.Table.from_pylist` makes one struct with the names of all rows, null where a row has none."""
+    rows = [{"id": "q1", "question": "a", "gains": {"d1": 1.0}}, {"id": "q2", "question": "b", "gains": {"d2": 2.0}}]
+    from_lines = read_file({"g.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
+    from_parquet = read_file({"g.parquet": parquet(pa.Table.from_pylist(rows))})
+    assert [record.sample for record in from_parquet] == [record.sample for record in from_lines]
+    assert [record.sample.gains for record in from_parquet] == [{"d1": 1.0}, {"d2": 2.0}]
+
+
+def test_an_empty_cell_of_an_id_is_no_id(read_file: Read) -> None:
+    found = read_file({"ids.csv": "id,question\nq1,a\n,b\n"})
+    assert [record.sample.id[0] for record in found] == ["q", "h"]
+    without = read_file({"none.csv": "question\na\nb\n"})
+    assert found[1].sample.id == without[1].sample.id
+
+
+def test_an_empty_cell_is_no_blank_line(read_file: Read) -> None:
+    """Of the rows of one column, two are empty cells; a blank line is no row."""
+    fields = {"id": "to_string(_index)", "question": "'q'", "answer": "answer"}
+    found = read_file({"one.csv": 'answer\na\n""\n\nb\n""\n'}, fields=fields)
+    assert [record.output.answer for record in found] == ["a", "", "b", ""]
+
+
+@pytest.mark.parametrize("field", ["repeat", "attempts"])
+def test_a_count_that_no_table_holds_is_refused(read_file: Read, field: str) -> None:
+    record = {"id": "q1", "question": "a", "answer": "x", field: 2**63}
+    with pytest.raises(DataError, match="less than or equal to 2147483647") as caught:
+        read_file({"far.jsonl": json.dumps(record)})
+    assert caught.value.problems[0].key == field
+    record = {"id": "q1", "question": "a", "chunks": [{"id": "c", "rank": 2**63}]}
+    with pytest.raises(DataError, match="less than or equal to 2147483647"):
+        read_file({"far.jsonl": json.dumps(record)})
