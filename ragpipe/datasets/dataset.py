@@ -271,7 +271,7 @@ class Dataset:
         if self._filter is None:
             return True
         try:
-            return bool(self._filter(fields))
+            return bool(self._filter(native_form.as_filtered(fields, self._settings.chunk_text)))
         except BadExpression as error:
             faults.add(where, f"filter ({self._filter.text})", str(error), "a predicate on the mapped record")
             return False

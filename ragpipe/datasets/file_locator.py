@@ -109,7 +109,11 @@ class _Finder:
         for name in [names_given] if isinstance(names_given, str) else names_given:
             names = [name]
             if "*" in name:
-                names = self._place.names(name)
+                try:
+                    names = self._place.names(name)
+                except ValueError as error:
+                    self._faults.add(self._settings.path, f"files.{role}", f"{name!r} ({error})", "a pattern")
+                    continue
                 if not names:
                     self._faults.add(
                         self._settings.path, f"files.{role}", f"no file fits {name!r}", "at least one file"

@@ -36,6 +36,11 @@ M = TypeVar("M", bound=BaseModel)
 
 _CHUNK_FIELDS = frozenset(Chunk.model_fields)
 _TOP_FIELDS = SAMPLE_FIELDS | OUTPUT_FIELDS | {"outputs"}
+_DEFAULTS: dict[str, Any] = {
+    name: value
+    for name, field in Output.model_fields.items()
+    if not field.is_required() and (value := field.get_default(call_default_factory=True)) is not None
+}
 _NEAR = 0.75  # `anwser` is 0.83 like `answer`; `retrieved_contexts` and `retrieves`, 0.67, mean different things
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _TEXT_SHOWN = 60  # characters of a context in a fix
@@ -168,6 +173,17 @@ def output_of(fields: Flat, sample_id: str, order: Sequence[str] | None, where: 
     if ranks != sorted(ranks):
         output = output.model_copy(update={"chunks": sorted(chunks, key=lambda chunk: chunk.rank)})
     return output
+
+
+def as_filtered(fields: Flat, order: Sequence[str] | None) -> Flat:
+    """The fields of a case as a filter sees them, before they are checked: with the defaults of an output, and a short form in its
+    long one too (`reference` in `references`, `contexts` in `chunks`). An id that is absent stays so."""
+    seen = _DEFAULTS | {name: value for name, value in fields.items() if value is not None or name not in _DEFAULTS}
+    if seen.get("references") is None and seen.get("reference") is not None:
+        seen["references"] = [seen["reference"]]
+    if seen.get("chunks") is None and isinstance(contexts := seen.get("contexts"), list):
+        seen["chunks"] = [_chunk(item, rank, True, order) for rank, item in enumerate(contexts, 1)]
+    return seen
 
 
 def _as_list(items: Any) -> str:

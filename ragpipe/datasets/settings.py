@@ -166,7 +166,9 @@ class DatasetSettings(Settings):
     )
     filter: PathExpression | None = Field(
         default=None,
-        description="Condition (JMESPath) on the mapped record; other records are left out. null: all are taken.",
+        description=(
+            "Condition (JMESPath) on the mapped record, with the defaults of its fields; other records are left out. null: all are taken."
+        ),
     )
     sample: SampleOf | None = Field(
         default=None,

@@ -172,15 +172,10 @@ class LocalPlace:
 
     def names(self, pattern: str) -> list[str]:
         """The files that a pattern such as `*.json` finds in the folder, or in the one of the file, sorted; those of an absolute
-        pattern by their whole paths. Raises DataError for what is no pattern."""
+        pattern by their whole paths. Raises ValueError for what is no pattern."""
         root = Path(pattern).anchor
         folder, fits = Path(root or self._folder), _translated(pattern)
-        try:
-            files = [path for path in folder.glob(pattern.removeprefix(root)) if not path.is_dir()]
-        except ValueError as error:
-            raise DataError(
-                "files cannot be found", [Problem(str(folder), "pattern", f"{pattern!r}: {error}", "a pattern", "")]
-            ) from error
+        files = [path for path in folder.glob(pattern.removeprefix(root)) if not path.is_dir()]
         names = [str(path) if root else str(path.relative_to(folder)) for path in files]
         return sorted(name for name in names if fits.fullmatch(Path(name).as_posix()))
 
@@ -225,7 +220,10 @@ def open_place(path: str, local: Path, storage: Storage) -> Place:
 
 def _translated(pattern: str) -> re.Pattern[str]:
     """A pattern of files as a regular expression: `*`, `?` and `[ab]` stay in a folder, `**` is any folders. None of them stands for the
-    dot that begins the name of a hidden file or folder."""
+    dot that begins the name of a hidden file or folder. Raises ValueError for `**` that is not followed by a slash, or not alone."""
+    *folders, last = pattern.split("/")
+    if "**" in last or any("**" in folder and folder != "**" for folder in folders):
+        raise ValueError("`**` stands for whole folders: **/*.jsonl")
     text, begins = "", True
     for piece in filter(None, re.split(r"(\*\*/|\*|\?|\[!?\]?[^\]/]*\])", pattern)):
         dot = r"(?!\.)" if begins else ""

@@ -74,9 +74,12 @@ def test_a_pattern_may_begin_at_the_root(ids: Ids, tmp_path: Path) -> None:
     assert ids("local", ["a.jsonl", "b.jsonl"], "", main=f"{tmp_path}/d/*.jsonl") == ["a.jsonl", "b.jsonl"]
 
 
-def test_what_is_no_pattern_is_said(ids: Ids) -> None:
-    with pytest.raises(DataError, match=r"a\*\*\.jsonl"):
-        ids("local", ["a.jsonl"], "", main="a**.jsonl")
+@pytest.mark.parametrize("place", ["local", "s3"])
+@pytest.mark.parametrize("pattern", ["a**.jsonl", "d/**", "**a/*.jsonl"])
+def test_what_is_no_pattern_is_said(ids: Ids, place: str, pattern: str) -> None:
+    with pytest.raises(DataError, match="stands for whole folders") as caught:
+        ids(place, ["a.jsonl"], "", main=pattern)
+    assert pattern in caught.value.problems[0].found
 
 
 def test_files_that_a_pattern_leaves_out_do_not_count(ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:

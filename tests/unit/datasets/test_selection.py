@@ -64,6 +64,36 @@ def test_a_filter_looks_at_the_mapped_record_before_sample_and_limit(open_file: 
     assert found.output.method == "m2"
 
 
+@pytest.mark.parametrize(
+    ("filter", "found"),
+    [
+        ("references", ["short", "long"]),
+        ("references[0] == 'r'", ["short", "long"]),
+        ("chunks[0].text == 't'", ["short", "long"]),
+        ("reference", ["short"]),
+        ("repeat == `1`", ["short", "long", "none"]),
+        ("method == 'default'", ["short", "none"]),
+        ("method == 'm'", ["long"]),
+    ],
+)
+def test_a_filter_sees_a_short_form_as_its_long_one_and_defaults(
+    open_file: Open, filter: str, found: list[str]
+) -> None:
+    records = [
+        {"id": "short", "question": "a", "reference": "r", "contexts": ["t"], "method": None},
+        {
+            "id": "long",
+            "question": "b",
+            "references": ["r"],
+            "chunks": [{"id": "c", "text": "t"}],
+            "method": "m",
+            "repeat": 1,
+        },
+        {"id": "none", "question": "c", "answer": "x"},
+    ]
+    assert ids(open_file(written(records), filter=filter)) == found
+
+
 def test_a_filter_can_leave_out_cases_that_would_collide(open_file: Open) -> None:
     twice = [{"id": "q", "question": "a", "answer": "1", "tags": ["old"]}, {"id": "q", "question": "a", "answer": "2"}]
     assert [record.output.answer for record in open_file(written(twice), filter="!tags") if record.output] == ["2"]
