@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
+from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError, interrupt_behind
 from ragpipe.core.resume_words import with_words
 from ragpipe.core.user_faults import is_queued_again, user_fault
 from ragpipe.core.version import __version__
@@ -177,7 +177,7 @@ def compose_task(overrides: Sequence[str], *, config_dir: str | None = None) -> 
 
 def report(error: BaseException) -> TaskResult:
     """Print an error: ragpipe's own without a traceback, any other, which is a bug, with one."""
-    if interrupt := _interrupt_behind(error):
+    if interrupt := interrupt_behind(error):
         number = getattr(interrupt, "signal_number", int(signal.SIGINT))
         error = Interrupted({1: "the terminal was closed", 15: "terminated"}.get(number, "interrupted"), number)
     elif not isinstance(error, RagpipeError) or error.exit_code == 1:
@@ -195,16 +195,6 @@ def report(error: BaseException) -> TaskResult:
     print(_safe(text), file=sys.stderr)
     first = next((f": {problem.key}: {problem.found}" for problem in getattr(error, "problems", ())), "")
     return TaskResult(error.exit_code, text.split("\n")[0] + first, resume=getattr(error, "raised", ()))
-
-
-def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it. None for `Interrupted`, which says
-    so itself."""
-    if isinstance(error, Interrupted):
-        return None
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def console() -> Console:

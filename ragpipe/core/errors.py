@@ -178,6 +178,20 @@ class SignalReceived(KeyboardInterrupt):
         super().__init__(signal_number)
 
 
+def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it. None for `Interrupted`, which says so
+    itself, and for causes that go round in a circle: `raise error.orig from error` makes such."""
+    if isinstance(error, Interrupted):
+        return None
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
 class WaitAbandoned(KeyboardInterrupt):
     """A caller was interrupted for the third time and waits no longer for its run.
 

@@ -158,7 +158,8 @@ async def open_judge(
         yield _heuristic_session(config.judge, None)
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
-    store = CallStore(store_place(config), run_id=run_id, say=warn)
+    # whoever asks has looked into the store before, or works for a process that has
+    store = CallStore(store_place(config), run_id=run_id, say=warn, is_known=True)
     for notice in store.notices:
         warn(notice)
 

@@ -47,7 +47,9 @@ class CallStore:
         beat_s: seconds between two signs of life in the store.
         silent_after_s: after how many seconds without one the claims of another process are taken over.
         patience_s: after how many seconds of waiting, for another process or a database that went away, `say` is told.
-        say: takes messages for the user that come up later.
+        say: takes messages for the user that come up later, and during a wait for the database to open.
+        is_known: whether the database was reached before, be it by another process of the run: one that went away is waited for
+            then. This process knows by itself what it has reached.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class CallStore:
         silent_after_s: float = SILENT_AFTER_S,
         patience_s: float = 10.0,
         say: Callable[[str], None] = lambda _: None,
+        is_known: bool = False,
     ):
         database = call_database(place)
         self.place, self.run_id = place, run_id
@@ -66,7 +69,9 @@ class CallStore:
         self._closed = False
         self._last_resort = LastResortFile(database.setting)
         self._worker = CallWorker(
-            lambda tell: database.open_table(OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry)),
+            lambda tell: database.open_table(
+                OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry, is_known)
+            ),
             beat_s=min(beat_s, silent_after_s / 3),
             patience_s=patience_s,
             say=say,

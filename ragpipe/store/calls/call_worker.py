@@ -52,7 +52,7 @@ class CallWorker(threading.Thread):
         open_table: opens the store, for a function that tells the user something; called in the thread.
         beat_s: seconds between two signs of life.
         patience_s: after how many seconds of waiting for another process `say` is told.
-        say: takes a message for the user; called in the event loop of whoever waits.
+        say: takes a message for the user; called in the event loop of whoever waits, and in the thread that calls `open`.
         last_resort: keeps what was paid for and cannot be stored.
     """
 
@@ -71,7 +71,7 @@ class CallWorker(threading.Thread):
         self._unpaid: list[PaymentEntry] = []  # payments that are not committed yet
         self._announced: set[str] = set()  # owners that the user knows to be waited for
         self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
-        self._ready = threading.Event()
+        self._opening = queue.SimpleQueue[str | None]()  # messages until the store is open, then None
         self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
         self._granted: dict[str, asyncio.AbstractEventLoop] = {}  # by key, the loop of the task that has the claim
         self._group: list[StoreRequest] = []  # what this turn works on
@@ -82,9 +82,10 @@ class CallWorker(threading.Thread):
         self.table: OpenTable
 
     def open(self) -> None:
-        """Start the thread, and raise here what opening the file raised there."""
+        """Start the thread, say here what it tells while it opens the store, and raise here what opening raised there."""
         self.start()
-        self._ready.wait()
+        while (message := self._opening.get()) is not None:
+            self._say(message)
         if self.broken:
             self.join()
             raise self.broken
@@ -108,7 +109,7 @@ class CallWorker(threading.Thread):
             self.broken = error
             return
         finally:
-            self._ready.set()
+            self._opening.put(None)
         try:
             while self._turn():
                 pass
@@ -257,11 +258,13 @@ class CallWorker(threading.Thread):
             self._tell(message, request.future.get_loop())
 
     def _tell(self, message: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Tell the user, in the loop of whoever waits."""
+        """Tell the user, in the loop of whoever waits, or who opens the store."""
         loop = loop or self._loop
+        if loop is None:
+            self._opening.put(message)
+            return
         with suppress(RuntimeError):  # the loop was closed
-            if loop is not None:
-                loop.call_soon_threadsafe(self._say, message)
+            loop.call_soon_threadsafe(self._say, message)
 
     def _abort(self, reason: RagpipeError) -> list[RequestOutcome]:
         self._abort_reason = reason

@@ -29,7 +29,8 @@ class OpenedFor:
     """For whom a store is opened.
 
     `run_id` is the run whose failures count, `silent_after_s` after how many seconds without a sign of life an owner is dead,
-    `patience_s` after how many seconds of an outage `tell` says so; `hurry` is set when nobody wants to wait any longer.
+    `patience_s` after how many seconds of an outage `tell` says so; `hurry` is set when nobody wants to wait any longer; `is_known`
+    says that the database was reached before, be it by another process of the run.
     """
 
     run_id: str
@@ -37,6 +38,7 @@ class OpenedFor:
     patience_s: float = 10.0
     tell: Callable[[str], None] = _nobody
     hurry: Event = field(default_factory=Event)
+    is_known: bool = False
 
 
 class OpenTable(Protocol):

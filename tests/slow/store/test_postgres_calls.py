@@ -20,8 +20,9 @@ from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import CallStore, read_calls
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.open_table import OpenedFor
-from ragpipe.store.calls.postgres import postgres_owners
-from ragpipe.store.calls.postgres.postgres_link import StoreUnreachable
+from ragpipe.store.calls.postgres import postgres_link, postgres_owners
+from ragpipe.store.calls.postgres.postgres_link import PostgresLink, StoreUnreachable
+from ragpipe.store.calls.postgres.postgres_schema import make_tables
 from ragpipe.store.calls.postgres.postgres_table import PostgresTable
 from ragpipe.store.calls.prune import Choice, prunable, prune
 from ragpipe.store.calls.spend import paid_by
@@ -85,6 +86,15 @@ def table(place: PostgresPlace, run_id: str, silent_after_s: float = 30.0) -> Po
     opened = call_database(place).open_table(OpenedFor(run_id, silent_after_s))
     assert isinstance(opened, PostgresTable)
     return opened
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """The error, its cause, that one's cause ... Fails where they go round in a circle."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        assert cause not in causes, "a circle"
+        causes.append(cause)
+    return causes
 
 
 def session(place: PostgresPlace) -> psycopg.Connection[Any]:
@@ -342,8 +352,9 @@ def test_a_user_without_the_right_to_make_tables_uses_those_of_another(place: Po
     limited = replace(place, url=place.url.replace("postgres@", f"{name}@"))
     with session(place) as db:
         db.execute(f"CREATE USER {name}".encode())
-        with pytest.raises(OutputError, match=r"permission denied(?s:.*)docs/postgresql\.md"):
+        with pytest.raises(OutputError, match=r"permission denied(?s:.*)docs/postgresql\.md") as refused:
             table(limited, "r")
+        assert len(causes_of(refused.value)) == 2, "the error and what PostgreSQL said"
         table(place, "r").close()
         db.execute(f"GRANT USAGE ON SCHEMA {place.schema} TO {name}".encode())
         rights = "SELECT, INSERT, UPDATE, DELETE"
@@ -409,6 +420,47 @@ def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
     start.start()
     assert paid_by(place, "one").replies > 0, "a store that was reached before is waited for"
     start.join()
+
+
+def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(durable: PostgresServer) -> None:
+    """A worker opens the store when the process that leads it has reached it, and has done nothing there yet."""
+    place, messages = durable.place(), list[str]()
+    durable.stop("immediate")
+    start = threading.Timer(1, durable.start)
+    start.start()
+    with CallStore(place, run_id="worker", patience_s=0.2, say=messages.append, is_known=True):
+        assert [message.split(";")[-1].split(" after ")[0] for message in messages] == [
+            " waiting for it, up to 60 s",
+            f"the call store {place} is there again",
+        ]
+    start.join()
+
+
+def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(durable: PostgresServer) -> None:
+    place = durable.place()
+    link = PostgresLink(place)
+    durable.stop("immediate")
+    start = threading.Timer(1, durable.start)
+    start.start()
+    assert make_tables(link)
+    link.close()
+    start.join()
+    assert call_database(place).exists()
+
+
+def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(
+    durable: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_link, "HURRIED_S", 0.3)
+    place, hurry = durable.place(outage_s=0.6), threading.Event()
+    durable.stop("immediate")
+    with pytest.raises(StoreUnreachable, match=r"not stored\. store\.outage_s=0\.6 says how long to wait\.$"):
+        PostgresLink(place, is_known=True)
+    hurry.set()
+    with pytest.raises(
+        StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"
+    ):
+        PostgresLink(place, is_known=True, hurry=hurry)
 
 
 def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(

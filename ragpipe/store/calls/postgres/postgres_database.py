@@ -42,7 +42,7 @@ class PostgresDatabase:
     def exists(self) -> bool:
         link = PostgresLink(self.place)
         try:
-            return link.read(lambda db: check_tables(self.place, db))
+            return link.read(self._has_tables)
         finally:
             link.close()
 
@@ -50,14 +50,28 @@ class PostgresDatabase:
         self.exists()
 
     def make(self) -> str:
-        done = make_tables(self.place)
+        link = PostgresLink(self.place)
+        try:
+            done = make_tables(link)
+        finally:
+            link.close()
         self.check()
         return "its tables were made or brought up to date" if done else "it has the tables of this format"
 
     def open_table(self, opened: OpenedFor) -> PostgresTable:
-        if not self.exists():
-            make_tables(self.place)
-            self.check()
+        link = PostgresLink(
+            self.place,
+            tell=opened.tell,
+            patience_s=opened.patience_s,
+            hurry=opened.hurry,
+            is_known=opened.is_known,
+        )
+        try:
+            if not link.read(self._has_tables):
+                make_tables(link)
+                link.read(self._has_tables)
+        finally:
+            link.close()
         return PostgresTable(self.place, opened)
 
     def reader(self) -> PostgresReader:
@@ -72,10 +86,13 @@ class PostgresDatabase:
     @contextmanager
     def changing(self, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[PostgresConnection]:
         if not self.exists():
-            make_tables(self.place)
+            self.make()
         with self._connected() as db:
             self._refuse_if_in_use(db, silent_after_s)
             yield db
+
+    def _has_tables(self, db: PostgresConnection) -> bool:
+        return check_tables(self.place, db)
 
     @contextmanager
     def transaction(self, db: Any) -> Iterator[None]:
@@ -104,9 +121,9 @@ class PostgresDatabase:
     def _connected(self) -> Iterator[PostgresConnection]:
         link = PostgresLink(self.place)
         try:
+            if not link.read(self._has_tables):
+                raise no_tables(self.place)
             with postgres_errors(self.place):
-                if not check_tables(self.place, link.connection):
-                    raise no_tables(self.place)
                 yield link.connection
         finally:
             link.close()

@@ -28,7 +28,7 @@ _LAST_PAUSE_S = 5.0
 _STEP_S = 0.1
 _SHOWN = 200  # characters of a cause
 _REACHED: set[PostgresPlace] = set()
-"""The databases that this process has used: a link to them was opened."""
+"""The databases that this process has reached, or one that leads it."""
 _REPEATS = 20  # of a transaction that others were in the way of
 
 
@@ -49,8 +49,9 @@ class PostgresLink:
         tell: told of an outage, and of its end.
         patience_s: after how many seconds of it.
         hurry: set when nobody wants to wait any longer; then an outage is waited out for `HURRIED_S` at most.
+        is_known: whether another process of the run has reached the database.
 
-    Raises OutputError where the database cannot be reached, and never was by this process.
+    Raises OutputError where the database cannot be reached, and never was; StoreUnreachable after an outage of `outage_s`.
     """
 
     def __init__(
@@ -61,10 +62,13 @@ class PostgresLink:
         tell: Callable[[str], None] = lambda _: None,
         patience_s: float = 10.0,
         hurry: Event | None = None,
+        is_known: bool = False,
     ):
         self.place, self._opened, self._tell = place, opened, tell
         self._patience_s, self._hurry = patience_s, hurry or Event()
         self._lost: StoreUnreachable | None = None
+        if is_known:
+            _REACHED.add(place)
         self.connection = self._first_connection()
         try:
             self.run(opened)
@@ -112,7 +116,7 @@ class PostgresLink:
         self.connection.close()
 
     def _first_connection(self) -> PostgresConnection:
-        """A database that this process has used before went away, and is waited for; any other one is not there."""
+        """A database that was reached before went away, and is waited for; any other one is not there."""
         try:
             connection = connect(self.place)
         except Exception as error:
@@ -168,7 +172,7 @@ class PostgresLink:
             if self._hurry.is_set():
                 hurried_at = now if hurried_at is None else hurried_at
             if now - began > self.place.outage_s or (hurried_at is not None and now - hurried_at > HURRIED_S):
-                self._lost = self._unreachable(now - began, cause)
+                self._lost = self._unreachable(now - began, cause, is_hurried=hurried_at is not None)
                 raise self._lost from cause
             if not is_told and now - began > self._patience_s:
                 is_told = True
@@ -186,11 +190,13 @@ class PostgresLink:
     def _name(self) -> str:
         return f"the call store {self.place}"
 
-    def _unreachable(self, waited_s: float, cause: Exception) -> StoreUnreachable:
+    def _unreachable(self, waited_s: float, cause: Exception, *, is_hurried: bool) -> StoreUnreachable:
+        limit = f"store.outage_s={self.place.outage_s:g} says how long to wait"
+        if is_hurried:
+            limit = f"The run was ending, and then waits {HURRIED_S:g} s at most; otherwise {limit}"
         return StoreUnreachable(
             f"the call store {self.place} could not be reached for {waited_s:,.0f} s: {cause_of(cause)[:_SHOWN]}. Replies that were stored are "
-            "kept. To fix: let the database run again, then start the same command: it asks only what was not stored. "
-            "store.outage_s says how long to wait."
+            f"kept. To fix: let the database run again, then start the same command: it asks only what was not stored. {limit}."
         )
 
 

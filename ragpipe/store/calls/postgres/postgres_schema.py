@@ -10,7 +10,8 @@ from ragpipe.core.extras import install_command
 from ragpipe.core.version import __version__
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
-from ragpipe.store.calls.postgres.postgres_errors import not_a_call_store, postgres_driver, postgres_errors
+from ragpipe.store.calls.postgres.postgres_errors import not_a_call_store, postgres_driver
+from ragpipe.store.calls.postgres.postgres_link import PostgresLink
 from ragpipe.store.calls.store_place import PostgresPlace
 
 HEAD = "0001"
@@ -59,20 +60,14 @@ def check_tables(place: PostgresPlace, db: PostgresConnection) -> bool:
     return True
 
 
-def make_tables(place: PostgresPlace) -> bool:
+def make_tables(link: PostgresLink) -> bool:
     """Make the tables, or bring older ones up to date; whether anything was to be done. Several processes may do so at once.
+
+    All of it is one transaction, which `link` repeats where the database went away.
 
     Raises ConfigError without alembic, OutputError where the user may not make tables, DataError for another program's tables.
     """
-    with postgres_errors(place):
-        db = connect(place)
-    try:
-        with postgres_errors(place):
-            if version_of(db) == HEAD:
-                return False
-            return _migrate_or_wait(place, db)
-    finally:
-        db.close()
+    return link.read(lambda db: version_of(db) != HEAD and _migrate_or_wait(link.place, db))
 
 
 def _migrate_or_wait(place: PostgresPlace, db: PostgresConnection) -> bool:
@@ -111,6 +106,7 @@ def _migrate(place: PostgresPlace) -> None:
         return raw
 
     engine = create_engine("postgresql+psycopg://", creator=raw_connection, poolclass=NullPool)
+    refused: BaseException | None = None
     try:
         with (
             engine.connect() as connection,
@@ -127,11 +123,13 @@ def _migrate(place: PostgresPlace) -> None:
                     (name, value),
                 )
     except DBAPIError as error:
-        if error.orig is not None:
-            raise error.orig from error
-        raise OutputError(f"cannot make the tables of the call store {place}: {error}") from error
+        if error.orig is None:
+            raise OutputError(f"cannot make the tables of the call store {place}: {error}") from error
+        refused = error.orig
     finally:
         engine.dispose()
+    if refused is not None:  # raised out here: the other error has it as its cause, and would become its context
+        raise refused
 
 
 def no_tables(place: PostgresPlace) -> DataError:

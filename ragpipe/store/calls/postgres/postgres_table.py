@@ -55,7 +55,12 @@ class PostgresTable:
         self._freed: set[str] = set()
         self._owners = PostgresOwners(opened.run_id, opened.silent_after_s)
         self._link = PostgresLink(
-            place, opened=self._begin, tell=opened.tell, patience_s=opened.patience_s, hurry=opened.hurry
+            place,
+            opened=self._begin,
+            tell=opened.tell,
+            patience_s=opened.patience_s,
+            hurry=opened.hurry,
+            is_known=opened.is_known,
         )
         self._link.run(self._owners.bury_silent)
         self._link.run(self._owners.bury_ended)
