@@ -48,14 +48,30 @@ class Measurement:
         self.kept, self.uses, self.rows = self.calls, [], None
 
 
+def check_details(metric: Metric, scores: Iterable[Score]) -> None:
+    """Raises RagpipeError for details that are no plain JSON, so that the tables could not hold them. Those of shipped metrics are: here
+    it would only take time."""
+    if type(metric).__module__.partition(".")[0] == "ragpipe":
+        return
+    for score in scores:
+        try:
+            canonical_json(score.details)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RagpipeError(
+                f"the details of the score {score.name or metric.name} are no plain JSON: {error}. Expected texts, finite numbers, "
+                "True, False, None, and lists and dictionaries of them, with texts as keys"
+            ) from None
+
+
 def scores_by_name(metric: Metric, result: Score | Sequence[Score]) -> list[Score]:
-    """A metric's scores in declared order. Raises RagpipeError where they are no scores, not the declared ones, or outside the declared
-    scale."""
+    """A metric's scores in declared order. Raises RagpipeError where they are no scores, not the declared ones, outside the declared scale,
+    or have details that are no plain JSON."""
     returned = [result] if isinstance(result, Score) else result
     if not isinstance(returned, Sequence) or not all(isinstance(score, Score) for score in returned):
         what = f"returned {type(result).__name__} {result!r:.40}"
         raise RagpipeError(f"the metric {what}; expected a Score, such as Score(1.0), or a list of Scores")
     scores, declared = list(returned), metric.score_names
+    check_details(metric, scores)
     if tuple(score.name for score in scores) != tuple(declared):
         by_name = {score.name or metric.name: score for score in scores}
         if sorted(by_name) != sorted(declared) or len(by_name) != len(scores):

@@ -138,6 +138,34 @@ def test_a_bug_of_a_computed_metric_ends_the_run_and_names_the_case(tmp_path: Pa
     assert [entry["sample_id"] for entry in entries] == ["s0", "s1", "s2", "s3", "s4", "s5"]
 
 
+class Debris(Computed):
+    """Leaves in its details what cannot be written, on the case with this answer."""
+
+    debris: Any
+
+    def compute(self, cases: Sequence[Case]) -> list[Score]:
+        return [Score(1.0, details={"o": self.debris} if case.answer == "odd" else {}) for case in cases]
+
+
+@pytest.mark.parametrize(
+    ("debris", "words"),
+    [
+        (object(), "Object of type object is not JSON serializable"),
+        ({1: "a", "b": 2}, "'<' not supported between instances of 'str' and 'int'"),
+        (float("nan"), "Out of range float values are not JSON compliant"),
+    ],
+)
+def test_details_that_no_table_can_hold_are_a_fault_of_the_metric_on_that_case(
+    tmp_path: Path, debris: Any, words: str
+) -> None:
+    refused = rf"metric d on case s1/default: .*the details of the score d are no plain JSON: {words}"
+    with pytest.raises(MetricBug, match=refused):
+        judged(tmp_path / "stops", Debris(name="d", debris=debris), ["a", "odd", "b"])
+    judged(tmp_path, Debris(name="d", debris=debris), ["a", "odd", "b"], on_metric_error="record")
+    rows = pq.read_table(RunFolder(tmp_path).iteration(1).scores).to_pylist()
+    assert [(row["sample_id"], row["status"]) for row in rows] == [("s0", "ok"), ("s1", "error"), ("s2", "ok")]
+
+
 class StopAtFirst:
     stage: JudgeStage
 
