@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
+from ragpipe.engine.sweep_judging import other_judgings
 from ragpipe.reports.comparison_page import compared_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.console import Console, JobConsole
 from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows
@@ -83,7 +84,9 @@ def compare_jobs(
     home = next((job.folder.parent for job in results if job.folder), None)
     if home is None:
         return None
-    rows = comparison_rows(results, shared_questions(_folders_with_records(results)))
+    folders = _folders_with_records(results)
+    judgings = other_judgings(folders)
+    rows = comparison_rows(results, shared_questions(folders), judgings)
     folder = home / SWEEPS / sha256({"words": list(words), "name": home.name, "format": FORMAT})[:12]
     make_folder(folder)
     sweep_temporaries(folder)
@@ -92,24 +95,19 @@ def compare_jobs(
         parquet_writer(file, COMPARISON_SCHEMA, compression="zstd") as writer,
     ):
         writer.write_table(pa.Table.from_pylist(rows, schema=COMPARISON_SCHEMA))
-    write_unless_same(folder / "comparison.md", comparison_markdown(results, rows, words))
+    write_unless_same(folder / "comparison.md", comparison_markdown(results, rows, words, judgings))
     json_unless_same(folder / "sweep.json", _document(results, words, home, folder))
     if short is not None:
-        _print_short(results, rows, short, console)
+        console.lines(sweep_lines(results, rows, console.screen, judgings))
+        warnings = sweep_warnings(results, short)
+        console.warn_lines(warning_lines(warnings, "the reports of the runs", console.screen))
     elif compared_scores(results):
         heads, lines = comparison_lines(results, rows)
         console.folded(heads, lines)
-        for note in comparison_notes(rows):
+        for note in comparison_notes(results, rows, judgings):
             console.say(note)
     console.say(f"comparison: {folder / 'comparison.md'}")
     return folder
-
-
-def _print_short(
-    jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], warnings: Sequence[str], console: Console
-) -> None:
-    console.lines(sweep_lines(jobs, rows, console.screen))
-    console.warn_lines(warning_lines(sweep_warnings(jobs, warnings), "the reports of the runs", console.screen))
 
 
 def _folders_with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:

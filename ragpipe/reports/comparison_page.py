@@ -8,11 +8,21 @@ from typing import Any
 
 from ragpipe.core.markdown_text import code_span, markdown_table
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.job_comparison import Job, job_labels
+from ragpipe.reports.job_comparison import FIGURES, Job, OtherJudging, job_labels
+from ragpipe.reports.job_standings import all_equal
+from ragpipe.reports.judging_lines import (
+    ADVICE,
+    differing_keys,
+    differing_parts,
+    judging_lines,
+    shift_text,
+    weights_differ,
+)
 from ragpipe.reports.number_format import bracketed, is_recorded, percentage, price, share_below_one, whole
 from ragpipe.schema.usage import Usage
 
 _WORD = 40  # characters of one word of a job on the terminal
+_ONE_WAY: Mapping[int, OtherJudging] = {}
 _STANDINGS = {"best": "best", "not_separable": "not separable", "behind": "behind", "equal": "equal"}
 _MARKS = {"best": " *", "not_separable": " ~"}
 _BEST = (
@@ -55,16 +65,26 @@ def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> 
     return ["job", *names, "cost"], lines
 
 
-def comparison_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the marks of the terminal's table mean, and where the methods stand."""
+def comparison_notes(
+    jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], judgings: Mapping[int, OtherJudging] = _ONE_WAY
+) -> list[str]:
+    """What the marks of the terminal's table mean, which jobs are not ranked with each other, and where the methods stand."""
     standings = {row["standing"] for row in rows}
     notes = [f"* {_BEST}"] if "best" in standings else []
     notes += [f"~ {_NOT_SEPARABLE}"] if "not_separable" in standings else []
+    labels = {job.number: f"job {job.number}" for job in jobs}
+    names = compared_scores(jobs)
+    notes += dict.fromkeys(line for name in names for line in judging_lines(name, rows, judgings, labels))
     return notes + (["by method: see the page"] if any(row["method"] for row in rows) else [])
 
 
-def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
-    """The page: the jobs and how they ended, then a table per score that a reader compares first."""
+def comparison_markdown(
+    jobs: Sequence[Job],
+    rows: Sequence[Mapping[str, Any]],
+    words: Sequence[str],
+    judgings: Mapping[int, OtherJudging] = _ONE_WAY,
+) -> str:
+    """The page: the jobs and how they ended, which were judged otherwise, then a table per score that a reader compares first."""
     heads = ["job", "overrides", "run", "state", "iterations", "calls", "price", "paid by the run", "reason"]
     lines = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
@@ -82,8 +102,11 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
             ]
         )
     parts = ["# Sweep", "", code_span(" ".join(words), 2000), "", "## Jobs", "", *markdown_table(heads, lines)]
+    parts += _judged_otherwise(judgings)
     for name in compared_scores(jobs):
         parts += ["", f"## {code_span(name)}", "", *_section(name, rows)]
+        if weights_differ(name, rows, judgings):
+            parts += ["", "Not ranked across different weights: each job has its own."]
     more = "All figures of all scores are in `comparison.parquet` in the same folder."
     return (
         "\n".join(
@@ -94,7 +117,7 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
                 "",
                 f"- {_BEST}",
                 f"- {_NOT_SEPARABLE}",
-                "- equal: all jobs have the same figures, which are listed once.",
+                "- equal: all jobs, or all that were judged in the same way, have the same figures. Those of all jobs are listed once.",
                 "",
                 more,
             ]
@@ -103,15 +126,41 @@ def comparison_markdown(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], 
     )
 
 
+def _judged_otherwise(judgings: Mapping[int, OtherJudging]) -> list[str]:
+    """Which jobs were judged otherwise than the first one, and in what; nothing where none was."""
+    if not judgings:
+        return []
+    lines = ["", "## Judged otherwise", ""]
+    for first, judging in judgings.items():
+        if judging.first == first:
+            alike = [str(number) for number, other in judgings.items() if other.first == first]
+            jobs = f"job{'s' if len(alike) > 1 else ''} {', '.join(alike)}"
+            lines.append(
+                f"- {jobs}, from job {judging.base}: the {differing_parts(judging)} differ: {code_span(differing_keys(judging), 400)}"
+            )
+    return [
+        *lines,
+        "",
+        "Jobs are ranked among those that were judged in the same way alone. *Judging alone* is the difference of a job from one that was judged otherwise, "
+        f"on the same answers; {ADVICE}.",
+    ]
+
+
 def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of one score: a row per job and method; one for all jobs where their figures are equal."""
     score_rows = [row for row in rows if row["score"] == name]
-    if all(row["standing"] == "equal" for row in score_rows):
+    by_method = [[row for row in score_rows if row["method"] == method] for method in _methods(score_rows)]
+    if all(all_equal(group, FIGURES) for group in by_method):
         first = score_rows[0]["job"]
         score_rows = [{**row, "label": "all jobs"} for row in score_rows if row["job"] == first]
     several = any(row["method"] for row in score_rows)
-    heads = ["job", "words", *(["method"] if several else []), *_SECTION_HEADS]
-    return markdown_table(heads, [_section_row(row, several) for row in score_rows])
+    shifted = any(row["shift"] is not None for row in score_rows)
+    heads = ["job", "words", *(["method"] if several else []), *_SECTION_HEADS, *(["judging alone"] if shifted else [])]
+    return markdown_table(heads, [_section_row(row, several, shifted) for row in score_rows])
+
+
+def _methods(rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    return list(dict.fromkeys(row["method"] for row in rows))
 
 
 _SECTION_HEADS = (
@@ -126,7 +175,8 @@ _SECTION_HEADS = (
 )
 
 
-def _section_row(row: Mapping[str, Any], with_method: bool) -> list[str]:
+def _section_row(row: Mapping[str, Any], with_method: bool, with_shift: bool) -> list[str]:
+    shift = f"{shift_text(row)} from job {row['shift_from']}" if row["shift"] is not None else "-"
     return [
         str(row["job"]),
         code_span(row["label"], 200),
@@ -139,6 +189,7 @@ def _section_row(row: Mapping[str, Any], with_method: bool) -> list[str]:
         percentage(row["coverage"]),
         whole(row["n_ok"]),
         percentage(row["flip_rate"]),
+        *([shift] if with_shift else []),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragpipe.comparing.judging_shift import Shifts
+from ragpipe.comparing.run_differences import ChangedKey
 from ragpipe.reports.job_standings import set_standings
 from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.score_declarations import unit_value
 
 TEXT, WHOLE, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -46,8 +50,28 @@ _SCORE = (
     (
         "standing",
         TEXT,
-        "on the shared questions: best, not_separable (from the highest), behind, or equal (all jobs); null where nothing can be said",
+        "on the shared questions, among the jobs of the same `ranked_with`: best, not_separable (from the highest), behind, or "
+        "equal; null where nothing can be said",
     ),
+    (
+        "ranked_with",
+        WHOLE,
+        "the first job that was judged in the same way: judge, embedder, prompts, reading of replies and parameters of metrics; "
+        "for a composite also with the same weights",
+    ),
+    ("shift_from", WHOLE, "a job that was judged otherwise, with the same answers; null where there is none"),
+    (
+        "shift",
+        REAL,
+        "this job's mean less that of the job `shift_from`, on the same answers: the difference is that of the judging",
+    ),
+    (
+        "shift_low",
+        REAL,
+        "lower end of that difference's interval; null for too few questions, and where no value differs",
+    ),
+    ("shift_high", REAL, "upper end of that difference's interval"),
+    ("shift_n", WHOLE, "cases with the same answer in both jobs"),
     ("mean_score", REAL, "the mean brought to 0..1, 1 = best"),
     ("pass_rate", REAL, "share of judged cases that reached the threshold"),
     ("pass_low", REAL, "lower end of the pass rate's interval"),
@@ -67,8 +91,12 @@ COMPARISON_SCHEMA = pa.schema(
 )  # of comparison.parquet
 
 
+_JUDGING = ("ranked_with", "shift_from", "shift", "shift_low", "shift_high", "shift_n")
+FIGURES = [name for name, _, _ in _SCORE if name not in _JUDGING]
+"""The columns that are the same for jobs between which what was varied has no effect on a score."""
 _Group = tuple[str | None, str, Mapping[str, Any], Mapping[str, Any]]
 _NOTHING: Mapping[SharedKey, SharedQuestions] = {}
+_ONE_WAY: Mapping[int, OtherJudging] = {}
 
 
 @dataclass(frozen=True)
@@ -88,6 +116,20 @@ class Job:
     cost: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class OtherJudging:
+    """How a job was judged that was not judged like the first job of the sweep with results.
+
+    `first` is the first job that was judged like this one, `base` a job of the first way with the same answers as that where there is
+    one. `differences` are those of `first` from `base`; `shifts`, of `first` alone, say how far it lies from `base` on the same answers.
+    """
+
+    first: int
+    base: int
+    differences: Sequence[ChangedKey]
+    shifts: Shifts
+
+
 def job_labels(jobs: Sequence[Job]) -> list[list[str]]:
     """For each job the words that not all jobs share."""
     shared = set.intersection(*(set(job.words) for job in jobs)) if jobs else set()
@@ -95,21 +137,63 @@ def job_labels(jobs: Sequence[Job]) -> list[list[str]]:
 
 
 def comparison_rows(
-    jobs: Sequence[Job], shared: Mapping[SharedKey, SharedQuestions] = _NOTHING
+    jobs: Sequence[Job],
+    shared: Mapping[SharedKey, SharedQuestions] = _NOTHING,
+    judgings: Mapping[int, OtherJudging] = _ONE_WAY,
 ) -> list[dict[str, Any]]:
     """The rows of the table, job by job: over all cases, then by method where there are several.
 
     A job without results has one row, with its reason and no score. `shared` are the figures of
-    `shared_questions`; a score that is not in it has no standing.
+    `shared_questions`; a score that is not in it has no standing. `judgings` are those of the jobs that were judged otherwise than
+    the first one: jobs are ranked among those that were judged in the same way.
     """
     rows: list[dict[str, Any]] = []
+    ranked_with = _ranked_with(jobs, judgings)
     for job, label in zip(jobs, job_labels(jobs), strict=True):
         head = _head(job, " ".join(label))
-        scores = [_row(head, group, shared) for group in _scores(job)]
+        judging = judgings.get(job.number)
+        scores = [
+            {**_row(head, group, shared), **_shift(judging, group), "ranked_with": ranked_with[job.number, group[1]]}
+            for group in _scores(job)
+        ]
         rows += scores or [dict.fromkeys(COMPARISON_SCHEMA.names) | head]
     floors = {job.number: _floor(job) for job in jobs}
-    set_standings(rows, shared, floors, [name for name, _, _ in _SCORE])
+    set_standings(rows, shared, floors, FIGURES)
     return rows
+
+
+def _ranked_with(jobs: Sequence[Job], judgings: Mapping[int, OtherJudging]) -> dict[tuple[int, str], int]:
+    """By job and score the first job with that score that was judged in the same way and, for a composite, has the same weights."""
+    firsts: dict[tuple[Any, ...], int] = {}
+    ranked_with = {}
+    for job in jobs:
+        way = judgings[job.number].first if job.number in judgings else None
+        for _, name, _, _ in _scores(job):
+            key = (way, name, _weights(job, name))
+            ranked_with[job.number, name] = firsts.setdefault(key, job.number)
+    return ranked_with
+
+
+def _weights(job: Job, name: str) -> str:
+    """What a composite is weighted by, as text that is equal for equal weights; empty for the score of a metric."""
+    scoring = (job.metrics or {}).get("scoring", {})
+    weights = scoring.get("weights_used") if name == OVERALL.name else scoring.get("composites", {}).get(name)
+    return json.dumps(weights, sort_keys=True) if weights else ""
+
+
+def _shift(judging: OtherJudging | None, group: _Group) -> dict[str, Any]:
+    bridge = judging.shifts.get((group[0], group[1])) if judging else None
+    if judging is None or bridge is None:
+        return {}
+    found = bridge["interval"]
+    interval = {} if found is None or found["too_few"] or not bridge["changed"] else found
+    return {
+        "shift_from": judging.base,
+        "shift": bridge["shift"],
+        "shift_low": interval.get("low"),
+        "shift_high": interval.get("high"),
+        "shift_n": bridge["n"],
+    }
 
 
 def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[SharedKey, SharedQuestions]) -> dict[str, Any]:
@@ -121,7 +205,7 @@ def _row(head: Mapping[str, Any], group: _Group, shared: Mapping[SharedKey, Shar
         "shared_low": bounds.low if bounds else None,
         "shared_high": bounds.high if bounds else None,
     }
-    return {**head, **_score(*group), **figures}
+    return {**head, **_score(*group), **dict.fromkeys(_JUDGING), **figures}
 
 
 def _floor(job: Job) -> float:

@@ -32,7 +32,8 @@ def set_standings(
     """Set `standing` and the differences from the highest job in the rows of `comparison.parquet`; `figures` are the columns that
     differ between jobs that are not equal.
 
-    `equal`: all jobs have the same figures, so what was varied has no effect on this score. `behind`: worse than the highest
+    Jobs are ranked among those that were judged in the same way (`ranked_with`): elsewhere a higher mean is a more lenient judge as
+    well as a better answer. `equal`: they have the same figures, so what was varied has no effect on this score. `behind`: worse than the highest
     by the verdict of `decide_difference` on the questions' means, with a p-value that holds for all pairs of jobs
     (Bonferroni): the highest of several is picked by chance too. `best`: all others are behind; else it and those that
     are not behind are `not_separable`. Scores without a scale (counts) and jobs that share no question have no standing, and
@@ -43,14 +44,23 @@ def set_standings(
         if row["mean"] is not None:
             groups.setdefault((row["method"], row["score"]), []).append(row)
     for group in groups.values():
-        if _all_equal(group, figures):
-            for row in group:
-                row["standing"] = "equal"
+        if all_equal(group, figures):
+            ways = [group]
         else:
-            _place(_placed_jobs(group, shared, floors))
+            ways = [[row for row in group if row["ranked_with"] == first] for first in _firsts(group)]
+        for way in ways:
+            if all_equal(way, figures):
+                for row in way:
+                    row["standing"] = "equal"
+            else:
+                _place(_placed_jobs(way, shared, floors))
 
 
-def _all_equal(group: Sequence[Mapping[str, Any]], figures: Collection[str]) -> bool:
+def _firsts(group: Sequence[Mapping[str, Any]]) -> dict[int, None]:
+    return dict.fromkeys(row["ranked_with"] for row in group)
+
+
+def all_equal(group: Sequence[Mapping[str, Any]], figures: Collection[str]) -> bool:
     """Whether several jobs have the same figures."""
     return len(group) > 1 and all(row[name] == group[0][name] for row in group for name in figures)
 

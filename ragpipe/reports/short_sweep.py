@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.reports.comparison_page import compared_scores
-from ragpipe.reports.job_comparison import Job, job_labels
+from ragpipe.reports.job_comparison import Job, OtherJudging, job_labels
+from ragpipe.reports.judging_lines import judging_lines, weights_differ
 from ragpipe.reports.number_format import bracketed, decimal, is_recorded, plural, price
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.short_notes import each_kind_once, warnings_of
@@ -27,6 +28,7 @@ from ragpipe.reports.styled_text import (
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.composites import OVERALL
 
+_ONE_WAY: Mapping[int, OtherJudging] = {}
 _ROWS = 16  # rows of the table; where jobs and methods are more, all methods together
 _NAME = 40  # columns of the name of a score
 _NO_CALL = "no call"
@@ -58,9 +60,11 @@ def job_line(number: int, jobs: int, words: str, job: Job, seconds: float) -> st
     return f"job {number}/{jobs} {words}: {', '.join([*parts, f'{seconds:.1f} s'])}"
 
 
-def sweep_lines(jobs: Sequence[Job], rows: Sequence[_Row], screen: Screen) -> list[Line]:
-    """One table: a row per job, and per method where there are several; nothing without a score. `rows` are those of
-    `comparison.parquet`."""
+def sweep_lines(
+    jobs: Sequence[Job], rows: Sequence[_Row], screen: Screen, judgings: Mapping[int, OtherJudging] = _ONE_WAY
+) -> list[Line]:
+    """One table: a row per job, and per method where there are several, and below it why jobs are not ranked with each other; nothing
+    without a score. `rows` are those of `comparison.parquet`, `judgings` the jobs that were judged otherwise than the first one."""
     names = compared_scores(jobs)
     if not names:
         return []
@@ -68,15 +72,24 @@ def sweep_lines(jobs: Sequence[Job], rows: Sequence[_Row], screen: Screen) -> li
     further = [name for name in names if name != first]
     by_job = _rows_by_job(jobs, rows, first)
     has_methods = any(row["method"] for _, _, row in by_job)
-    table = _Table(jobs, rows, by_job, first, further, has_methods, screen)
+    one_way = not judgings and not weights_differ(first, rows, judgings)
+    shown = [name for name in ("to_best", "standing") if one_way or any(row[name] is not None for _, _, row in by_job)]
+    table = _Table(jobs, rows, by_job, first, further, has_methods, shown, screen)
+    labels = {number: screen.text(words, _NAME) for number, words in _short_labels(jobs).items()}
+    notes = [
+        line
+        for text in judging_lines(first, rows, judgings, labels)
+        for line in wrapped((screen.text(text),), screen.columns)
+    ]
     grid: list[list[str]] = []
     for width in _LABEL_WIDTHS:
         for interval, bounds, count in _LAYOUTS:
             grid = table.grid(width, interval=interval, bounds=bounds, count=count)
             if table_columns(grid) <= screen.columns:
-                return [*table.lines(grid), *_left_out(first, further[count:], screen)]
+                return [*table.lines(grid), *notes, *_left_out(first, further[count:], screen)]
     return [
         *table.lines(narrowed(grid, ("cost", "to the best"), screen.columns)),
+        *notes,
         *_left_out(first, further, screen),
     ]
 
@@ -91,7 +104,8 @@ def _left_out(first: str, names: Sequence[str], screen: Screen) -> list[Line]:
 
 @dataclass(frozen=True)
 class _Table:
-    """The cells of the table: `by_job` are its rows, `first` and `further` its scores."""
+    """The cells of the table: `by_job` are its rows, `first` and `further` its scores; `shown` are
+    those of the columns `to_best` and `standing` that it has."""
 
     jobs: Sequence[Job]
     rows: Sequence[_Row]
@@ -99,6 +113,7 @@ class _Table:
     first: str
     further: Sequence[str]
     has_methods: bool
+    shown: Sequence[str]
     screen: Screen
 
     def grid(self, width: int, *, interval: bool, bounds: bool, count: int) -> list[list[str]]:
@@ -106,14 +121,16 @@ class _Table:
         labels, costs = self._labels(width), {job.number: _cost(job) for job in self.jobs}
         has_costs = set(costs.values()) != {_NO_CALL}
         heads = ["job", *(["method"] if self.has_methods else []), self.first, *self.further[:count]]
-        heads += ["to the best", "standing", *(["cost"] if has_costs else [])]
+        heads += [*(name.replace("to_", "to the ") for name in self.shown), *(["cost"] if has_costs else [])]
         grid = [[self.screen.text(head, _NAME) for head in heads]]
         for job, is_first_row, row in self.by_job:
             cells = [labels[job.number] if is_first_row else ""]
             method = cut_in_the_middle(self.screen.text(row["method"] or "all"), width)
             cells += [method] if self.has_methods else []
             others = [_mean(_row_of(self.rows, job, row["method"], name)) for name in self.further[:count]]
-            cells += [_mean(row, interval=interval), *others, _to_best(row, bounds), _standing(row)]
+            cells += [_mean(row, interval=interval), *others]
+            standing = {"to_best": _to_best(row, bounds), "standing": _standing(row)}
+            cells += [standing[name] for name in self.shown]
             grid.append([*cells, *([costs[job.number] if is_first_row else ""] if has_costs else [])])
         return grid
 

@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from ragpipe.comparing.run_differences import ChangedKey
 from ragpipe.reports.comparison_page import (
     compared_scores,
     comparison_lines,
     comparison_markdown,
     comparison_notes,
 )  # fmt: skip
-from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows, job_labels
+from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, job_labels
 from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
 from ragpipe.stats.intervals import estimate_mean
 
@@ -242,8 +243,77 @@ def test_marks_are_explained_where_they_stand() -> None:
     jobs = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)])]
     rows = comparison_rows(jobs, on_shared(STEPS, STEPS))
     assert comparison_lines(jobs, rows)[1][0][1].startswith("0.70 [0.60, 0.80] ~")
-    assert [note[0] for note in comparison_notes(rows)] == ["~"]
+    assert [note[0] for note in comparison_notes(jobs, rows)] == ["~"]
     spread = np.linspace(0.2, 0.8, 20)
     rows = comparison_rows(jobs, on_shared(spread, spread - 0.125 - STEPS / 8))
     assert comparison_lines(jobs, rows)[1][0][1].startswith("0.70 [0.60, 0.80] *")
-    assert [note[0] for note in comparison_notes(rows)] == ["*"]
+    assert [note[0] for note in comparison_notes(jobs, rows)] == ["*"]
+
+
+SPREAD = np.linspace(0.2, 0.8, 20)
+LOWER = SPREAD - 0.125 - STEPS / 8
+BRIDGE = {"n": 20, "changed": 20, "shift": -0.25, "interval": {"low": -0.375, "high": -0.125, "too_few": False}}
+
+
+def judged_by_b(first: int, **bridge: Any) -> OtherJudging:
+    """As the jobs of judge b are that begin with job `first`, on the answers of job 0."""
+    changed = ChangedKey("judge", "judge.model", "a", "b")
+    return OtherJudging(first, 0, [changed], {(None, "faithfulness"): {**BRIDGE, **bridge}})
+
+
+def faithful(*words: str) -> list[Job]:
+    return [job(n, word, faithfulness=score((n / 10, 0.0, 1.0))) for n, word in enumerate(words)]
+
+
+def test_of_two_judges_over_the_same_answers_none_is_the_best() -> None:
+    """The figures of `best` and `behind` above: here the judge alone makes them differ."""
+    jobs, judgings = faithful("judge.model=a", "judge.model=b"), {1: judged_by_b(1)}
+    rows = comparison_rows(jobs, on_shared(SPREAD, LOWER), judgings)
+    assert [row["standing"] for row in rows] == [None, None]
+    assert [row["to_best"] for row in rows] == [None, None]
+    assert [row["ranked_with"] for row in rows] == [0, 1]
+    assert [(row["shift_from"], row["shift"], row["shift_n"]) for row in rows] == [(None, None, None), (0, -0.25, 20)]
+    said = "\n".join(comparison_notes(jobs, rows, judgings))
+    assert "job 1 is not ranked with job 0: judge.model: a -> b" in said
+    assert "faithfulness: on the same answers the judges differ by -0.250 [-0.375, -0.125] (n = 20)" in said
+    assert "task=calibrate" in said
+    page = comparison_markdown(jobs, rows, ["judge.model=a,b"], judgings)
+    assert "- job 1, from job 0: the judges differ: `judge.model: a -> b`" in page
+    assert "-0.250 [-0.375, -0.125] (n = 20) from job 0" in page
+    assert not re.search(r"\| (best|behind|not separable) \|", page)
+
+
+def test_jobs_of_one_judge_are_ranked_beside_those_of_another() -> None:
+    """k=2 is lower by either judge, and judge b is stricter: each judge has its best, whatever the other says."""
+    jobs = faithful("k=1 a", "k=1 b", "k=2 a", "k=2 b")
+    rows = comparison_rows(
+        jobs, on_shared(SPREAD, SPREAD - 0.05, LOWER, LOWER - 0.05), {1: judged_by_b(1), 3: judged_by_b(1)}
+    )
+    assert [row["standing"] for row in rows] == ["best", "best", "behind", "behind"]
+    assert [row["ranked_with"] for row in rows] == [0, 1, 0, 1]
+    assert rows[3]["to_best"] == rows[2]["to_best"] == pytest.approx(-0.125 - 1 / 128)
+
+
+def test_what_another_judge_does_not_change_is_equal() -> None:
+    jobs = [job(i, f"j={i}", faithfulness=score((0.7, 0.6, 0.8))) for i in range(2)]
+    judgings = {1: judged_by_b(1, shift=0.0, changed=0)}
+    rows = comparison_rows(jobs, on_shared(STEPS, STEPS), judgings)
+    assert [row["standing"] for row in rows] == ["equal", "equal"]
+    assert rows[1]["shift_low"] is None, "nothing differs, so there is nothing to be uncertain of"
+    assert not any("differ by" in note for note in comparison_notes(jobs, rows, judgings))
+    assert "`all jobs`" in comparison_markdown(jobs, rows, ["j=0,1"], judgings)
+
+
+def test_a_composite_is_not_ranked_across_weights_but_its_parts_are() -> None:
+    jobs = [job(n, f"w={n}", overall_score=score((n / 10, 0, 1)), faithfulness=score((n / 10, 0, 1))) for n in range(2)]
+    for each, weight in zip(jobs, (0.2, 0.5), strict=True):
+        assert each.metrics
+        each.metrics["scoring"]["weights_used"] = {"faithfulness": weight, "recall": 0.1}
+    shared = on_shared(SPREAD, LOWER)
+    shared |= {(number, None, "overall_score"): found for (number, _, _), found in shared.items()}
+    rows = comparison_rows(jobs, shared)
+    standing = {(row["job"], row["score"]): row["standing"] for row in rows}
+    assert [standing[n, "faithfulness"] for n in (0, 1)] == ["best", "behind"]
+    assert [standing[n, "overall_score"] for n in (0, 1)] == [None, None]
+    assert "overall_score is not ranked across different weights: each job has its own" in comparison_notes(jobs, rows)
+    assert "Not ranked across different weights" in comparison_markdown(jobs, rows, ["w=0,1"])

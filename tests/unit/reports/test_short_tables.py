@@ -163,7 +163,7 @@ def job(number: int, *words: str) -> Job:
 
 def row(number: int, name: str) -> dict[str, Any]:
     empty = dict.fromkeys(("interval_low", "interval_high", "to_best", "to_best_low", "to_best_high", "standing"))
-    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5}
+    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "ranked_with": 0}
 
 
 def swept(first: str, second: str, columns: int) -> list[str]:
