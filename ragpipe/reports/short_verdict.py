@@ -59,8 +59,11 @@ def baseline_lines(data: ReportData, screen: Screen) -> Iterator[Line]:
         if "against" in gate and not gate["where"] and gate["value"] is not None and gate["outcome"] == "passed":
             paired = {"difference": gate["value"], "interval": _bounds(gate), "n": gate["n_ok"]}
             name, run = screen.text(gate["score"], _NAME), screen.text(gate["against"], _NAME)
+            only_base = gate["paired"]["only_base"]
+            left_out = f", {whole(only_base)} more there only" if only_base else ""
+            cases = plural(paired["n"], "case")
             yield from wrapped(
-                (f"{name}: {difference_text(paired)} over {plural(paired['n'], 'case')} against {run}",), screen.columns
+                (f"{name}: {difference_text(paired)} over {cases} against {run}{left_out}",), screen.columns
             )
 
 

@@ -195,7 +195,9 @@ def test_a_run_without_the_questions_that_fell_is_blocked_as_a_comparison_refuse
     assert main(["task=compare", f"base={baseline}", f"candidate={run}"]) == 2
 
     shutil.rmtree(baseline)
-    code, accepted = rescored(run, "scoring.gates.drop.accept=[data]")
+    capsys.readouterr()
+    code, accepted = rescored(run, "scoring.gates.drop.accept=[data]", "report.formats=[markdown,terminal]")
+    assert f"over 20 cases against {baseline.name}, 20 more there only" in " ".join(capsys.readouterr().out.split())
     found = gate_of(accepted)
     assert (code, found["verdict"], found["value"], found["n_ok"]) == (0, "passed", 0, 20)
     assert "20 cases on both, 20 in the baseline only" in found["sentence"]
