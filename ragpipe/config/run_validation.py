@@ -52,7 +52,7 @@ def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = No
     sections = _Sections(plain, origins)
     sections.read()
     sections.check_system_callable()
-    sections.check_runner_is_installed()
+    sections.check_runner()
     sections.read_judge_and_embedder()
     sections.check_judge_is_installed()
     sections.check_embedder_is_installed()
@@ -187,9 +187,10 @@ class _Sections:
         if isinstance(judge, JudgeSettings) and transport is not None and transport.kind == "batch":
             self._add_placed(filter(None, [unbatchable(judge)]))
 
-    def check_runner_is_installed(self) -> None:
-        """What measures the cases must be here, with the variables that it is to pass on."""
-        for key, found, expected, fix in (self._sections["runner"] or RunnerSettings()).missing():
+    def check_runner(self) -> None:
+        """What measures the cases must be here, with the variables that it is to pass on, and must use what is set for it."""
+        runner = self._sections["runner"] or RunnerSettings()
+        for key, found, expected, fix in (*runner.unused(), *runner.missing()):
             self._problems.append(Problem(self._origins.location(key), key, found, expected, fix))
 
     def check_judge_is_installed(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +15,13 @@ from ragpipe.core.extras import install_command
 from ragpipe.schema.settings import Settings
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):[0-9]{1,5}")
+_KEYS = {
+    "local": frozenset[str](),
+    "auto": frozenset({"workers", "slice"}),
+    "processes": frozenset({"workers", "slice"}),
+    "ray": frozenset({"workers", "slice", "address", "num_cpus", "num_gpus", "resources", "env_vars"}),
+}
+"""By kind the keys that it reads."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -61,6 +69,18 @@ class RunnerSettings(Settings):
         if address is not None and not _ADDRESS.fullmatch(address):
             raise ValueError("HOST:PORT of a cluster of Ray, as `ray start --head` prints it, without ray:// before it")
         return address
+
+    def unused(self) -> Iterator[tuple[str, str, str, str]]:
+        """What is set for another kind than the chosen one, as `missing` gives it. A default says nothing, wherever it is written."""
+        for name, field in type(self).model_fields.items():
+            value, default = getattr(self, name), field.get_default(call_default_factory=True)
+            if name == "kind" or name in _KEYS[self.kind] or value == default:
+                continue
+            kinds = [f"runner={kind}" for kind, names in _KEYS.items() if name in names]
+            shown = f"{json.dumps(value)}, which runner={self.kind} does not use"
+            other = "runner=processes" if "runner=processes" in kinds else kinds[-1]
+            fix = f"leave it out (runner.{name}={json.dumps(default)}), or write {other}"
+            yield f"runner.{name}", shown, f"no such key, or {' or '.join(kinds)}", fix
 
     def missing(self) -> Iterator[tuple[str, str, str, str]]:
         """What this start lacks for it: key, what was found, what was expected, how to fix it."""

@@ -59,8 +59,8 @@ def test_a_run_reads_scores_and_seals_by_the_same_workers(
 
     monkeypatch.setattr(worker_processes, "send", noted)
     seals = {}
-    for runner in ("local", "processes"):
-        assert main([*words, f"output_dir={runner}", f"runner={runner}", "runner.workers=2"]) == 0
+    for runner, chosen in (("local", ["runner=local"]), ("processes", ["runner=processes", "runner.workers=2"])):
+        assert main([*words, f"output_dir={runner}", *chosen]) == 0
         seal = json.loads(Path(runner, "s", "latest", "seal.json").read_text())
         seals[runner] = (seal["files"] | {"config.yaml": "names the runner"}, seal["tables"])
     assert seals["processes"] == seals["local"]

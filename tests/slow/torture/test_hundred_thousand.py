@@ -33,8 +33,9 @@ def write_cases(path: Path) -> None:
 def peak_of_run(folder: Path, runner: str) -> int:
     """The highest resident MiB of a process of the run."""
     words = ["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[retrieval]", "name=large", f"output_dir={runner}"]
+    words += [f"runner={runner}", *(["runner.workers=2"] if runner != "local" else [])]
     process = subprocess.Popen(
-        [sys.executable, "-m", "ragpipe", *words, "report.formats=[terminal]", f"runner={runner}", "runner.workers=2"],
+        [sys.executable, "-m", "ragpipe", *words, "report.formats=[terminal]"],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     peak = peak_mib(process)

@@ -27,6 +27,45 @@ def test_other_addresses_are_refused(address: str) -> None:
         RunnerSettings(kind="ray", address=address)
 
 
+def test_a_key_of_another_kind_is_named_with_the_kinds_that_use_it() -> None:
+    settings = RunnerSettings(kind="processes", workers=2, address="head:6379", num_cpus=2, num_gpus=0)
+    assert list(settings.unused()) == [
+        (
+            "runner.address",
+            '"head:6379", which runner=processes does not use',
+            "no such key, or runner=ray",
+            "leave it out (runner.address=null), or write runner=ray",
+        ),
+        (
+            "runner.num_cpus",
+            "2.0, which runner=processes does not use",
+            "no such key, or runner=ray",
+            "leave it out (runner.num_cpus=1.0), or write runner=ray",
+        ),
+    ]
+    assert list(RunnerSettings(kind="local", workers=2).unused()) == [
+        (
+            "runner.workers",
+            "2, which runner=local does not use",
+            "no such key, or runner=auto or runner=processes or runner=ray",
+            "leave it out (runner.workers=null), or write runner=processes",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        RunnerSettings(),
+        RunnerSettings(kind="local", resources={}, num_cpus=1),  # as a run folder writes all keys
+        RunnerSettings(kind="auto", workers=2, slice=7),
+        RunnerSettings(kind="ray", workers=2, slice=7, address="head:6379", num_gpus=1, resources={"disk": 1}),
+    ],
+)
+def test_keys_of_the_kind_and_defaults_are_used(settings: RunnerSettings) -> None:
+    assert list(settings.unused()) == []
+
+
 @pytest.mark.parametrize("name", ["KEY=value", "", "1KEY", "MY-KEY", "$KEY"])
 def test_a_variable_is_named_and_has_no_value_here(name: str) -> None:
     with pytest.raises(ValidationError):
