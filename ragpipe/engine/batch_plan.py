@@ -13,6 +13,8 @@ from ragpipe.stages.plan_calls import Plan
 
 MOST_ROUNDS = 4
 """Rounds up to which batches are recommended: each may take a day."""
+LEAST_SAVED_USD = 0.005
+"""The difference from which batches are recommended: a smaller one is printed as $0.00."""
 
 
 def batch_lines(plan: Plan, config: RunConfig) -> list[str]:
@@ -26,7 +28,7 @@ def batch_lines(plan: Plan, config: RunConfig) -> list[str]:
     rounds = plan.rounds * math.ceil(plan.cases / config.transport.batch.max_requests)
     count = f"{rounds:,} round{'s' if rounds != 1 else ''}"
     line = f"by batch: up to {count}, one more for each kind of reply that must be asked for again; a round takes minutes to a day"
-    return [line, f"{_prices(by_batch, live, rates)}; {_advice(rounds, by_batch, live, config.transport.kind)}"]
+    return [line, f"{_prices(by_batch, live, rates)}; {advice(rounds, by_batch, live, config.transport.kind)}"]
 
 
 def _usd(plan: Plan, rates: Rates) -> float | None:
@@ -44,12 +46,14 @@ def _prices(by_batch: float | None, live: float | None, rates: Rates) -> str:
     return f"about ${by_batch:,.2f} by batch, ${live:,.2f} live: ${live - by_batch:,.2f} less by batch"
 
 
-def _advice(rounds: int, by_batch: float | None, live: float | None, kind: str) -> str:
+def advice(rounds: int, by_batch: float | None, live: float | None, kind: str) -> str:
     """Which transport to choose, and why."""
     if by_batch is None or live is None:
         return "no recommendation without both prices"
     if by_batch >= live:
         return "recommended: transport=live, which is not dearer and answers at once"
+    if live - by_batch < LEAST_SAVED_USD:
+        return "recommended: transport=live, which costs less than a cent more and answers at once"
     if rounds > MOST_ROUNDS:
         return f"recommended: transport=live, unless {rounds:,} rounds one after the other are worth it"
     return f"recommended: transport=batch, where results may wait{' (this is it)' if kind == 'batch' else ''}"
