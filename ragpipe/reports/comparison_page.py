@@ -8,7 +8,7 @@ from typing import Any
 
 from ragpipe.core.markdown_text import code_span, markdown_table
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.job_comparison import FIGURES, Job, OtherJudging, job_labels
+from ragpipe.reports.job_comparison import FIGURES, Job, OtherJudging, iterations_note, job_labels
 from ragpipe.reports.job_standings import all_equal
 from ragpipe.reports.judging_lines import (
     ADVICE,
@@ -61,7 +61,9 @@ def comparison_lines(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]]) -> 
     for job, label in zip(jobs, job_labels(jobs), strict=True):
         words = [on_one_line(word, _WORD) for word in label] or ["-"]
         figures = ["\n".join(_figures(cells.get((job.number, name)))) for name in names]
-        lines.append(["\n".join([f"{job.number}: {words[0]}", *words[1:]]), *figures, _cost(job)])
+        lines.append(
+            ["\n".join([f"{job.number}: {words[0]}", *words[1:]]), *figures, _cost(job, iterations_note(job, jobs))]
+        )
     return ["job", *names, "cost"], lines
 
 
@@ -97,7 +99,7 @@ def comparison_markdown(
                 job.state,
                 _count(row["iterations"]),
                 _count(row["calls_used"]),
-                *_prices(job),
+                *_prices(job, iterations_note(job, jobs)),
                 code_span(job.reason, 300),
             ]
         )
@@ -235,7 +237,7 @@ def _bounds(row: Mapping[str, Any]) -> dict[str, float] | None:
     return None if low is None else {"low": low, "high": high}
 
 
-def _cost(job: Job) -> str:
+def _cost(job: Job, note: str) -> str:
     """Calls, price and what was asked in this folder; how the job ended when it did not end well."""
     if job.cost is None:
         return job.state
@@ -244,7 +246,7 @@ def _cost(job: Job) -> str:
     if used["calls"] > used["calls_computed"] and is_recorded(used, spent):
         lines = [f"{whole(used['calls'])} replies", "recorded"]
     elif used["calls"] > used["calls_computed"]:
-        lines = [f"{whole(used['calls'])} calls", price(Usage.from_json(used))]
+        lines = [f"{whole(used['calls'])} calls", price(Usage.from_json(used)) + note]
         lines += [f"{whole(spent['calls'])} paid by the run"] if spent.get("calls") is not None else []
     return "\n".join(lines if job.code == 0 else [*lines, job.state])
 
@@ -257,7 +259,7 @@ def _count(value: int | None) -> str:
     return "-" if value is None else whole(value)
 
 
-def _prices(job: Job) -> tuple[str, str]:
+def _prices(job: Job, note: str) -> tuple[str, str]:
     """The price of the replies that the results use, and what the processes of this run paid."""
     if job.cost is None:
         return "-", "-"
@@ -265,4 +267,4 @@ def _prices(job: Job) -> tuple[str, str]:
     here = f"{whole(spent.get('calls') or 0)} calls"
     if spent.get("calls"):
         here += f", {price(Usage.from_json(spent))}"
-    return "no call" if is_recorded(used, spent) else price(Usage.from_json(used)), here
+    return "no call" if is_recorded(used, spent) else price(Usage.from_json(used)) + note, here

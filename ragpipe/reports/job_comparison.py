@@ -13,6 +13,7 @@ import pyarrow as pa
 from ragpipe.comparing.judging_shift import Shifts
 from ragpipe.comparing.run_differences import ChangedKey
 from ragpipe.reports.job_standings import set_standings
+from ragpipe.reports.number_format import plural
 from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.score_declarations import unit_value
@@ -134,6 +135,15 @@ def job_labels(jobs: Sequence[Job]) -> list[list[str]]:
     """For each job the words that not all jobs share."""
     shared = set.intersection(*(set(job.words) for job in jobs)) if jobs else set()
     return [[word for word in job.words if word not in shared] for job in jobs]
+
+
+def iterations_note(job: Job, jobs: Sequence[Job]) -> str:
+    """` for 2 iterations`, beside what a job cost, where the jobs have not all as many: its results are of all iterations of its folder,
+    also of an earlier start's."""
+    counts = {len(each.metrics["iterations"]) for each in jobs if each.metrics}
+    if job.metrics is None or len(counts) < 2:
+        return ""
+    return f" for {plural(len(job.metrics['iterations']), 'iteration')}"
 
 
 def comparison_rows(

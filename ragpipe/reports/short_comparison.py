@@ -12,7 +12,7 @@ from ragpipe.reports.styled_text import (
     Head,
     Line,
     Screen,
-    cut_in_the_middle,
+    cut_apart,
     narrowed,
     table_columns,
     table_lines,
@@ -32,7 +32,8 @@ def headline_lines(comparison: Mapping[str, Any], screen: Screen) -> Iterator[Li
     if not has_marks:
         rows = [[marks.get(name, name), *figures] for name, *figures in rows]
     for width in _NAME_WIDTHS:
-        grid = [[cut_in_the_middle(screen.text(name), width), *figures] for name, *figures in rows]
+        names = cut_apart([screen.text(row[0]) for row in rows], width)
+        grid = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
         grid = narrowed(grid, _DROPPABLE, screen.columns)
         if table_columns(grid) <= screen.columns:
             break

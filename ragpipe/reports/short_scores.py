@@ -24,7 +24,7 @@ from ragpipe.reports.styled_text import (
     Head,
     Line,
     Screen,
-    cut_in_the_middle,
+    cut_apart,
     table_columns,
     table_lines,
     wrapped,
@@ -37,22 +37,15 @@ _FILLED = 4  # rows that scores without weight, gate and threshold fill up, besi
 _METHODS = 6  # methods that are shown; of more the first one, the best and the worst
 _NAME_WIDTHS = (32, 20, 12)  # columns of a name, tried in turn
 _DROPPED = (
-    (),
-    ("spread",),
-    *(
-        ("spread", "pairs", *dropped)
-        for dropped in (
-            (),
-            ("n",),
-            ("interval",),
-            ("interval", "n"),
-            ("bounds",),
-            ("bounds", "n"),
-            ("bounds", "interval"),
-            ("bounds", "interval", "n"),
-        )
-    ),
-)  # columns of a method that are left out, tried in turn
+    ((), _NAME_WIDTHS[:1]),
+    (("spread",), _NAME_WIDTHS[:1]),
+    (("spread", "pairs"), _NAME_WIDTHS[:2]),
+    (("spread", "pairs", "interval"), _NAME_WIDTHS[:2]),
+    (("spread", "pairs", "bounds"), _NAME_WIDTHS[:2]),
+    (("spread", "pairs", "bounds", "interval"), _NAME_WIDTHS),
+    (("spread", "pairs", "bounds", "interval", "n"), _NAME_WIDTHS[-1:]),
+)  # columns of a method that are left out, with the widths of its name, tried in turn; `n` goes last, and "too few" never
+_COUNTED = 3  # the name of a score, its mean, and of how many cases that is
 _Rows = list[list[str]]
 
 
@@ -130,14 +123,17 @@ def _first_score(name: str, methods: Sequence[str], data: ReportData, screen: Sc
         yield (Grey(f"and {plural(left_out, 'method')} between them in the report"),)
     counted = [(method, row) for method, row in zip(methods, rows, strict=True) if row.get("pairs")]
     if "pairs" not in kept and any(row["pairs"] != row["n"] for _, row in counted):
-        pairs = ", ".join(f"{screen.text(method, _NAME_WIDTHS[1])} {row['pairs']}" for method, row in counted)
+        names = cut_apart([screen.text(method) for method, _ in counted], _NAME_WIDTHS[1])
+        pairs = ", ".join(f"{name} {row['pairs']}" for name, (_, row) in zip(names, counted, strict=True))
         yield from wrapped((Grey(f"pairs of cases: {pairs}"),), screen.columns)
 
 
 def _columns_title(kept: Sequence[str], data: ReportData, screen: Screen) -> str:
     """`mean [95% interval], n, difference from baseline, pairs of cases`: the columns that are shown."""
     level = f" [{data.metrics['scoring']['level']:.0%} interval]"
-    base = "" if data.methods is None else screen.text(data.methods["base"], _NAME_WIDTHS[1])
+    groups = list(method_groups(data.metrics))
+    names = dict(zip(groups, cut_apart([screen.text(name) for name in groups], _NAME_WIDTHS[1]), strict=True))
+    base = "" if data.methods is None else names[data.methods["base"]]
     titles = {
         "mean": f"mean{level if 'interval' in kept else ''}",
         "n": "n (all iterations)" if iteration_count(data.metrics) > 1 else "n",
@@ -154,12 +150,12 @@ def _titled(name: str, data: ReportData, screen: Screen) -> str:
 
 
 def _method_row(name: str, method: str, data: ReportData) -> dict[str, str]:
-    """The columns of a method by their names; `n` and intervals are left out first where the screen is narrow."""
+    """The columns of a method by their names; a mean of too few questions has words in place of its interval."""
     score = method_groups(data.metrics)[method]["scores"].get(name)
     percent = name in data.settings.percent
     cell = score_cell(score, percent=percent)
     n = "" if score is None else whole(score["n_ok"])
-    row = {"mean": cell.mean, "interval": Grey("too few") if cell.few else cell.interval, "n": n}
+    row = {"mean": _few(cell.mean) if cell.few else cell.mean, "interval": "" if cell.few else cell.interval, "n": n}
     if spread := (score or {}).get("spread"):
         row["spread"] = _spread(spread, percent=percent)
     if data.methods is None:
@@ -190,10 +186,11 @@ def _scaled(paired: Mapping[str, Any], factor: float) -> dict[str, Any]:
 def _fitting(rows: Sequence[Mapping[str, str]], names: Sequence[str], columns: int) -> tuple[list[Line], Sequence[str]]:
     """The rows as lines, without head, and which columns they have: all that fit beside names not cut short, else the fewest."""
     grid: _Rows = []
-    for dropped in _DROPPED:
+    for dropped, widths in _DROPPED:
         kept = [column for column in dict.fromkeys(key for row in rows for key in row) if column not in dropped]
-        for width in _NAME_WIDTHS if dropped == _DROPPED[-1] else _NAME_WIDTHS[:1]:
-            grid = [[cut_in_the_middle(name, width), *_cells(row, kept)] for name, row in zip(names, rows, strict=True)]
+        for width in widths:
+            shortened = cut_apart(names, width)
+            grid = [[name, *_cells(row, kept)] for name, row in zip(shortened, rows, strict=True)]
             if table_columns(grid) <= columns:
                 return _aligned(grid, kept), kept
     return _aligned(grid, kept), kept
@@ -211,12 +208,13 @@ def _cells(row: Mapping[str, str], kept: Sequence[str]) -> list[str]:
     for figure, bounds in (("mean", "interval"), ("difference", "bounds")):
         if bounds in kept and row.get(bounds):
             place = names.index(figure)
-            cells[place] = type(row[bounds])(f"{row[figure]} {row[bounds]}")
+            cells[place] = f"{row[figure]} {row[bounds]}"
     return cells
 
 
 def _other_scores(names: Sequence[str], methods: Sequence[str], data: ReportData, screen: Screen) -> list[Line]:
-    """Scores down and methods across; without intervals, then turned, then with fewer methods where the screen is narrow."""
+    """Scores down and methods across, and of how many cases the means are; without intervals, then turned, then with fewer methods
+    where the screen is narrow."""
     scores = sum(1 for score in data.metrics["overall"]["scores"].values() if score["n_ok"])
     corner = "score" if len(names) + 1 == scores else f"{len(names)} of {scores - 1} other scores"
     for width in _NAME_WIDTHS:
@@ -252,7 +250,7 @@ def _score_grid(
     width: int,
     interval: bool,
 ) -> _Rows:
-    """The cells of the second table, heads first.
+    """The cells of the second table, heads first; each score with the number of cases that its means are of.
 
     Args:
         corner: the head of the scores.
@@ -264,16 +262,33 @@ def _score_grid(
         interval: whether intervals stand beside the means.
     """
     groups, percent = method_groups(data.metrics), data.settings.percent
-    rows = [[corner, *(cut_in_the_middle(screen.text(method), width) for method in methods)]]
-    for name in names:
-        title = cut_in_the_middle(_titled(name, data, screen), max(width, 20))
-        cells = [score_cell(groups[method]["scores"].get(name), percent=name in percent) for method in methods]
-        rows.append([title, *(_cell(cell.mean, cell.interval if interval else "", few=cell.few) for cell in cells)])
+    rows = [[corner, "n", *cut_apart([screen.text(method) for method in methods], width)]]
+    titles = cut_apart([_titled(name, data, screen) for name in names], max(width, 20))
+    for name, title in zip(names, titles, strict=True):
+        scores = [groups[method]["scores"].get(name) for method in methods]
+        cells = [score_cell(score, percent=name in percent) for score in scores]
+        rows.append(
+            [
+                title,
+                _counts([score["n_ok"] for score in scores if score]),
+                *(_cell(cell.mean, cell.interval if interval else "", few=cell.few) for cell in cells),
+            ]
+        )
     return rows
 
 
+def _counts(counts: Sequence[int]) -> str:
+    """`15`, `4-15`: how many cases the means of a row are of, the least and the most of its methods."""
+    ends = dict.fromkeys((min(counts, default=0), max(counts, default=0)))
+    return "-".join(map(whole, ends))
+
+
 def _cell(mean: str, interval: str, *, few: bool) -> str:
-    return Grey(f"{mean} too few" if interval or not few else mean) if few else f"{mean} {interval}".rstrip()
+    return _few(mean) if few else f"{mean} {interval}".rstrip()
+
+
+def _few(mean: str) -> str:
+    return Grey(f"{mean} too few")
 
 
 def _turned(grid: _Rows) -> _Rows:
@@ -306,8 +321,11 @@ def _one_method(names: Sequence[str], data: ReportData, screen: Screen) -> list[
         spread = score.get("spread")
         rows.append([*row, *([_spread(spread, percent=percent) if spread else "-"] if several else [])])
     for count in range(len(rows[0]), 1, -1):
-        for width in _NAME_WIDTHS if count == 2 else (60, _NAME_WIDTHS[0]):
-            grid = [[cut_in_the_middle(row[0], width), *row[1:count]] for row in rows]
+        for width in (60, _NAME_WIDTHS[0]) if count > _COUNTED else _NAME_WIDTHS:
+            grid = [
+                [name, *row[1:count]]
+                for name, row in zip(cut_apart([row[0] for row in rows], width), rows, strict=True)
+            ]
             if table_columns(grid) <= screen.columns:
                 return _headed(grid)
     return _headed(grid)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.reports.comparison_page import compared_scores
-from ragpipe.reports.job_comparison import Job, OtherJudging, job_labels
+from ragpipe.reports.job_comparison import Job, OtherJudging, iterations_note, job_labels
 from ragpipe.reports.judging_lines import judging_lines, weights_differ
-from ragpipe.reports.number_format import bracketed, decimal, is_recorded, plural, price
+from ragpipe.reports.number_format import bracketed, decimal, is_recorded, plural, price, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.short_notes import each_kind_once, warnings_of
 from ragpipe.reports.short_scores import scores_by_importance
@@ -19,7 +19,7 @@ from ragpipe.reports.styled_text import (
     Head,
     Line,
     Screen,
-    cut_in_the_middle,
+    cut_apart,
     narrowed,
     table_columns,
     table_lines,
@@ -118,29 +118,30 @@ class _Table:
 
     def grid(self, width: int, *, interval: bool, bounds: bool, count: int) -> list[list[str]]:
         """The rows, heads first, with names of at most `width` columns and `count` further scores."""
-        labels, costs = self._labels(width), {job.number: _cost(job) for job in self.jobs}
+        labels = self._labels(width)
+        costs = {job.number: _cost(job, iterations_note(job, self.jobs)) for job in self.jobs}
         has_costs = set(costs.values()) != {_NO_CALL}
-        heads = ["job", *(["method"] if self.has_methods else []), self.first, *self.further[:count]]
+        heads = ["job", *(["method"] if self.has_methods else []), self.first, "n", *self.further[:count]]
         heads += [*(name.replace("to_", "to the ") for name in self.shown), *(["cost"] if has_costs else [])]
         grid = [[self.screen.text(head, _NAME) for head in heads]]
+        names = list(dict.fromkeys(row["method"] for _, _, row in self.by_job))
+        methods = dict(zip(names, cut_apart([self.screen.text(name or "all") for name in names], width), strict=True))
         for job, is_first_row, row in self.by_job:
             cells = [labels[job.number] if is_first_row else ""]
-            method = cut_in_the_middle(self.screen.text(row["method"] or "all"), width)
+            method = methods[row["method"]]
             cells += [method] if self.has_methods else []
             others = [_mean(_row_of(self.rows, job, row["method"], name)) for name in self.further[:count]]
-            cells += [_mean(row, interval=interval), *others]
+            cells += [_mean(row, interval=interval), "-" if row["mean"] is None else whole(row["n_ok"]), *others]
             standing = {"to_best": _to_best(row, bounds), "standing": _standing(row)}
             cells += [standing[name] for name in self.shown]
             grid.append([*cells, *([costs[job.number] if is_first_row else ""] if has_costs else [])])
         return grid
 
     def _labels(self, width: int) -> dict[int, str]:
-        """The words of each job. Where cut short they would be the same of two jobs, all begin with the jobs' numbers, which the
-        lines above the table have too."""
-        labels = {
-            number: cut_in_the_middle(self.screen.text(words), width)
-            for number, words in _short_labels(self.jobs).items()
-        }
+        """The words of each job. Where two jobs have the same, all begin with the jobs' numbers, which the lines above the table
+        have too."""
+        words_of = {number: self.screen.text(words) for number, words in _short_labels(self.jobs).items()}
+        labels = dict(zip(words_of, cut_apart(list(words_of.values()), width), strict=True))
         if len(set(labels.values())) == len(labels):
             return labels
         return {number: f"{place}: {words}" for place, (number, words) in enumerate(labels.items(), 1)}
@@ -210,13 +211,13 @@ def _standing(row: _Row) -> str:
     return VERDICT_STYLES.get(standing, str)(standing.replace("_", " "))
 
 
-def _cost(job: Job) -> str:
-    """The price of the replies that the results use; the state of a job without results."""
+def _cost(job: Job, note: str) -> str:
+    """The price of the replies that the results use, with a note on their iterations; the state of a job without results."""
     if job.cost is None:
         return job.state
     used, spent = job.cost["total"]["used"], job.cost["total"]["spent"]
     has_price = used["calls"] > used["calls_computed"] and not is_recorded(used, spent)
-    return price(Usage.from_json(used)) if has_price else _NO_CALL
+    return price(Usage.from_json(used)) + note if has_price else _NO_CALL
 
 
 def _short_labels(jobs: Sequence[Job]) -> dict[int, str]:

@@ -16,7 +16,7 @@ from ragpipe.reports.styled_text import (
     Head,
     Line,
     Screen,
-    cut_in_the_middle,
+    cut_apart,
     joined_line,
     narrowed,
     table_lines,
@@ -99,16 +99,18 @@ def _gate_table(gates: Sequence[Mapping[str, Any]], screen: Screen) -> list[Line
     if len(gates) > _GATE_ROWS:
         chosen = sorted(gates, key=lambda gate: gate["verdict"] == "passed")[:_GATE_ROWS]
     heads = ["gate", "tier", "value", "limit", "cases", "verdict"]
+    width = _NAME // 2 if screen.columns < _WIDE else _NAME
+    names = cut_apart([screen.text(gate["name"]) for gate in chosen], width)
     rows = [
         [
-            cut_in_the_middle(screen.text(gate["name"]), _NAME // 2 if screen.columns < _WIDE else _NAME),
+            name,
             gate["tier"],
             value_text(gate),
             limit(gate),
             whole(gate["n_ok"]),
             verdict_word(gate["verdict"]),
         ]
-        for gate in chosen
+        for name, gate in zip(names, chosen, strict=True)
     ]
     heads, *rows = narrowed([heads, *rows], ("cases", "tier", "value", "limit"), screen.columns)
     return table_lines([[Head(head) for head in heads], *rows], left=[0, *_left(heads)])

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, takewhile
 
 from ragpipe.core.safe_text import on_one_line
 
@@ -87,6 +87,37 @@ def cut_in_the_middle(text: str, limit: int) -> str:
     while columns_of(end) > (limit - 2) // 3:
         end = end[1:]
     return type(text)(cut(text, limit - columns_of(end)) + end)
+
+
+def cut_apart(names: Sequence[str], limit: int) -> list[str]:
+    """Each of the names in at most `limit` columns, so that two that differ stay different: those that `cut_in_the_middle` would make
+    the same are cut around the place where they differ, and numbered where there is no room for it."""
+    shortened = {name: cut_in_the_middle(name, limit) for name in names}
+    for text in set(shortened.values()):
+        alike = [name for name in shortened if shortened[name] == text]
+        if len(alike) > 1:
+            shortened |= {name: type(name)(_around_difference(name, alike, limit)) for name in alike}
+    if len(set(shortened.values())) < len(shortened):
+        shortened = {name: type(name)(cut(f"{place}: {name}", limit)) for place, name in enumerate(shortened, 1)}
+    return [shortened[name] for name in names]
+
+
+def _around_difference(name: str, alike: Sequence[str], limit: int) -> str:
+    """The name with what not all of these names share: with all that follows where there is room for it, else with all that stands
+    before, else with neither."""
+    start = _alike_from_start(alike)
+    end = _alike_from_start([text[start:][::-1] for text in alike])
+    tail, head = name[start:], name[: len(name) - end]
+    if columns_of(tail) + 3 <= limit:
+        return cut(name[:start] + "...", limit - columns_of(tail)) + tail
+    if columns_of(head) + 3 <= limit:
+        return cut(name, limit)
+    return "..." + cut(tail, limit - 3)
+
+
+def _alike_from_start(texts: Sequence[str]) -> int:
+    """How many first characters all of the texts share."""
+    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False)))
 
 
 def joined_line(texts: Sequence[Line], separator: str) -> Line:

@@ -23,6 +23,7 @@ from ragpipe.reports.styled_text import (
     Screen,
     columns_of,
     cut,
+    cut_apart,
     cut_in_the_middle,
     narrowed,
     table_columns,
@@ -178,6 +179,53 @@ def test_lines_are_cut_and_wrapped_by_columns() -> None:
     assert table_columns(grid) == 11
     assert ["".join(row) for row in table_lines(grid)] == ["name  a   b", "x     1  22"]
     assert narrowed(grid, ("c", "a"), 8) == [["name", "b"], ["x", "22"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "shortened"),
+    [
+        (["llama-2-7b-chat", "llama-2-13b-chat"], 12, ["ll...7b-chat", "l...13b-chat"]),
+        (["a" * 12 + "1" + "z" * 12, "a" * 12 + "2" + "z" * 12], 10, ["...1zzz...", "...2zzz..."]),
+        (["v1" + "z" * 20, "v2" + "z" * 20], 12, ["v1zzzz...zzz", "v2zzzz...zzz"]),
+        (["short", "llama-2-70b-chat"], 16, ["short", "llama-2-70b-chat"]),
+        (["same-name-of-a-method"] * 2, 12, ["same-n...hod"] * 2),
+    ],
+)
+def test_names_that_differ_are_cut_so_that_they_differ(names: list[str], limit: int, shortened: list[str]) -> None:
+    assert [cut_in_the_middle(name, 12) for name in ("llama-2-7b-chat", "llama-2-13b-chat")] == ["llama-...hat"] * 2
+    assert cut_apart(names, limit) == shortened
+    assert len(set(cut_apart(names, limit))) == len(set(names))
+    assert all(columns_of(text) <= limit for text in cut_apart(names, limit))
+
+
+MODELS = ("llama-2-7b-chat", "llama-2-13b-chat", "llama-2-70b-chat", "gpt-3.5-turbo-0613", "gpt-4-0613", "mistral-7b")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 150])
+def test_every_mean_has_its_count_and_too_few_is_said_at_every_width(tmp_path: Path, columns: int) -> None:
+    """Six methods over four questions each: an interval says nothing, and each mean is of four values."""
+    rows = rows_of({name: [1.0, 0.5, 0.0, 0.5] for name in MODELS})
+    rows = [replace(row, results={**row.results, "correctness": 3.0}) for row in rows]
+    lines = text_of(data_of(tmp_path, rows), columns)
+    first = [line for line in lines if line.startswith(MODELS)][:6]
+    assert [line.split()[0] for line in first] == list(MODELS)
+    assert all(line.split()[1:5] == ["0.50", "too", "few", "4"] for line in first)
+    rest = lines[lines.index(first[-1]) + 1 :]
+    second = "\n".join(rest)
+    assert second.count("3.00 too few") == second.count("3.00") == 6
+    counts = [line.split() for line in rest if line.startswith(("n ", "correctness 1-5  "))]
+    assert counts[0][1] == "4" if columns == 60 else "4" in counts[0]
+
+
+def test_one_method_keeps_its_count_on_a_narrow_screen(tmp_path: Path) -> None:
+    lines = text_of(data_of(tmp_path, rows_of({"a": [1.0, 0.5, 0.0, 0.5]})), 40)
+    assert next(line for line in lines if line.startswith("faithfulness")).split() == [
+        "faithfulness",
+        "0.50",
+        "too",
+        "few",
+        "4",
+    ]
 
 
 def printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:

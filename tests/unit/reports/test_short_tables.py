@@ -163,7 +163,7 @@ def job(number: int, *words: str) -> Job:
 
 def row(number: int, name: str) -> dict[str, Any]:
     empty = dict.fromkeys(("interval_low", "interval_high", "to_best", "to_best_low", "to_best_high", "standing"))
-    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "ranked_with": 0}
+    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "n_ok": 8, "ranked_with": 0}
 
 
 def swept(first: str, second: str, columns: int) -> list[str]:
@@ -172,10 +172,14 @@ def swept(first: str, second: str, columns: int) -> list[str]:
     return ["".join(line) for line in sweep_lines(jobs, rows, Screen(columns))]
 
 
-def test_jobs_whose_words_are_cut_alike_have_their_numbers() -> None:
+def test_jobs_whose_words_are_long_are_cut_where_they_differ() -> None:
     long = "judge.extra={}" + "x" * 40
     lines = swept(long.format("a") + "yyyyyyyyyyyyyyyyyyyy", long.format("b") + "yyyyyyyyyyyyyyyyyyyy", 60)
-    assert [line[:3] for line in lines[1:3]] == ["1: ", "2: "]
+    labels = [line.split()[0] for line in lines[1:3]]
+    assert labels[0] == labels[1].replace("bx", "ax") != labels[1]
+    assert [line[:3] for line in swept("k=1", "k=1", 60)[1:3]] == ["1: ", "2: "], (
+        "jobs of the same words have their numbers"
+    )
     assert [line.split()[0] for line in swept("judge=a", "judge=b", 60)[1:3]] == ["judge=a", "judge=b"]
 
 
@@ -190,6 +194,18 @@ def test_a_sweep_says_how_many_scores_have_no_room(columns: int) -> None:
         left_out = 3 - len(shown)
         noun = "score" if left_out == 1 else "scores"
         assert notes == [f"compared by {lines[0].split()[1]}; {left_out} other {noun} in comparison.md"]
+
+
+def test_what_jobs_of_unlike_many_iterations_cost_says_for_how_many() -> None:
+    """Job 1 has an iteration of an earlier start beside its own, and paid for both."""
+    jobs = [job(0, "k=1"), job(1, "k=2")]
+    rows = [row(number, name) for number in (0, 1) for name in ("faithfulness", "groundedness", "correctness")]
+    assert "iteration" not in "".join(piece for line in sweep_lines(jobs, rows, Screen(160)) for piece in line)
+    assert jobs[1].metrics
+    jobs[1].metrics["iterations"].append(2)  # type: ignore[index]
+    lines = ["".join(line) for line in sweep_lines(jobs, rows, Screen(160))]
+    assert [line[line.index("$") :] for line in lines[1:3]] == ["$0.5000 for 1 iteration", "$0.5000 for 2 iterations"]
+    assert lines[0].split()[:3] == ["job", "faithfulness", "n"]
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
