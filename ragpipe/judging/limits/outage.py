@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ragpipe.judging.clients.client import AttemptError
@@ -33,6 +33,10 @@ class KnownOutage:
     next_probe: float
     wait: float
     error: str
+
+    def shifted(self, seconds: float) -> KnownOutage:
+        """The same by a clock that is so many seconds ahead."""
+        return replace(self, since=self.since + seconds, next_probe=self.next_probe + seconds)
 
 
 class OutageSource(Protocol):

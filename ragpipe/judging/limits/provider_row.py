@@ -60,10 +60,14 @@ class ProviderRow:
         """
         row = ProviderRow(me, moment, RateState(rules, slower=SLOWER, late=LATE_S))
         values = {} if text is None else json.loads(text)
-        same_clock = values.get("clock") == moment.clock and values.get("at", 0.0) <= moment.seconds
+        same_clock = values.get("clock") == moment.clock
+        set_back = max(0.0, values["at"] - moment.seconds) if same_clock else 0.0
         if same_clock:
             row.owners, row.first = values["owners"], values["first"]
             row.pools = {name: SlotShares.from_json(pool) for name, pool in values["pools"].items()}
+            me.shift(row.owners, -set_back)
+            for shares in row.pools.values():
+                shares.shift(-set_back)
             for name in me.dead(row.owners, moment, same_clock=True):
                 row.end(name)
         is_new = me.id not in row.owners
@@ -77,9 +81,11 @@ class ProviderRow:
                 row.rate.limit_own(unit, per_second, why)
         if same_clock and moment.seconds - values["at"] < _FORGOTTEN_S:
             row.rate.restore(values["rate"])
+            row.rate.shift(-set_back)
             row.width.restore(values["width"])
-            row.proven = values["proven"]
-            row.outage = None if values["outage"] is None else KnownOutage(**values["outage"])
+            row.width.shift(-set_back)
+            row.proven = {form: answered - set_back for form, answered in values["proven"].items()}
+            row.outage = None if values["outage"] is None else KnownOutage(**values["outage"]).shifted(-set_back)
             row.prober = values["prober"] if values["prober"] in row.owners else ""
             if not row.owners.keys() - {me.id} and is_new:
                 row.outage = None  # nobody is left who has met it

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ragpipe.judging.limits.limit_headers import Unit, read_limits
 from ragpipe.judging.limits.limit_rules import LimitRules
@@ -180,7 +179,7 @@ class SharedOutage:
     def silent(self, outage: KnownOutage) -> None:
         """Tell the others that more than one question had no answer."""
         self.known = outage
-        self._provider.tell(lambda row, ahead: row.silent(_moved_known(outage, ahead)), urgent=True)
+        self._provider.tell(lambda row, ahead: row.silent(outage.shifted(ahead)), urgent=True)
 
     def answered(self) -> None:
         """Tell the others that a request was answered."""
@@ -202,8 +201,4 @@ class SharedOutage:
 
 
 def _moved(outage: KnownOutage | None, seconds: float) -> KnownOutage | None:
-    return None if outage is None else _moved_known(outage, seconds)
-
-
-def _moved_known(outage: KnownOutage, seconds: float) -> KnownOutage:
-    return replace(outage, since=outage.since + seconds, next_probe=outage.next_probe + seconds)
+    return None if outage is None else outage.shifted(seconds)

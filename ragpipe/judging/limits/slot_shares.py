@@ -43,6 +43,11 @@ class SlotShares:
         """As it is written to the row of a provider."""
         return {name: asdict(share) for name, share in self.shares.items() if share.slots or share.needed}
 
+    def shift(self, seconds: float) -> None:
+        """Move all times to a clock that is so many seconds ahead."""
+        for share in self.shares.values():
+            share.since += seconds
+
     @property
     def total(self) -> int:
         """Slots that are given out."""

@@ -70,6 +70,10 @@ class LearnedWidth:
         self.limit, last_cut, self._answers = values
         self._last_cut = float("-inf") if last_cut is None else last_cut
 
+    def shift(self, seconds: float) -> None:
+        """Move all times to a clock that is so many seconds ahead."""
+        self._last_cut += seconds
+
     def record_refusal(self, started: float, in_flight: int, now: float) -> None:
         """An attempt that began at `started` was refused while so many others were in flight, because they were too many."""
         if started <= self._last_cut:

@@ -101,7 +101,11 @@ class AccountRow:
         holders = {name: _Holder.from_json(holder) for name, holder in values["holders"].items()}
         row = AccountRow(me, moment, **fields, holders=holders)
         same_clock = values["clock"] == moment.clock
-        dead = me.dead({name: holder.process for name, holder in holders.items()}, moment, same_clock=same_clock)
+        processes = {name: holder.process for name, holder in holders.items()}
+        set_back = max((process["at"] for process in processes.values()), default=moment.seconds) - moment.seconds
+        if same_clock and set_back > 0:
+            me.shift(processes, -set_back)
+        dead = me.dead(processes, moment, same_clock=same_clock)
         for name in dead:
             row.end(name)
         return row

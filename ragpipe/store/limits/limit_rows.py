@@ -16,7 +16,8 @@ Texts = Mapping[str, str | None]
 class Moment:
     """A time by the clock of the rows, the same for all that have them open.
 
-    `seconds` only grows, as long as `clock` is the same. Where `clock` is another one (the host was started again), seconds that
+    `seconds` grows, as long as `clock` is the same; the wall clock of a database may be set back all the same, and then times that
+    were written down are moved back as far. Where `clock` is another one (the host was started again), seconds that
     were written down earlier mean nothing.
     """
 

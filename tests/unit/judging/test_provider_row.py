@@ -90,6 +90,30 @@ def test_a_pause_holds_all_and_the_clock_of_another_boot_none() -> None:
     assert rows.read(2).rate.next_start(5.0)[0] == 5.0
 
 
+@pytest.mark.parametrize("seconds", [0.001, 3600.0])
+def test_a_clock_that_was_set_back_forgets_nothing(seconds: float) -> None:
+    """The wall clock of a database: what is 60 s ahead stays so, and who is silent from now on is dead 15 s later."""
+    rows = Rows()
+    row = rows.read(1)
+    row.rate.pause_until(1060.0)
+    row.width.restore([8.0, 1000.0, 0])
+    row.silent(KnownOutage(990.0, 1005.0, 10.0, "status 503"))
+    row.asked_first("form", is_proven=True)
+    assert row.slots("model", 0, 5, 16)[0] == 5
+    rows.write(row)
+    rows.now -= seconds
+    row = rows.read(2)
+    assert row.rate.paused_until == pytest.approx(1060.0 - seconds)
+    assert row.width.limit == 8.0
+    assert row.outage is not None
+    assert row.outage.next_probe == pytest.approx(1005.0 - seconds)
+    assert row.proven["form"] == pytest.approx(1000.0 - seconds)
+    assert row.elsewhere(0) == 5
+    rows.write(row)
+    rows.now += SILENT_S + 1
+    assert rows.read(2).elsewhere(0) == 0
+
+
 def test_what_was_learned_is_forgotten_when_nobody_asked_for_long() -> None:
     rows = Rows()
     row = rows.read(1)

@@ -99,6 +99,21 @@ def test_questions_of_a_start_are_never_more_than_it_may_ask_and_none_is_kept(
     assert asked + lost == most
 
 
+def test_a_clock_that_was_set_back_keeps_nobody_alive() -> None:
+    """The wall clock of a database was set back by an hour: who has died since counts as dead 15 s later, not after the hour."""
+    rows = Rows()
+    row = rows.read(1)
+    assert row.hold(HeldAmount(Amount(calls=38)), None, LIMITS, "start") == "held"
+    rows.text = row.text
+    rows.now -= 3600
+    row = rows.read(2)
+    assert row.hold(HeldAmount(Amount(calls=5)), None, LIMITS, "start") == "wait"
+    rows.text = row.text
+    rows.now += 16
+    row = rows.read(2)
+    assert (row.under_way, row.lost.calls) == (0, 38)
+
+
 def test_another_start_asks_as_many_again() -> None:
     row = Rows().read(1)
     assert [row.questions("first", "judge", 1, 1), row.questions("first", "judge", 1, 1)] == [1, 0]
