@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
+from ragpipe.store.calls.call_rows import unpacked
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.ledger_rows import PaymentEntry
 from ragpipe.store.calls.open_table import OpenTable, StoreLost
@@ -296,13 +297,27 @@ class CallWorker(threading.Thread):
         requests = [*self._group, *self._waiting, *self._empty_queue()]
         self._unpaid += _payments_in(requests)
         closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
-        _deliver([RequestOutcome(request, error=closed) for request in requests], self)
+        left = [request for request in requests if not self._keep_unclaimed(request)]
+        _deliver([RequestOutcome(request, error=closed) for request in left], self)
         # a full disk fails the first step and must not leave the file open
         for step in (self._write_payments, self.table.sync, self.table.close):
             try:
                 step()
             except BaseException as error:
                 self.broken = self.broken or self._rescue(error)
+        if isinstance(self.broken, OutputError | DataError):
+            self.broken = self._last_resort.with_location(self.broken)
+
+    def _keep_unclaimed(self, request: StoreRequest) -> bool:
+        """Keep a reply that cannot be stored elsewhere, where its task was cancelled and does not do so; whether that was the case."""
+        if not isinstance(request, PutRequest) or request.future is None or not request.future.done():
+            return False
+        self.keep(request)
+        return True
+
+    def keep(self, request: PutRequest) -> None:
+        """Keep a reply that cannot be stored in the file of last resort."""
+        self._last_resort.add_call(unpacked(request.row))
 
     def _empty_queue(self) -> list[StoreRequest]:
         requests: list[StoreRequest] = []
@@ -350,21 +365,23 @@ def _deliver(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:
             loop.call_soon_threadsafe(_resolve, of_loop, worker)
         except RuntimeError:  # the loop was closed meanwhile: no task is left to use what was claimed
             for outcome in of_loop:
-                _release_unused(outcome, worker)
+                _clean_up(outcome, worker)
 
 
 def _resolve(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:
     for outcome in outcomes:
         future = outcome.request.future
         if future is None or future.done():  # cancelled while it waited
-            _release_unused(outcome, worker)
+            _clean_up(outcome, worker)
         elif outcome.error is not None:
             future.set_exception(outcome.error)
         else:
             future.set_result(outcome.result)
 
 
-def _release_unused(outcome: RequestOutcome, worker: CallWorker) -> None:
-    """Give back a claim that was granted to a task which is no more."""
+def _clean_up(outcome: RequestOutcome, worker: CallWorker) -> None:
+    """For a task which is no more: keep its reply that could not be stored, give back the claim that was granted to it."""
+    if isinstance(outcome.request, PutRequest) and outcome.error is not None:
+        worker.keep(outcome.request)
     if isinstance(outcome.request, GetOrClaimRequest) and outcome.result is ClaimResult.GRANTED:
         worker.send(ReleaseRequest(outcome.request.key))

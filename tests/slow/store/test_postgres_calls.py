@@ -495,6 +495,33 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
     assert paid_by(place, "r").replies == 1
 
 
+def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
+    durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    folder = tmp_path_factory.mktemp("kept")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    place, one = durable.place(outage_s=1.0), damage.call(1)
+
+    async def work() -> None:
+        store = CallStore(place, run_id="r")
+        assert await store.get_or_claim(one.key) is None
+        durable.stop("immediate")
+        putting = asyncio.create_task(store.put(one))
+        await asyncio.sleep(0.3)
+        putting.cancel()
+        await asyncio.wait([putting])
+        with pytest.raises(OutputError, match="task=store action=import from="):
+            await asyncio.to_thread(store.close)
+
+    asyncio.run(work())
+    durable.start()
+    (file,) = folder.iterdir()
+    assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
+    assert read_calls(place, [one.key]) == {one.key: one}
+
+
 def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
     place: PostgresPlace, server: PostgresServer
 ) -> None:
