@@ -11,6 +11,7 @@ from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
+from ragpipe.profiling.seen_verdicts import SeenVerdicts
 from ragpipe.stages.plan_calls import Plan
 
 _NAMES = 5  # of the recorded values in one line
@@ -68,6 +69,14 @@ def unscored_line(config: RunConfig, plan: Plan) -> str | None:
     counts = ", ".join(f"recorded.{name} ({left[name]:,} of {plan.cases:,} cases)" for name in shown)
     more = f" and {len(left) - len(shown):,} more" if len(left) > len(shown) else ""
     metrics = "" if takes else f"'metrics=[{','.join([*config.metrics, 'recorded'])}]' and "
-    scales = ", ".join(f"{name}: {{low: 0, high: 1}}" for name in shown)
+    scales = ", ".join(f"{name}: {{{_scale(plan.verdicts[name])}}}" for name in shown)
     verb = "is" if len(left) == 1 else "are"
-    return f"{counts}{more} {verb} in no score: {metrics}'metrics.recorded.take={{{scales}}}', each with its own scale"
+    check = "check the scales, and add higher_is_better: false where a high value is a bad one"
+    return f"{counts}{more} {verb} in no score: {metrics}'metrics.recorded.take={{{scales}}}'; {check}"
+
+
+def _scale(seen: SeenVerdicts) -> str:
+    """The scale of a recorded value in the words of `take`, by the verdicts that were seen."""
+    if seen.n and seen.is_boolean:
+        return "binary: true"
+    return "low: {:g}, high: {:g}".format(*seen.scale) if seen.scale else "low: null, high: null"

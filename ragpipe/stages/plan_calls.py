@@ -10,6 +10,7 @@ from types import MappingProxyType
 from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
+from ragpipe.profiling.seen_verdicts import SeenVerdicts
 from ragpipe.prompting.reply_keys import check_reply_keys
 from ragpipe.prompting.template_language import MAX_RENDERED
 from ragpipe.schema.call import Message
@@ -107,7 +108,7 @@ class Plan:
     `embeddings` counts texts to the embedder, stored or not: once per case and metric, whatever the iteration. `several` are
     the cases with several references, by the rule that says which of them count. `gaps` are the parts of the outputs that
     are not recorded, each with the metrics that are skipped for it. `recorded` counts the cases that have a recorded value of
-    a name. `resumed` is what became of finished cases. `sampled` is the number of cases that the other counts are estimated from;
+    a name, `verdicts` are what these values were. `resumed` is what became of finished cases. `sampled` is the number of cases that the other counts are estimated from;
     None where all cases were looked at. `rounds` is the longest chain of questions that wait for each other, at
     most, all iterations, but for questions that are asked again because a reply was of no use.
     """
@@ -122,6 +123,7 @@ class Plan:
     several: dict[ReferenceRule, SeveralReferences] = field(default_factory=dict)
     gaps: list[tuple[Gap, list[str]]] = field(default_factory=list)
     recorded: Counter[str] = field(default_factory=Counter)
+    verdicts: dict[str, SeenVerdicts] = field(default_factory=dict)
     resumed: ResumedCases = field(default_factory=ResumedCases)
     rounds: int = 0
     sampled: int | None = None
@@ -216,13 +218,17 @@ class _Planner:
         self._several: dict[ReferenceRule, SeveralReferences] = {}
         self._gaps = _Gaps()
         self._recorded: Counter[str] = Counter()
+        self._verdicts: dict[str, SeenVerdicts] = {}
         self._cases = self._embeddings = self._rounds = 0
 
     def add(self, case: Case) -> None:
         """Add one case for all metrics."""
         self._cases += 1
         self._gaps.recording.add_case(case)
-        self._recorded.update(name for name, value in case.output.recorded.items() if value is not None)
+        for name, value in case.output.recorded.items():
+            if value is not None:
+                self._recorded[name] += 1
+                self._verdicts.setdefault(name, SeenVerdicts()).add_recorded(value)
         asked: dict[str, list[PlannedCall]] = {}
         applying: list[Metric] = []
         for metric in self._metrics:
@@ -278,6 +284,7 @@ class _Planner:
             several=self._several,
             gaps=self._gaps.named(),
             recorded=self._recorded,
+            verdicts=self._verdicts,
             rounds=self._rounds * self._iterations,  # one iteration follows the other
         )
 

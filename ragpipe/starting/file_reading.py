@@ -13,33 +13,11 @@ from ragpipe.datasets.file_formats import SUFFIXES, data_file, read_rows
 from ragpipe.datasets.file_heads import FileHead
 from ragpipe.datasets.text_lines import text_lines
 from ragpipe.profiling.label_fields import DataFacts
-from ragpipe.schema.recorded_judgement import is_unreadable, several
+from ragpipe.profiling.seen_verdicts import SeenVerdicts
+from ragpipe.schema.recorded_judgement import several
 from ragpipe.schema.sample import Case, Output
 
 PROBE_CASES = 50
-
-
-@dataclass
-class SeenVerdicts:
-    """What the verdicts of one name were: `n` numbers from `low` to `high`, all of them true or false where `is_boolean`."""
-
-    n: int = 0
-    low: float = 0.0
-    high: float = 0.0
-    is_boolean: bool = True
-    unreadable: int = 0
-
-    def add(self, verdict: Any) -> None:
-        """Take one verdict into account. Null, where none was given, counts for nothing."""
-        if verdict is None:
-            return
-        if is_unreadable(verdict):
-            self.unreadable += 1
-            return
-        value = float(verdict)
-        self.low, self.high = (min(self.low, value), max(self.high, value)) if self.n else (value, value)
-        self.is_boolean = self.is_boolean and isinstance(verdict, bool)
-        self.n += 1
 
 
 @dataclass

@@ -6,13 +6,12 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ragpipe.starting.file_reading import SeenVerdicts
+from ragpipe.profiling.seen_verdicts import SeenVerdicts
 
 _BAD_WHEN_HIGH = re.compile(
     r"harmful|malicious|hallucinat|toxic|\bbias|noise_?sensitivity|misuse|leakage|violation|perplexity|error_?rate|"
     r"edit_?distance|latency|duration|cost"
 )
-_SCALES = ((0.0, 1.0), (1.0, 5.0), (0.0, 5.0), (0.0, 10.0), (0.0, 100.0))
 _GOOD_WHEN_HIGH = {"open_rag_eval": {"hallucination_score"}}  # 1 says that nothing is hallucinated
 
 
@@ -57,9 +56,8 @@ def recorded_entries(
             continue
         score = _score_name(source, option, names)
         names.add(score)
-        scale = next(((low, high) for low, high in _SCALES if low <= seen.low and seen.high <= high), None)
         entries.append(
-            RecordedEntry(score, source, scale, seen.is_boolean, _is_good_when_high(source, option), _remark(seen))
+            RecordedEntry(score, source, seen.scale, seen.is_boolean, _is_good_when_high(source, option), _remark(seen))
         )
     return entries, left_out
 

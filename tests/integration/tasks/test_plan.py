@@ -48,7 +48,8 @@ def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(
     )
     unscored = (
         "recorded.helpfulness (1 of 2 cases) is in no score: 'metrics=[faithfulness,correctness,citation,recorded]' and "
-        "'metrics.recorded.take={helpfulness: {low: 0, high: 1}}', each with its own scale\n"
+        "'metrics.recorded.take={helpfulness: {low: 0, high: 1}}'; check the scales, and add higher_is_better: false where a "
+        "high value is a bad one\n"
     )
     assert main([*words, "task=plan"]) == 0
     out, planned = capfd.readouterr()
@@ -64,6 +65,33 @@ def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(
     out, planned = capfd.readouterr()
     assert lines[0] not in planned, "a language model can answer it"
     assert "in no score" not in out
+
+
+def test_the_scales_that_are_offered_fit_the_recorded_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """True and false, numbers of spans from 0 to 5, a value that no usual scale holds, and several verdicts at once."""
+    values = [
+        {"flagged": True, "nspans": 0, "margin": -3, "claims": [True, False]},
+        {"flagged": False, "nspans": 5, "margin": 250, "claims": [True, True]},
+    ]
+    words = [*write(tmp_path, *({"recorded": recorded} for recorded in values)), "metrics=[faithfulness]"]
+    assert main([*words, "task=plan"]) == 0
+    out = capfd.readouterr().out
+    take = (
+        "metrics.recorded.take={flagged: {binary: true}, nspans: {low: 0, high: 5}, margin: {low: null, high: null}, "
+        "claims: {low: 0, high: 1}}"
+    )
+    assert f"'{take}'; check the scales, and add higher_is_better: false where a high value is a bad one" in out
+    assert main([*words, "metrics=[faithfulness,recorded]", take]) == 0, (
+        "a run takes these words, and no value is off its scale"
+    )
+    metrics = json.loads(next(tmp_path.glob("*/*/final/metrics.json")).read_text(encoding="utf-8"))
+    scores = metrics["overall"]["scores"]
+    assert {name: scores[name]["mean"] for name in values[0]} == {
+        "flagged": 0.5,
+        "nspans": 2.5,
+        "margin": 123.5,
+        "claims": 0.75,
+    }
 
 
 def test_a_live_system_is_counted_and_its_questions_are_profiled(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.starting.file_reading import SeenVerdicts
+from ragpipe.profiling.seen_verdicts import SeenVerdicts
 from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
 
 
