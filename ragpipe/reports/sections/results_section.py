@@ -31,7 +31,10 @@ from ragpipe.reports.model import (
 from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
 
-SHARED_NOTE = "Each score over the questions for which every method has a value: compare methods on these alone."
+SHARED_NOTE = (
+    "Each score over the questions for which every method has a value, of those for which any has one (questions with a value): compare "
+    "methods on these alone. A question that was asked may have no value of a score."
+)
 
 
 def results_section(data: ReportData) -> Section:
@@ -75,7 +78,7 @@ def shared_section(data: ReportData) -> Section | None:
         rows.append(TableRow((Verbatim(heading(name, metrics, percent)), questions, *cells), shown_in))
     columns = (
         TableColumn("score", is_text=True),
-        TableColumn("questions"),
+        TableColumn("questions with a value"),
         *(TableColumn(Verbatim(method)) for method in methods),
     )
     title = f"On shared questions ({whole(shared['n_questions'])} of {whole(shared['of'])} were asked of all methods)"

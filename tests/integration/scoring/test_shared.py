@@ -105,5 +105,6 @@ def test_the_demonstrations_order_turns_round(tmp_path: Path, monkeypatch: pytes
     assert frame.mean().to_dict() == pytest.approx({m: f["mean"] for m, f in one["methods"].items()})
     page = (run.path / "report.md").read_text()
     assert "## On shared questions (21 of 40 were asked of all methods)" in page
+    assert "questions with a value" in page, "what the rows count is not what was asked"
     assert "| `faithfulness` | 19 of 40 | 0.74 [" in page
     assert "methods share 21 of 40 questions" in page
