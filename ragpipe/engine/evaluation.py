@@ -18,7 +18,7 @@ from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.engine.iteration_judging import judge_iteration
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
-from ragpipe.engine.judge_access import judge_description, scoring_warnings, store_place
+from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
 from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
 from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plan_summary import changed_line, missing_embedder_line
@@ -99,6 +99,8 @@ class Evaluation:
             self._before_result()
             self._publish()
             return self._exit_code(manifest["iterations"])
+        if self._policy.uses_call_store:
+            make_named_store(self._config)
         self._folder.create()
         self._console.folder = self._folder.root
         with FolderLock(self._folder.root) as lock:

@@ -37,6 +37,7 @@ from ragpipe.store.calls.recorded_file import read_recorded_file
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 from ragpipe.store.calls.reply_store import ReplyStore
 from ragpipe.store.calls.store_place import StorePlace
+from ragpipe.store.files.atomic import make_folders
 
 if TYPE_CHECKING:
     from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
@@ -53,6 +54,14 @@ def store_place(config: RunConfig) -> StorePlace:
 def store_folder(config: RunConfig) -> Path:
     """The folder of what stands beside the call store, on this machine: drift files, journals of budgets, batches."""
     return config.store.folder(config.output_dir)
+
+
+def make_named_store(config: RunConfig) -> None:
+    """Make the folder of `store.path`, where the run will store something: one that cannot be made is noticed before the plan.
+    Raises OutputError."""
+    stores = not isinstance(config.judge, HeuristicSettings) or stores_vectors(config)
+    if config.store.path is not None and stores:
+        make_folders(store_folder(config))
 
 
 def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ragpipe.core.errors import DataError, FolderLocked, Problem
-from ragpipe.store.files.atomic import atomic_write, json_bytes, output_error
+from ragpipe.store.files.atomic import atomic_write, json_bytes, make_folders, output_error
 from ragpipe.store.run.folder_lock import FolderLock
 
 State = Literal["intent", "sent", "collected", "done"]
@@ -83,10 +83,7 @@ class BatchFolder:
         """
         now = time.time()
         path = root / token
-        try:
-            path.mkdir(parents=True)
-        except OSError as error:
-            raise output_error(path, error, "create the folder") from error
+        make_folders(path, exist_ok=False)
         folder = cls(path, BatchMark(token, judge, "intent", len(lines), now), dict(lines), set())
         folder.lock()
         atomic_write(path / "body", body)

@@ -17,7 +17,7 @@ from ragpipe.store.calls.owners import every_owner
 from ragpipe.store.calls.read_only import open_to_read
 from ragpipe.store.calls.sqlite_connection import SqliteConnection
 from ragpipe.store.calls.sqlite_errors import sqlite_errors, transaction
-from ragpipe.store.files.atomic import output_error
+from ragpipe.store.files.atomic import make_folders
 from ragpipe.store.run.format_check import check_store
 
 BATCH = 2000  # rows in one transaction: other processes wait only briefly for the lock
@@ -47,10 +47,7 @@ class SqliteDatabase:
         return "it has the tables of this format"
 
     def open_table(self, opened: OpenedFor) -> CallTable:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise output_error(self.path.parent, error, "create the folder") from error
+        make_folders(self.path.parent)
         return CallTable(self.path, run_id=opened.run_id, silent_after_s=opened.silent_after_s)
 
     def reader(self) -> SqliteReader:

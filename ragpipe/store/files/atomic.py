@@ -63,6 +63,19 @@ def output_error(path: Path, error: OSError, doing: str = "write") -> OutputErro
     return output_problem
 
 
+def make_folders(folder: Path, *, exist_ok: bool = True) -> None:
+    """Make a folder with its parents. Raises OutputError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        if (
+            error.errno == errno.ENOENT
+        ):  # nothing was removed: the parents were just made, or the system takes none here
+            where = "nothing can be made there. To fix: choose a folder that can be written (`output_dir=...`, `store.path=...`)"
+            raise OutputError(f"cannot create the folder {folder}: {where}.") from error
+        raise output_error(folder, error, "create the folder") from error
+
+
 def is_disk_full(error: OutputError) -> bool:
     """True when the error comes from a full disk, quota or file size limit."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno in DISK_FULL

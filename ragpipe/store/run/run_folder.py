@@ -25,6 +25,7 @@ from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
 from ragpipe.store.files.atomic import (
     DISK_FULL,
     atomic_write,
+    make_folders,
     output_error,
     sweep_temporaries,
     sync_folder,
@@ -339,10 +340,7 @@ def _name_fault(text: str, *, levels: bool) -> str | None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and its parents where they are missing. Raises OutputError, also for a symbolic link."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(folder, error, "create the folder") from error
+    make_folders(folder)
     if folder.is_symlink():
         raise OutputError(
             f"cannot write into {folder}: it is a symbolic link, and links are not followed. To fix: remove it."

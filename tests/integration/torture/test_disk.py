@@ -111,6 +111,7 @@ def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
     assert ran.code in (2, 6)
     assert ran.requests == []
     assert str(taken) in ran.text
+    assert "plan:" not in ran.text, "found before the data were measured"
     assert taken.read_text() == "mine"
 
 
@@ -123,6 +124,7 @@ def test_a_read_only_folder(bench: Make, tmp_path: Path, where: str) -> None:
     assert ran.code == 6
     assert ran.requests == []
     assert "read-only" in ran.text
+    assert "plan:" not in ran.text
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from ragpipe.store.files.atomic import (
     atomic_write,
     json_lines,
     link_or_copy,
+    make_folders,
     sweep_temporaries,
 )
 from ragpipe.store.files.write_if_changed import json_unless_same
@@ -103,6 +104,14 @@ def test_a_failed_sync_names_path_and_cause(
     assert "To fix" in str(found.value)
     assert target.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no /proc")
+def test_a_place_that_takes_no_folder_is_not_taken_for_one_that_was_removed() -> None:
+    with pytest.raises(
+        OutputError, match=r"^cannot create the folder /proc/x/run: .*choose a folder that can be written"
+    ):
+        make_folders(Path("/proc/x/run"))
 
 
 def test_a_file_system_without_sync_is_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
