@@ -57,7 +57,15 @@ def check_target(address: str, storage: Storage) -> None:
         else:
             transfers_to(bucket, storage).info(bucket)
     except DataError as error:
-        raise ConfigError("nothing can be published; nothing was started", error.problems) from error
+        what = "a bucket" if bucket is not None else "a store"
+        problems = [_as_target(problem, what) if problem.key == "file" else problem for problem in error.problems]
+        raise ConfigError("nothing can be published; nothing was started", problems) from error
+
+
+def _as_target(problem: Problem, what: str) -> Problem:
+    """A fault of reading said of what was looked at: not a file, but the place of many."""
+    fix = "check `publish`, storage.endpoint and the connection; storage.tries allows more tries"
+    return Problem(problem.where, "publish", problem.found, f"{what} that answers", fix)
 
 
 def publish_run(folder: RunFolder, address: str, storage: Storage) -> Published:

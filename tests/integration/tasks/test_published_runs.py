@@ -255,7 +255,14 @@ def test_what_cannot_be_published_is_said_before_anything_is_asked(
     here: Path, server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _start(server, *COMMON, "dataset.path=data.jsonl", "publish=s3://no-such-bucket/runs") == 2
-    assert "nothing can be published; nothing was started" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "nothing can be published; nothing was started" in said
+    assert "expected: a bucket that answers" in said
+    nobody = ["storage.endpoint=http://127.0.0.1:1", "storage.tries=1"]
+    assert _start(server, *COMMON, "dataset.path=data.jsonl", "publish=s3://no-such-bucket/runs", *nobody) == 2
+    said = capsys.readouterr().err
+    assert "s3://no-such-bucket: publish" in said
+    assert "expected: a bucket that answers" in said
     assert not list(Path("outputs").rglob("manifest.json"))
 
 
