@@ -16,12 +16,11 @@ from ragpipe.schema.settings import Settings
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):[0-9]{1,5}")
 _KEYS = {
-    "local": frozenset[str](),
     "auto": frozenset({"workers", "slice"}),
     "processes": frozenset({"workers", "slice"}),
     "ray": frozenset({"workers", "slice", "address", "num_cpus", "num_gpus", "resources", "env_vars"}),
 }
-"""By kind the keys that it reads."""
+"""By kind the keys that it reads. `runner=local` reads none and refuses none: it must be one word that tries any experiment here."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -74,7 +73,7 @@ class RunnerSettings(Settings):
         """What is set for another kind than the chosen one, as `missing` gives it. A default says nothing, wherever it is written."""
         for name, field in type(self).model_fields.items():
             value, default = getattr(self, name), field.get_default(call_default_factory=True)
-            if name == "kind" or name in _KEYS[self.kind] or value == default:
+            if name == "kind" or name in _KEYS.get(self.kind, {name}) or value == default:
                 continue
             kinds = [f"runner={kind}" for kind, names in _KEYS.items() if name in names]
             shown = f"{json.dumps(value)}, which runner={self.kind} does not use"
