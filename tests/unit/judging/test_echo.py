@@ -225,7 +225,7 @@ VALUES = st.recursive(
     | st.integers()
     | st.floats()
     | st.text(max_size=5)
-    | st.builds(Chunk, id=st.text(min_size=1), rank=st.integers(1), text=st.text()),
+    | st.builds(Chunk, id=st.text(min_size=1), rank=st.integers(1, 2**31 - 1), text=st.text()),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3) | st.tuples(inner)
     ),

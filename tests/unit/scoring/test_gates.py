@@ -736,7 +736,7 @@ def test_a_drop_must_be_more_certain_among_several_gates(p_values: list[float], 
     """What fell and what did not: the state of each gate alone is `failed` where its p-value is below .025."""
     gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
     alone = [{"state": "failed" if p < 0.025 else "inconclusive", "reason": "too_wide"} for p in p_values]
-    sides = {"base": 0.84, "candidate": 0.64, "n": 98}
+    sides = {"base": 0.84, "candidate": 0.64, "n": 98, "only_base": 0, "only_candidate": 0}
     drops = [
         {**measured(-0.2, -0.3, -0.1), "p_value": p, "paired": {**sides, **state}}
         for p, state in zip(p_values, alone, strict=True)
