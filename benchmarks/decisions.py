@@ -262,7 +262,14 @@ def _dropped(paired: PairedDifference) -> dict[str, Any]:
     """What a gate against a baseline measures that allows no drop."""
     drop = decide_drop(paired, 0.0)
     assert paired.interval is not None
-    sides = {"base": 0.0, "candidate": paired.difference, "n": paired.n, "state": drop.state, "reason": drop.reason}
+    sides = {
+        "base": 0.0,
+        "candidate": paired.difference,
+        "n": paired.n,
+        "only_base": 0,
+        "state": drop.state,
+        "reason": drop.reason,
+    }
     return {**_measured(paired.n, paired.difference, paired.interval), "p_value": drop.p_value, "paired": sides}
 
 
