@@ -1,4 +1,4 @@
-"""Gates against a baseline: the drop of a score over the cases that a run shares with the run that it is held against.
+"""Gates against a baseline: the drop of a score over the cases that a run shares with the run that it is compared with.
 
 A case's value is its mean over the iterations. Where the two runs were not judged alike, the gate has no evidence.
 """

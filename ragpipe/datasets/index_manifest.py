@@ -94,7 +94,7 @@ class IndexManifest:
         return sha256_file(self._file.path)
 
     def coverage(self, samples: Iterable[Sample]) -> IndexCoverage:
-        """What the manifest says, held against the documents that the samples' labels name. Raises one DataError with all
+        """What the manifest says, compared with the documents that the samples' labels name. Raises one DataError with all
         faults of the file."""
         read = self._read
         of_type: dict[str, list[_Document]] = {}
