@@ -10,7 +10,7 @@ from ragpipe.core.extras import install_command
 from ragpipe.core.version import __version__
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
-from ragpipe.store.calls.postgres.postgres_errors import not_a_call_store, postgres_driver
+from ragpipe.store.calls.postgres.postgres_errors import not_a_call_store, postgres_driver, postgres_error
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink
 from ragpipe.store.calls.store_place import PostgresPlace
 
@@ -81,6 +81,8 @@ def _migrate_or_wait(place: PostgresPlace, db: PostgresConnection) -> bool:
         if version_of(db) != HEAD:
             raise not_a_call_store(place, "tables of the same names that no call store made") from error
         return False
+    except errors.ReadOnlySqlTransaction as error:  # a store without tables is not in use: no failover is waited for
+        raise postgres_error(place, error) from error
 
 
 def _migrate(place: PostgresPlace) -> None:
