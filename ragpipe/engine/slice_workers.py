@@ -27,12 +27,10 @@ from ragpipe.stages.slices import MeasuredSlice, Slice
 MOST_DEATHS = 3
 """Workers that a slice may take with it before the run ends."""
 _END_S = DRAIN_S + 2
-"""Seconds without a word after which a worker that is to end is ended: one that waits for calls tells of them all the time."""
+"""Seconds without a word after which a worker that is to end is ended: one that waits for calls reports them twice per second."""
 
-_HINTS = (
-    "runner=local shows what it prints; does a metric, or a library of its, end the process?",
-    "out of memory? runner.workers and runner.slice make it less",
-)
+_MEMORY_HINT = "out of memory? fewer runner.workers or a smaller runner.slice need less"
+_EXIT_HINT = "does a metric, or a library that it uses, end the process? runner=local shows what it prints"
 
 
 class WorkerDied(RagpipeError):
@@ -283,9 +281,8 @@ class SliceWorkers:
             job.deaths += 1
         for job in left:
             if job not in again:
-                job.fail(
-                    WorkerDied(f"{job.part}: {job.deaths} workers died over them, by {how} ({_HINTS[code == -9]})")
-                )
+                hint = _MEMORY_HINT if code == -9 else _EXIT_HINT
+                job.fail(WorkerDied(f"{job.part}: {job.deaths} workers died over them, by {how} ({hint})"))
         if again:
             parts = ", ".join(str(job.part) for job in again)
             self._warn(f"a worker died ({how}); {parts} are measured again by another")

@@ -86,7 +86,7 @@ class PostgresLink:
             try:
                 return work(self._usable())
             except Exception as error:
-                self._mend(error)
+                self._recover(error)
 
     def run(self, work: Callable[[PostgresConnection], Result]) -> Result:
         """What `work` does in one transaction, and does once: after a lost connection the server knows whether it was committed.
@@ -107,7 +107,7 @@ class PostgresLink:
                     repeats += 1
                     time.sleep(random.random() * 0.05)
                     continue
-                self._mend(error)
+                self._recover(error)
                 if transaction and self._was_committed(transaction):
                     return result
 
@@ -133,7 +133,7 @@ class PostgresLink:
             raise self._lost
         return self.connection
 
-    def _mend(self, error: Exception) -> None:
+    def _recover(self, error: Exception) -> None:
         """Connect again after an error of a lost connection; raise any other one as ours."""
         if not isinstance(error, postgres_driver().Error):
             raise error
