@@ -73,7 +73,8 @@ def sweep_lines(
     by_job = _rows_by_job(jobs, rows, first)
     has_methods = any(row["method"] for _, _, row in by_job)
     one_way = not judgings and not weights_differ(first, rows, judgings)
-    shown = [name for name in ("to_best", "standing") if one_way or any(row[name] is not None for _, _, row in by_job)]
+    shown = ["to_best"] if any(_to_best(row, bounds=False) for _, _, row in by_job) else []
+    shown += ["standing"] if one_way or any(row["standing"] is not None for _, _, row in by_job) else []
     table = _Table(jobs, rows, by_job, first, further, has_methods, shown, screen)
     labels = {number: screen.text(words, _NAME) for number, words in _short_labels(jobs).items()}
     notes = [
@@ -132,7 +133,7 @@ class _Table:
             cells += [method] if self.has_methods else []
             others = [_mean(_row_of(self.rows, job, row["method"], name)) for name in self.further[:count]]
             cells += [_mean(row, interval=interval), "-" if row["mean"] is None else whole(row["n_ok"]), *others]
-            standing = {"to_best": _to_best(row, bounds), "standing": _standing(row)}
+            standing = {"to_best": _to_best(row, bounds=bounds), "standing": _standing(row)}
             cells += [standing[name] for name in self.shown]
             grid.append([*cells, *([costs[job.number] if is_first_row else ""] if has_costs else [])])
         return grid
@@ -198,7 +199,7 @@ def _mean(row: _Row | None, *, interval: bool = False) -> str:
     return f"{decimal(row['mean'], 2)} {bracketed(bounds) if interval else ''}".rstrip()
 
 
-def _to_best(row: _Row, bounds: bool) -> str:
+def _to_best(row: _Row, *, bounds: bool) -> str:
     """This job less the highest one, question by question; empty for the highest itself, and for equal jobs."""
     if not row["to_best"]:
         return ""

@@ -75,7 +75,10 @@ def test_a_sweep_of_four_jobs_is_one_table(
     assert _screen_lines(shown.out + shown.err, 80) <= 30
     lines = shown.out.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("job ")] == ["1/4", "2/4", "3/4", "4/4", "method"]
-    assert len([line for line in lines if "=0." in line and not line.startswith("job ")]) == 4
+    assert [line.split()[0] for line in lines if line.startswith("retrieval_score=")] == [
+        f"retrieval_score={threshold}" for threshold in (0.5, 0.6, 0.7, 0.8)
+    ]
+    assert not any("to the best" in line for line in lines), "a threshold changes no score"
     assert Path(lines[-1].removeprefix("comparison: ")).is_file()
 
 
