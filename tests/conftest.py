@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from ragpipe.testing.scripted import ScriptedJudge, make_case
 from tests.support import rooms
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+# a shell ignores SIGINT for what it starts in the background, and all processes inherit that: tests of interrupts would wait for ever
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the time of one example says more of the machine than of the code; `.ci/run` asks for the same examples each time
 hypothesis.settings.register_profile("ragpipe", deadline=None, derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ)
