@@ -117,6 +117,7 @@ def cited(answer: dict[str, Any], supports: Sequence[str], *, worthy: bool = Fal
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_citations_that_experts_labelled_give_the_figures_of_expertqa(real_data: Path) -> None:
     expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["expertqa"]
     strict, lenient, worthy = (defaultdict[str, Counter[str]](Counter) for _ in range(3))

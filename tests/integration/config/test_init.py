@@ -19,6 +19,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "my"
 
 
+@pytest.mark.slow
 def test_what_is_written_composes_as_it_is_and_with_a_language_model(made: Path) -> None:
     config = compose(["+experiment=my"], config_dir="my")
     assert (config.name, config.dataset.name, sorted(config.metrics)) == ("my", "my", ["faithfulness", "retrieval"])

@@ -17,6 +17,7 @@ CLUSTER = JOB["spec"]["rayClusterSpec"]
 PODS = [group["template"]["spec"] for group in (CLUSTER["headGroupSpec"], *CLUSTER["workerGroupSpecs"])]
 
 
+@pytest.mark.slow
 def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (JOB["apiVersion"], JOB["kind"]) == ("ray.io/v1", "RayJob")
     python, module, name, *words = shlex.split(JOB["spec"]["entrypoint"].replace("$RAY_ADDRESS", "10.0.0.1:6379"))

@@ -169,6 +169,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], tupl
     }
 
 
+@pytest.mark.slow
 def test_planted_failures_that_the_quickstart_can_see(demo: Any) -> None:
     for mode in SEEN:
         assert {k for k, (planted, _) in demo.items() if mode in planted} == {

@@ -85,6 +85,7 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
     assert _run_metrics("mine")["n_cases"] == 2
 
 
+@pytest.mark.slow
 def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _lines("shop.jsonl", RECORDS)
     assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 0

@@ -172,6 +172,7 @@ def recorded_run(*extra: str) -> int:
 CLOSED = "system.retrieves={closed: false, clsed: false}"
 
 
+@pytest.mark.slow
 def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run("task=plan", CLOSED) == 0
     out, err = capfd.readouterr()
@@ -220,6 +221,7 @@ def test_a_finished_run_needs_neither_data_nor_system_section(here: Path, capfd:
     assert "warning" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,6 +318,7 @@ def test_a_live_system_may_say_it_of_each_output(
     assert "1 chunks" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_live_system_that_retrieves_although_declared_otherwise_ends_the_collection(
     here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:

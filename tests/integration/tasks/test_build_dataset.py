@@ -45,6 +45,7 @@ def cases(folder: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(folder, "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert build("build.dir=set", "build.n=null", "seed=4") == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -134,6 +135,7 @@ def test_a_broken_line_is_refused_or_left_out(log: Path, capsys: pytest.CaptureF
     assert len(cases("s")) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "file", "cases_in"), [
     ("langfuse", "langfuse/traces_full.jsonl", 10),
     ("openinference", "openinference/otlp_per_batch.jsonl", 10),

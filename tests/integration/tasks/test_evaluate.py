@@ -29,6 +29,7 @@ def written(folder: Path) -> dict[str, int]:
     return {str(f.relative_to(folder)): f.stat().st_mtime_ns for f in folder.rglob("*") if f.is_file()}
 
 
+@pytest.mark.slow
 def test_each_iteration_pays_for_itself_and_a_second_start_rewrites_nothing(here: Path) -> None:
     data = write_cases(here / "data.jsonl", 3)
     with serving() as server:

@@ -25,6 +25,7 @@ def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return travelled_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "shown", "hidden"), first_rows([
     ("mrr", ["mrr", "precision@3"], ["faithfulness"]),
     ("overall_score", ["retrieval_score", "faithfulness"], ["chunk_faithfulness"]),  # the parts with a weight

@@ -37,6 +37,7 @@ def test_the_demonstration_is_short_and_warns_of_nothing(
     assert plan["fields_of_outputs"]["citations"]["by_method"]["baseline"]["present"] == 21
 
 
+@pytest.mark.slow
 def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +68,7 @@ def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(
     assert "in no score" not in out
 
 
+@pytest.mark.slow
 def test_the_scales_that_are_offered_fit_the_recorded_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """True and false, numbers of spans from 0 to 5, a value that no usual scale holds, and several verdicts at once."""
     values = [
@@ -94,6 +96,7 @@ def test_the_scales_that_are_offered_fit_the_recorded_values(tmp_path: Path, cap
     }
 
 
+@pytest.mark.slow
 def test_a_live_system_is_counted_and_its_questions_are_profiled(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ def calls(folder: Path) -> dict:
     return json.loads((folder / "iteration-1" / "cost.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=rescore", f"run={run.parent / 'latest'}", "scoring.thresholds.chunk_faithfulness=0"]) == 0
     (made,) = siblings(run)
@@ -102,6 +103,7 @@ def test_metrics_are_chosen_as_the_run_has_them(run: Path) -> None:
     assert "batch: 19" in (siblings(run)[0] / "config.yaml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     first_rows(

@@ -55,6 +55,7 @@ def rows(folder: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=runs", f"output_dir={folder.parent}", "name=x"]) == 0
     out = capsys.readouterr().out
@@ -133,6 +134,7 @@ def test_every_name_is_found_and_links_are_passed_over(
     assert "no run folder in it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_only_the_newest_are_listed(folder: Path) -> None:
     run = next(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     for number in range(LISTED):
@@ -195,6 +197,7 @@ def test_only_what_is_asked_for_is_exported(folder: Path) -> None:
     assert not run.export.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     first_rows(

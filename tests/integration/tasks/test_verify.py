@@ -82,6 +82,7 @@ def frozen(run: Path) -> set[Path]:
     return inputs | set(run.glob("prompts/**/*")) | set(run.glob("iteration-*/judge_inputs.parquet"))
 
 
+@pytest.mark.slow
 def test_a_run_that_nobody_touched_is_identical(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     code, said = verified(run, capsys)
@@ -202,6 +203,7 @@ def test_what_cannot_be_made_again_must_be_there(run: Path, file: str, capsys: p
     assert f"{file}: missing" in said
 
 
+@pytest.mark.slow
 def test_a_second_start_of_a_finished_run_does_not_bless_a_changed_file(run: Path) -> None:
     seal = (run / "seal.json").read_bytes()
     FLIPS["a label"][0](run)

@@ -15,6 +15,7 @@ import pytest
 from tests.support.checks import Bench, Ran
 from tests.support.harness import start
 from tests.support.rows import first_rows
+from tests.support.thoroughness import some_of
 
 Make = Callable[..., Bench]
 
@@ -70,7 +71,7 @@ def test_a_disk_that_fills_up(bench: Make, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kilobytes", [120, 200, 250, 300, 400, 500, 600, 800, 1000, 1200, 1400])
+@pytest.mark.parametrize("kilobytes", some_of([120, 200, 250, 300, 400, 500, 600, 800, 1000, 1200, 1400], 5))
 def test_a_disk_that_fills_up_at_any_moment(bench: Make, tmp_path: Path, kilobytes: int) -> None:
     with _mounted(tmp_path / "out", f"size={kilobytes}k"):
         b = bench(cases=300)
@@ -102,6 +103,7 @@ def test_too_many_open_files(bench: Make, files: int) -> None:
     _goes_on(b, lost=64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", first_rows(["store.path", "output_dir"]))
 def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
     b = bench()

@@ -130,6 +130,7 @@ PACKAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES))
 def test_packages_and_defaults_lead_nowhere_else(
     key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]
@@ -152,6 +153,7 @@ def test_words_about_hydra(word: str, here: Path, capfd: pytest.CaptureFixture[s
     refuse(here, ("-m" if "sweep" in word else "task=plan", *RUN, word), ("hydra",), capfd)
 
 
+@pytest.mark.slow
 def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`hydra/config` is composed into every start: a file of that name would be Hydra's configuration."""
     for name, text in {
@@ -264,6 +266,7 @@ def test_typed_by_the_shell(variable: str, place: str, here: Path, capfd: pytest
     refuse(here, ("task=plan", *RUN, place.replace("%s", SECRETS[variable])), ("not shown",), capfd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", some(["init", "runs", "store", "export", "verify", "explain"], fast=1))
 def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = (f"task={task}", "run=${oc.env:MY_PASSWORD}", "dir=${oc.env:MY_PASSWORD}")
@@ -282,6 +285,7 @@ def test_other_variables_are_read_and_the_environment_is_not_written_down(
     assert [value for value in SECRETS.values() if places_of(here, value)] == []
 
 
+@pytest.mark.slow
 def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`eval` is what many register; a file from somewhere else would call it."""
     from omegaconf import OmegaConf
@@ -395,6 +399,7 @@ def test_honest_texts_are_none(text: str) -> None:
 UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", "..", "v1.jinja"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", some(UP, fast=1))
 def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A folder `direct.v1` would make `direct.v1/../../../outside.jinja` a file outside."""
@@ -408,6 +413,7 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
     refuse(here, X, ("metrics.answer_relevance.prompts.direct" if "\0" not in version else "NUL",), capfd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", some([
     ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
     ("+metrics={'../up': {class: RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),

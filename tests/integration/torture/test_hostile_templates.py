@@ -263,6 +263,7 @@ def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkey
     assert not (tmp_path / "outside.jinja").exists()
 
 
+@pytest.mark.slow
 def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsys) -> None:
     """A link `prompts/<metric>` in a run folder that waits for its run would lead every template somewhere else."""
     from ragpipe.cli import compose

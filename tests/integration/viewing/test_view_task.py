@@ -139,6 +139,7 @@ async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
     ]
 
 
+@pytest.mark.slow
 async def test_a_name_with_a_newline_is_served_and_compared(folder: Path) -> None:
     for place, run_id in enumerate((A, B)):
         listed_run(folder / "x" / "a\nb", run_id, 0.5, day=1 + place)
@@ -150,6 +151,7 @@ async def test_a_name_with_a_newline_is_served_and_compared(folder: Path) -> Non
             assert answer.status == status, path
 
 
+@pytest.mark.slow
 async def test_a_comparison_that_ends_while_its_message_is_made_is_waited_for_and_not_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from tests.support.harness import (
     surplus,
     write_cases,
 )  # fmt: skip
+from tests.support.thoroughness import THOROUGH
 
 TABLES = (
     "iteration-1/scores.parquet",
@@ -105,14 +106,22 @@ def test_killed_three_times(tmp_path: Path, whole: Callable[[int], Tables]) -> N
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("concurrency", "seed"), [(1, 1), (8, 2), (32, 1)])
 def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concurrency: int, seed: int) -> None:
-    _torture(tmp_path, whole, concurrency=concurrency, kills=7, seed=seed)
+    _torture(
+        tmp_path, whole, concurrency=concurrency, kills=7 if THOROUGH else 3, seed=seed, cases=100 if THOROUGH else 50
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_on_a_faulty_server(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
     _torture(
-        tmp_path, whole, concurrency=8, kills=5, seed=4, faults=("--fault", "429:rate=0.05", "--fault", "500:rate=0.05")
+        tmp_path,
+        whole,
+        concurrency=8,
+        kills=5 if THOROUGH else 3,
+        seed=4,
+        cases=100 if THOROUGH else 50,
+        faults=("--fault", "429:rate=0.05", "--fault", "500:rate=0.05"),
     )
 
 

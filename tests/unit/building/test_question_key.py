@@ -26,6 +26,7 @@ def test_a_text_is_normalised(text: str, normalised: str) -> None:
     assert normalised_text(text) == normalised
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_normalising_twice_changes_nothing_more(text: str) -> None:
     again = normalised_text(normalised_text(text))

@@ -138,6 +138,7 @@ def test_candidates_judge_as_a_run_by_them_would() -> None:
     assert np.isnan(values_of(metric, "faithfulness", [make_case(answer="")], [low])).all()
 
 
+@pytest.mark.slow
 def test_the_fitted_judge_is_a_judge_section_and_is_said_in_words() -> None:
     rng = np.random.default_rng(0)
     labels = (np.arange(100) % 2).astype(float)

@@ -178,6 +178,7 @@ def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
     return np.array(list(people.values())), ((apart - apart.min()) / np.ptp(apart) - 0.5) * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", PREFERENCES)
 def test_preferences_of_ragchecker(real_data: Path, label: str) -> None:
     figures = expected(real_data, "ragchecker")[label]
@@ -214,6 +215,7 @@ def insights(folder: Path, judge: str) -> tuple[Floats, Floats, Floats]:
     return np.array(labels), np.array(grades), np.array(numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "judge", first_rows(["prompted_gpt-4o", "prompted_claude3-haiku", "prompted_claude3-opus", "prompted_gemini-1.5-pro",
                          "prompted_gpt3.5", "9fs_gpt-4o"], keep=1),

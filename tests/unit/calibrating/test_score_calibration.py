@@ -234,6 +234,7 @@ def test_the_interval_decides(n: int, wrong: int, state: str, reason: str | None
     assert (result.labels_needed is not None) == (state == "not_enough_labels" and reason is None)
 
 
+@pytest.mark.slow
 def test_a_target_relative_to_people_is_that_share_of_their_agreement() -> None:
     first = (np.arange(200) % 2).astype(float)
     second = first.copy()

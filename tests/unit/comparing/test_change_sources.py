@@ -51,6 +51,7 @@ def test_parts_that_no_run_tells_apart_stay_one(tmp_path: Path) -> None:
     assert changes(sources(base, candidate)) == {"answers + judge": 0.5}
 
 
+@pytest.mark.slow
 def test_runs_between_tell_answers_and_judge_apart(tmp_path: Path) -> None:
     """Old answers: .25 by the old judge, .375 by the new; new answers: .5 and .75. Answers add (.25 + .375)/2, the judge
     (.125 + .25)/2; both together .125 beyond each alone."""

@@ -114,6 +114,7 @@ def test_scores_of_one_run_and_scores_on_another_scale_are_named(tmp_path: Path)
     assert list(document["scores"]) == ["grade", "overall_score"]
 
 
+@pytest.mark.slow
 def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     """Six of six questions up: p = 2/64 = .03125 alone. With a second score that moved at random, and the overall score of both,
     Holm's factor is at least 2."""

@@ -73,6 +73,7 @@ def drop(
     return measure_drops(gated, read_baselines(run.baseline))["g"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "candidate", "state"),
     [
@@ -160,6 +161,7 @@ def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) ->
     assert unjudged["value"] == pytest.approx(-0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base_identity", "part", "line"),
     [
@@ -203,6 +205,7 @@ def test_other_references_are_other_data(tmp_path: Path) -> None:
     assert "accept: [data]" in measured["absent"]
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(tmp_path: Path) -> None:
     """Of 80 cases 35 would fall by .5: without them nothing changed, and the rest alone would pass."""
     base = rows_of([0.9] * 80)
@@ -216,6 +219,7 @@ def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(
     assert [difference["part"] for difference in accepted["paired"]["differs"]] == ["data"]
 
 
+@pytest.mark.slow
 def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> None:
     rows = rows_of([0.9] * 80)
     measured = drop(tmp_path, rows[10:], rows, {})
@@ -246,6 +250,7 @@ def test_only_missing_cases_that_where_chooses_count(
     assert (measured["value"] is None) == (only_base != 0)
 
 
+@pytest.mark.slow
 def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path) -> None:
     rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
     assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
@@ -309,6 +314,7 @@ def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(t
     }
 
 
+@pytest.mark.slow
 def test_a_look_counts_the_cases_on_both_sides_that_have_no_value_too(tmp_path: Path) -> None:
     skipped: list[Result] = [("skipped", "no_reference_answer")] * 8
     base, candidate = rows_of([0.5] * 32 + skipped), rows_of([0.2] * 16 + [0.8] * 16 + skipped)

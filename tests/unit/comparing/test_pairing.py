@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def test_repeats_do_not_meet_each_other() -> None:
     assert pairs.only_base == 1
 
 
+@pytest.mark.slow
 @given(KEYS, KEYS)
 def test_pairs_are_the_intersection_of_the_keys(
     base: list[tuple[str, str, int]], candidate: list[tuple[str, str, int]]

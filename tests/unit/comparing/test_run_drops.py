@@ -27,6 +27,7 @@ def day(name: str, n: int, good: int) -> Values:
     return {f"{name}{number}": float(number < good) for number in range(n)}
 
 
+@pytest.mark.slow
 def test_the_same_questions_are_pairs(tmp_path: Path) -> None:
     """18 of 40 fell by 1: the paired interval is far below 0, and the cases that fell come first."""
     found = drops_of(tmp_path, day("q", 40, 38), day("q", 40, 20))
@@ -39,6 +40,7 @@ def test_the_same_questions_are_pairs(tmp_path: Path) -> None:
     assert drop.values[20] == -1
 
 
+@pytest.mark.slow
 def test_other_questions_are_two_samples(tmp_path: Path) -> None:
     """95 of 100 and 70 of 100: by Newcombe's method 10 the difference is -.25, -.35 to -.15."""
     found = drops_of(tmp_path, day("monday", 100, 95), day("tuesday", 100, 70))
@@ -92,6 +94,7 @@ def test_half_of_the_cases_shared_are_pairs_and_fewer_are_not(tmp_path: Path) ->
         assert (drop.samples, drop.n) == (kind, 20 if kind == "paired" else 40)
 
 
+@pytest.mark.slow
 def test_what_another_judge_measured_is_not_compared(tmp_path: Path) -> None:
     identity = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
     found = drops_of(tmp_path, day("a", 60, 57), day("b", 60, 20), identity=identity)

@@ -10,6 +10,7 @@ from ragpipe.cli import compose
 from ragpipe.core.errors import ConfigError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["quickstart", "clapnq dataset.path=x", "trec dataset.path=x"])
 def test_an_experiment_may_set_what_the_choice_leaves_out(experiment: str) -> None:
     config = compose([f"+experiment={experiment.split()[0]}", *experiment.split()[1:], "metrics=[faithfulness]"])
@@ -21,6 +22,7 @@ def test_a_parameter_of_a_metric_that_was_not_chosen_is_refused_where_it_is_type
         compose(["+experiment=quickstart", "metrics=[faithfulness]", "metrics.retrieval.k=[5]"])
 
 
+@pytest.mark.slow
 def test_a_misspelt_metric_of_an_experiment_is_refused(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(

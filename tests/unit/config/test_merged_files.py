@@ -16,6 +16,7 @@ STARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", STARTS)
 def test_they_are_those_that_hydra_finds(typed: list[str]) -> None:
     with Composer() as composer:
@@ -27,6 +28,7 @@ def test_they_are_those_that_hydra_finds(typed: list[str]) -> None:
         assert composer.loader.merged_files(PRIMARY, words) == found
 
 
+@pytest.mark.slow
 def test_another_composition_does_not_answer_for_this_one() -> None:
     with Composer() as composer:
         overrides = composer.words(["judge=llm"], sweep=False).overrides

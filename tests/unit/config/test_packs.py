@@ -15,6 +15,7 @@ PRIORITIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", PRIORITIES)
 def test_a_pack_weighs_its_priorities_most(pack: str) -> None:
     config = compose(["dataset=demo", f"+mode=pack_{pack}"])
@@ -26,6 +27,7 @@ def test_a_pack_weighs_its_priorities_most(pack: str) -> None:
     assert {gate.score for gate in config.scoring.gates.values()} <= given
 
 
+@pytest.mark.slow
 def test_financial_and_legal_answers_name_the_source_of_a_quote() -> None:
     config = compose(["dataset=demo", "+mode=pack_financial_legal"])
     assert config.metrics["source_policy"].attribution == "required"  # type: ignore[attr-defined]

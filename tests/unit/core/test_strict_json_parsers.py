@@ -31,6 +31,7 @@ def thorough(text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         return outcome(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(PLAIN, st.booleans(), st.sampled_from([(", ", ": "), (",", ":"), (" ,", " :")]))
 def test_values_are_the_same(value: Any, ascii_only: bool, separators: tuple[str, str]) -> None:

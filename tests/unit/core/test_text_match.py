@@ -50,6 +50,7 @@ def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> N
     assert any(part.mark for part in parts) is occurs(quote, [normalise(text)])
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(TEXT, st.integers(0, 40), st.integers(1, 12))
 def test_every_span_holds_its_piece(text: str, start: int, length: int) -> None:
@@ -79,6 +80,7 @@ def _slow_pieces(quote: str) -> list[str]:
     return [piece for piece in pieces if any(sign.isalnum() for sign in piece)]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(TEXT, st.text(max_size=40), st.text(st.characters(max_codepoint=127), max_size=40)))
 def test_the_short_ways_give_the_same_normal_form_and_pieces(text: str) -> None:

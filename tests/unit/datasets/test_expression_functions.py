@@ -100,6 +100,7 @@ def test_long_texts_are_no_long_literal() -> None:
     assert Expression("parse_python(x)")({"x": repr(texts)}) == texts
 
 
+@pytest.mark.slow
 @given(st.lists(PLAIN, max_size=4) | st.dictionaries(st.text(), PLAIN, max_size=4))
 def test_what_python_or_json_prints_is_read_back(value: Any) -> None:
     for text in (repr(value), json.dumps(value)):

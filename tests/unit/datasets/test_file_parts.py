@@ -32,6 +32,7 @@ def in_parts(dataset: Dataset, config: DatasetSettings, size: int) -> list[tuple
     return [row for part in parts for row in read(Dataset(config, Files(dataset.display_path, (part,), {})))]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), min_size=1, max_size=3),

@@ -158,6 +158,7 @@ def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     assert all("|" not in tag for r in records for tag in r.sample.tags)
 
 
+@pytest.mark.slow
 def test_lists_of_texts_become_lines(real_data: Real, expected: dict[str, Any]) -> None:
     pairs = list(shipped("pandalm", real_data("pandalm")))
     assert not any("\\n" in r.sample.question or r.sample.question.endswith("\n") for r in pairs)

@@ -110,6 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("round")
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(samples, st.lists(outputs, max_size=2, unique_by=lambda o: (o.method, o.repeat))), min_size=1, max_size=2,

@@ -38,6 +38,7 @@ def test_it_has_the_five_categories(card: dict[str, Any]) -> None:
     assert card["sha256"] == sha256_file(FOLDER / "cases.jsonl")
 
 
+@pytest.mark.slow
 def test_it_can_be_made_again(card: dict[str, Any], tmp_path: Path) -> None:
     settings = SynthesizeSettings.model_validate({**card["settings"], "seed": card["seed"], "dir": "again"})
     documents = read_documents(data_path(settings.documents))

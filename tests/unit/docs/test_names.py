@@ -33,6 +33,7 @@ def scores() -> set[str]:
     return names | set(config.scoring.composites)
 
 
+@pytest.mark.slow
 def test_every_score_that_the_page_names_exists(scores: set[str]) -> None:
     known = {name.partition("@")[0] for name in scores}
     named = {name.partition("@")[0] for row in rows("names.md", "Scores") for name in _CODE.findall(row[2])}

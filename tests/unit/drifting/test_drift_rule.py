@@ -97,6 +97,7 @@ def judges(kind: type[Judge], count: int) -> Iterator[Judge]:
     return (kind(seed) for seed in range(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Judge, StableJudge])
 def test_twenty_quiet_runs_raise_no_alarm(kind: type[Judge]) -> None:
     """The design found .9 % of series of 20 quiet runs with a false alarm, for 90 verdicts."""

@@ -39,6 +39,7 @@ def test_equal_to_the_stored_numbers_of_bert_score(layer):
         assert {k: one[k] for k in stored} == pytest.approx(stored, abs=1e-5)
 
 
+@pytest.mark.slow
 @needs_files
 def test_a_score_does_not_depend_on_its_neighbours():
     scorer, some = PairScores(EncoderSettings(layer=2)), pairs(6)[:5]

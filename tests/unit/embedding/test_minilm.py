@@ -47,6 +47,7 @@ def test_the_batch_moves_a_vector_by_rounding_only(vectors):
     )
 
 
+@pytest.mark.slow
 @needs_files
 def test_other_files_than_the_published_ones_are_refused(tmp_path):
     folder = packaged_folder()

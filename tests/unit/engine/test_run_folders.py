@@ -27,6 +27,7 @@ def outputs() -> Iterator[Path]:
         yield root
 
 
+@pytest.mark.slow
 def test_a_folder_without_permission_hides_no_run(outputs: Path) -> None:
     with ordinary_user():
         assert list(run_list_folders(outputs)) == [outputs / "good"]
@@ -36,6 +37,7 @@ def test_a_folder_without_permission_hides_no_run(outputs: Path) -> None:
         assert list(run_folders(outputs / "absent")) == []
 
 
+@pytest.mark.slow
 def test_a_run_without_permission_is_listed_as_broken(outputs: Path) -> None:
     with ordinary_user():
         lines, older = list_runs(outputs / "good")

@@ -99,6 +99,7 @@ def meter(*runners: AttemptRunner, clock: Any = time.monotonic) -> WorkMeter:
     return WorkMeter("judging", 10, lambda: WorkDone(0), servers=runners, clock=clock)
 
 
+@pytest.mark.slow
 async def test_requests_are_counted_where_they_are_sent() -> None:
     """One answered at once, one that fails twice before it is answered, and one under way."""
     attempts, times = runner(), [0.0]

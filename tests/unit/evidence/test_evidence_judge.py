@@ -311,6 +311,7 @@ STATEMENTS = [
 STRICTER = [step / 20 for step in range(1, 21)]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5, unique=True))
 def test_a_stricter_threshold_never_raises_a_grade(ask, statements):

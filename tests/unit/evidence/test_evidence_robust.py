@@ -98,6 +98,7 @@ def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
         assert finding.evidence or not finding.supported
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(text=_TEXT)
 def test_claims_have_words_and_are_stable(text):
@@ -117,6 +118,7 @@ def test_tokens_and_sentences_stand_where_they_say(text):
     assert [w for s in reading.sentences for w in s.content] == list(reading.content)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
@@ -128,6 +130,7 @@ def test_without_negation_more_sources_never_take_numbers_names_or_words_away(cl
     assert set(many.missing_names) <= set(few.missing_names)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(text=_TEXT, source=_TEXT)
 def test_an_existing_yes_stays_yes(prompt_with, text, source):
@@ -136,6 +139,7 @@ def test_an_existing_yes_stays_yes(prompt_with, text, source):
     assert HeuristicJudge(HeuristicSettings()).answer(prompt, YesNo, values).yes
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(question=_TEXT, reference=_TEXT, chunks=st.lists(_TEXT, max_size=4))
 def test_every_chunk_gets_one_grade_in_its_range(prompt_with, question, reference, chunks):

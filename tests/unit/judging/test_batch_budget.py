@@ -121,6 +121,7 @@ def test_a_batch_has_what_fits_in_the_order_of_the_questions(
     assert len(account.server.batches.made) == 1
 
 
+@pytest.mark.slow
 def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:

@@ -260,6 +260,7 @@ def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAISer
     assert len(server.batches.made) == 1
 
 
+@pytest.mark.slow
 def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:
@@ -288,6 +289,7 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
     assert [path.name for path in folder.iterdir()] == ["batch.json"]
 
 
+@pytest.mark.slow
 def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(4)
     server.batches.delay_s = 0.5

@@ -9,7 +9,7 @@ import asyncio
 import math
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.amount import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
+from tests.support.thoroughness import some_of
 from tests.support.timer_loop import TimerLoop
 
 OUTCOMES = ("answered",) * 10 + (
@@ -192,7 +193,7 @@ class Schedule:
             self.asked += not self.process.is_killed
 
 
-def check(seeds: range, folder: Path) -> int:
+def check(seeds: Sequence[int], folder: Path) -> int:
     """Run the schedules; how many of them used their budget up."""
     used_up = 0
     for seed in seeds:
@@ -220,6 +221,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_the_bill_never_exceeds_the_budget(folder: Path) -> None:
     used_up = check(range(120), folder)
     assert 40 < used_up < 115, "the schedules are of both kinds"
@@ -227,5 +229,6 @@ def test_the_bill_never_exceeds_the_budget(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(470)
-def test_the_bill_never_exceeds_the_budget_over_ten_thousand_schedules(folder: Path) -> None:
-    assert check(range(1000, 11_000), folder) > 3000
+def test_the_bill_never_exceeds_the_budget_over_thousands_of_schedules(folder: Path) -> None:
+    schedules = some_of(range(1000, 11_000), 2500)
+    assert check(schedules, folder) > 0.3 * len(schedules)

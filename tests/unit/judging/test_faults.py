@@ -98,6 +98,7 @@ async def test_a_broken_connection_is_a_network_fault(serve, client, fault):
     assert (server.tries, call.status) == (4, "network")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["hang", "drip:every=0.05"])
 async def test_the_deadline_is_total(serve, client, fault):

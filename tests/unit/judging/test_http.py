@@ -31,6 +31,7 @@ def _environment(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", first_rows(CLIENTS))
 @pytest.mark.parametrize(("fault", "status", "piece"), [
     ("gzip_bomb", "not_an_api_answer", "more than 33,554,432 bytes"),
@@ -52,6 +53,7 @@ async def test_an_answer_is_never_held_beyond_the_limit(serve, client, fault, st
     assert peak < 200 << 20  # the server's own 40 MiB among them; the bomb holds 300 MiB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["gzip", "gzip_twice", "deflate", "raw_deflate"])
 async def test_encodings_that_are_asked_for_are_read(serve, client, fault):

@@ -75,6 +75,7 @@ async def test_a_real_limit_is_met_with_few_refusals(serve):
     assert sum(line["status"] == 429 for line in warm) < 0.2 * len(warm)
 
 
+@pytest.mark.slow
 async def test_requests_per_minute_queue_and_are_never_refused(serve):
     server = serve("token_bucket:rps=20,burst=8,header=none")
     start = time.monotonic()
@@ -158,6 +159,7 @@ async def test_a_missing_key_names_its_variable(serve, monkeypatch):
     assert server.tries == 0
 
 
+@pytest.mark.slow
 async def test_cancelling_leaves_no_noise(serve, caplog):
     server = serve("hang")
     live = LiveTransport(settings(server.url, concurrency=4), run_id="r")
@@ -255,6 +257,7 @@ async def test_a_delay_in_the_body_alone_is_waited_for(serve, client):
     assert then["arrived"] - refused["done"] >= 0.79
 
 
+@pytest.mark.slow
 async def test_overload_narrows_the_requests_and_says_no_outage(serve):
     told = []
     server = serve(limits="width=3", latency_ms=30)
@@ -267,6 +270,7 @@ async def test_overload_narrows_the_requests_and_says_no_outage(serve):
     assert max(line["in_flight"] for line in late) <= 6
 
 
+@pytest.mark.slow
 async def test_tokens_queue_and_are_never_refused(serve):
     """40 questions of about 60 tokens and 200 that a reply might have, at 10,000 per second: a second. The reserve takes up late requests
     of a busy machine, and half of those that were all sent at once."""

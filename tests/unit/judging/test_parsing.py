@@ -171,6 +171,7 @@ def _reading(text, answer, material):
     return found, flags
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_ANY, st.sampled_from(ANSWERS), st.lists(_ANY, max_size=2))
 def test_arbitrary_text_gives_an_answer_or_unparsable_and_always_the_same(text, answer, material):
@@ -264,6 +265,7 @@ _THOUGHTS = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(_VALID, _VALID, _THOUGHTS, st.booleans(), _PROSE, _PROSE, st.booleans())
 def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(

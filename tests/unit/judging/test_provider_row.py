@@ -125,6 +125,7 @@ def test_what_was_learned_is_forgotten_when_nobody_asked_for_long() -> None:
     assert rows.read(2).width.limit is None
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 5))
 def test_slots_are_never_more_than_the_limit_and_all_get_some(seed: int, most: int, owners: int) -> None:
     """Owners need slots at random, use what they have and give back as they are told; some die and are followed by others. In the

@@ -300,6 +300,7 @@ def test_a_type_may_stand_in_another_twice():
     assert fields["left"] == fields["right"]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(["role", "content", "name"]), st.text(st.characters(exclude_categories=())))

@@ -76,6 +76,7 @@ def wrapped(draw: st.DrawFn, reply: str) -> str:
     return thinking.replace("{0}", text).replace("{1}", draft)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_noise_around_a_right_reply_never_gives_another_value(data: st.DataObject) -> None:
@@ -103,6 +104,7 @@ def _is_cut_grade(row: dict[str, Any], cut: str) -> bool:
     return row["type"] == "Grade15" and "{" not in row["reply"] and len(cut.strip().splitlines()) < 2
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_a_cut_never_gives_another_value(data: st.DataObject) -> None:
@@ -173,6 +175,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(_ANSWERS, st.sampled_from(sorted(SPELLINGS)), st.data())
 def test_a_reply_in_any_spelling_and_cut_anywhere_keeps_its_value(

@@ -196,6 +196,7 @@ def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
         assert not any(part in text for part in absent)
 
 
+@pytest.mark.slow
 def test_another_length_takes_the_place_of_the_shipped_one():
     metric = composed("format", "metrics.format.length={sentences: [1, 3]}")
     assert score_of(metric, make_case("word " * 400))["format"].value == 1

@@ -112,6 +112,7 @@ def test_every_template_is_a_step_of_a_metric(path):
     assert path.name.split(".")[0] in shipped_metric(path.parent.name).step_names()
 
 
+@pytest.mark.slow
 def test_every_question_that_the_heuristic_judge_can_answer_is_asked():
     """A renamed role or another answer type would silently leave it without an answer."""
     first = [(n, p | {"prompts": dict.fromkeys(shipped_metric(n, **p).step_names(), "v1")}) for n, p in VARIANTS]
@@ -334,6 +335,7 @@ def test_the_order_of_replies_changes_neither_questions_nor_scores(name, paramet
         assert other == first
 
 
+@pytest.mark.slow
 def test_a_published_version_never_changes():
     """A change would ask every stored question again and cut off every earlier number."""
     problems = prompt_lock.problems(prompt_lock.locked_hashes(), prompt_lock.current_hashes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def check(case, unit):
     assert all(found[f"recall@{k}"] <= found[f"hit@{k}"] for k in METRICS[unit].k)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PLACE, max_size=12), st.lists(PLACE, min_size=1, max_size=5), st.sampled_from(["document", "chunk"]))
 def test_anchored_rankings_stay_in_their_range(chunks, anchors, unit):

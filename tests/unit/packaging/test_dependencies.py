@@ -8,12 +8,15 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import ragpipe
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
+@pytest.mark.slow
 def test_only_what_is_declared_is_imported() -> None:
     """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
     names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}

@@ -81,6 +81,7 @@ def test_a_shared_text_is_kept_once() -> None:
     assert json.loads(content(blocks[1])) == texts[TEXTS_PER_BLOCK:]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=9) | st.integers(-9, 9), max_size=5))
 def test_a_list_that_is_packed_while_it_grows_is_the_same_list(values: list[Any]) -> None:
     growing = JsonList()

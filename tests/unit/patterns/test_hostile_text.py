@@ -93,6 +93,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("RAGPIPE_DATA" not in os.environ, reason="needs the real data")
 def test_few_real_answers_are_suspicious() -> None:
     """Answers and passages of people and models that attack nobody: at most 1 in 200 has a sign."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ragpipe.pages.page_file import page_html
 from ragpipe.reports.model import Report
@@ -87,6 +88,7 @@ def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
     assert columns["s:tag:p"].tolist() == [1, 0, 0]
 
 
+@pytest.mark.slow
 def test_every_case_is_on_the_page_and_its_texts_once(tmp_path: Path) -> None:
     """70 cases are two blocks; the two methods of a question share its chunk."""
     chunk = {"chunks": [Chunk(id="c", rank=1, text="The same chunk.")]}

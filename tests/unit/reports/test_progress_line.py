@@ -169,6 +169,7 @@ def test_a_terminal_that_cannot_draw_a_line_again_gets_plain_lines(monkeypatch: 
         assert out.getvalue() == "judging 20/40 cases | estimating | 0 errors\n"
 
 
+@pytest.mark.slow
 def test_the_line_moves_while_the_work_says_nothing_and_its_thread_ends_with_it() -> None:
     looks: list[float] = []
 

@@ -193,6 +193,7 @@ def test_sections_stand_in_the_order_in_which_they_are_asked_for(tmp_path: Path)
     assert str(front.fine_print).rstrip().endswith("</ul>"), "the signature stands last"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ['</a><script>alert(1)</script>"', "m" * 60])
 def test_twelve_methods_with_any_name_are_borne(tmp_path: Path, name: str) -> None:
     methods = {f"{name}{place}": [0.1 * (place % 9), 0.5, 0.9, 0.4, 0.3, 0.2] for place in range(12)}

@@ -62,6 +62,7 @@ def reported(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> 
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_the_headline_is_that_of_all_iterations(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
     out = reported(run, monkeypatch)

@@ -52,6 +52,7 @@ def faithfulness(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["score"] == "faithfulness" and row["method"] is None]
 
 
+@pytest.mark.slow
 def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     """20 easy questions at 1 (job 1 has .9 there), 20 hard ones at 0 that job 1 alone was asked not: over all that each one
     was asked job 1 has .9 and job 0 .5; on the 20 that both were asked job 0 has 1 and job 1 .9."""
@@ -71,6 +72,7 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     assert "on 20 shared: 1.00 [" in comparison_markdown([both, some], everything, ["k=0,1"])
 
 
+@pytest.mark.slow
 def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None:
     rows = faithfulness(
         compared(

@@ -150,6 +150,7 @@ def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
         assert table_of_spec["declared"] == own["declared"]
 
 
+@pytest.mark.slow
 def test_one_iteration_has_the_figures_of_two_that_are_alike(tmp_path: Path) -> None:
     """The figures of one iteration are taken over as they are; two alike are computed from the cases' means over both."""
     draw = random.Random(4)
@@ -190,6 +191,7 @@ def on_0_to_1(means: Sequence[float]) -> tuple[Any, Any]:
     return pytest.approx((centre - half) / (1 + square)), pytest.approx((centre + half) / (1 + square))
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     """One mean a case; repeating the judging adds no question."""
     draw = random.Random(5)

@@ -579,6 +579,7 @@ def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path)
 ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "template": "faithfulness/verify", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gate", "settings"),
     [

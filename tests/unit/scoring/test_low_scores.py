@@ -116,6 +116,7 @@ def test_examples_are_the_first_and_bounded(tmp_path: Path) -> None:
     assert low(tmp_path, [FAITHFUL], rows, low_scores={"examples": 0})["faithfulness"]["bands"][0]["examples"] == []
 
 
+@pytest.mark.slow
 def test_clusters_with_their_lift(tmp_path: Path) -> None:
     """12 cases, 6 low (share 0.5). hard: 4 of 5 low, lift 0.8 / 0.5 = 1.6; easy: 2 of 7, 0.57: not named.
     method b: 2 of 2, lift 2, but fewer than three low cases: not named."""

@@ -54,6 +54,7 @@ CASES = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(LISTS, max_size=5))
 def test_columns_hold_what_the_json_says(lists: list[list[Chunk] | None]) -> None:
     rows = [output_row(Output(sample_id="q", chunks=chunks), 0) for chunks in lists]

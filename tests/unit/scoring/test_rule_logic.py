@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -80,6 +81,7 @@ def facts() -> Facts:
 FACTS = facts()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(RULES)
 def test_rules_say_what_plain_logic_says(rule: dict[str, Any]) -> None:

@@ -255,6 +255,7 @@ def many(n: int) -> list[Row]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "group", "batch"), [(1, 3, 1), (7, 100, 5), (4096, 7, 3)])
 def test_blocks_do_not_change_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, group: int, batch: int
@@ -270,6 +271,7 @@ def test_blocks_do_not_change_anything(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_methods_one_after_another_find_their_samples(tmp_path: Path) -> None:
     rows = sorted(many(90), key=lambda row: row.method)
     write_run(tmp_path, rows, group=4)

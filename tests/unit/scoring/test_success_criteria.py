@@ -117,6 +117,7 @@ def test_rejections_elsewhere_are_no_matter_of_the_first_criterion(tmp_path: Pat
     assert (gate["value"], gate["n_cases"], gate["verdict"]) == (0, 50, "passed")
 
 
+@pytest.mark.slow
 def test_a_judge_needs_the_kappa_of_the_criterion() -> None:
     """The fourth criterion, kappa above .8, is what a calibration has to reach before a critical gate trusts a judge."""
     settings = scoring()

@@ -103,6 +103,7 @@ def test_reports_that_are_not_what_was_written_are_made_again(
     assert len(pages_made) == 2
 
 
+@pytest.mark.slow
 def test_other_sources_make_other_reports(
     run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

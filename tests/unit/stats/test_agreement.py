@@ -117,6 +117,7 @@ def test_the_same_as_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     assert quadratic_kappa(old, new).value == pytest.approx(weighted, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(*[st.floats(-1e6, 1e6) | GRADES.map(float)] * 2), min_size=3, max_size=40))
 def test_the_same_as_scipy(pairs: list[tuple[float, float]]) -> None:

@@ -144,6 +144,7 @@ def test_strata_by_hand() -> None:
     assert result.error == pytest.approx(math.sqrt(100 / 99 * sum(shift**2 for shift in shifts)) / 100)
 
 
+@pytest.mark.slow
 def test_the_slope_is_that_of_weighted_least_squares() -> None:
     from statsmodels.api import WLS, add_constant
 

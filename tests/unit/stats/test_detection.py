@@ -193,6 +193,7 @@ def test_labels_and_verdicts_are_classes() -> None:
         estimate_auroc(array(0, 1), array(0, 1), np.array([3]))
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_the_same_as_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
     from sklearn import metrics
@@ -208,6 +209,7 @@ def test_the_same_as_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
     assert balanced_accuracy(labels, verdicts).value == pytest.approx(balanced, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_order_of_rows_and_numbers_of_questions_mean_nothing(rows: list[tuple[int, int, int]], random) -> None:

@@ -140,6 +140,7 @@ def test_a_difference_has_no_side_and_no_order(statistic, rows: list[tuple[int, 
     assert there.interval.low <= there.difference <= there.interval.high
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_copies_of_rows_are_no_news(rows: list[tuple[int, int, int, int]]) -> None:
     labels, base, candidate, questions = columns(rows)

@@ -81,6 +81,7 @@ def test_targets() -> None:
         decide_kappa(labels, verdicts, target=1.0)
 
 
+@pytest.mark.slow
 @given(st.tuples(*[st.integers(0, 40)] * 4), st.integers(1, 3))
 def test_needed_labels_are_more_than_there_are(cells: tuple[int, int, int, int], rows: int) -> None:
     labels, verdicts = judged(cells[:2], cells[2:])

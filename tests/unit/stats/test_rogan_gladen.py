@@ -94,6 +94,7 @@ def test_copies_of_a_question_are_no_news() -> None:
     assert widths[1] == pytest.approx(widths[0], rel=0.02)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.integers(1, 200), st.floats(0, 1), st.tuples(st.integers(5, 80), st.floats(0.5, 1)),

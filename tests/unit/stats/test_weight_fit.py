@@ -13,6 +13,7 @@ from ragpipe.stats.weight_fit import WeightFit, fit_weights, non_negative_least_
 NUMBER = st.integers(-9, 9).map(float)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.integers(1, 6).flatmap(

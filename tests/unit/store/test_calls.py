@@ -115,6 +115,7 @@ def made(draw: st.DrawFn) -> Call:
 calls = made()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(calls)
 def test_every_field_comes_back(one: Call) -> None:

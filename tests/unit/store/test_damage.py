@@ -159,6 +159,7 @@ def test_a_schema_that_is_no_utf8_is_a_damaged_file(whole: bytes) -> None:
         every_use(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: bytes, data: st.DataObject) -> None:
@@ -185,6 +186,7 @@ def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: byt
         every_use(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_damage_to_the_log_beside_it(whole: bytes, data: st.DataObject) -> None:
@@ -210,6 +212,7 @@ def test_damage_to_the_log_beside_it(whole: bytes, data: st.DataObject) -> None:
         every_use(path)
 
 
+@pytest.mark.slow
 def test_a_call_takes_no_more_than_it_should(tmp_path: Path) -> None:
     """550 bytes with a reply of 255 bytes, its payment and its places in the indexes."""
     path = tmp_path / "calls.sqlite"

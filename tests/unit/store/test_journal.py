@@ -36,6 +36,7 @@ def reopened(path: Path) -> tuple[list[dict], list[str]]:
         return journal.entries, journal.notices
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(entry_lists)
 def test_any_json_comes_back(entries: list[dict]) -> None:
@@ -45,6 +46,7 @@ def test_any_json_comes_back(entries: list[dict]) -> None:
         assert reopened(path) == ([*entries, ODD], [])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(entry_lists, st.data())
 def test_a_journal_cut_anywhere_gives_a_prefix_and_goes_on(entries: list[dict], data: st.DataObject) -> None:
@@ -187,6 +189,7 @@ def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
     assert reopened(tmp_path / "j") == ([{"n": n} for n in range(100)], [])
 
 
+@pytest.mark.slow
 def test_syncs_in_the_background_at_most_once_a_second_and_at_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +238,7 @@ def test_a_long_journal_is_read_back_whole(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "j").read_bytes().split(b"\n")[-2]) == entry
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(entry_lists, st.integers(0, 8))
 def test_lines_made_elsewhere_are_those_of_the_journal(entries: list[dict], last: int) -> None:

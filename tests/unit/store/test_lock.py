@@ -114,6 +114,7 @@ def test_waits_for_it(tmp_path: Path, way: str) -> None:
         assert (tmp_path / ".lock").exists()
 
 
+@pytest.mark.slow
 def test_many_at_once_are_never_two(tmp_path: Path, way: str) -> None:
     inside, most = [0], [0]
 

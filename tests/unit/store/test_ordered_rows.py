@@ -34,6 +34,7 @@ def key(number: int) -> Case:
     return f"s{number // 4}", "ab"[number // 2 % 2], 1 + number % 2
 
 
+@pytest.mark.slow
 @given(
     counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
     group=st.integers(1, 12),
@@ -58,6 +59,7 @@ def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(
     }
 
 
+@pytest.mark.slow
 @given(
     counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
     group=st.integers(1, 12),

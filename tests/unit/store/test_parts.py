@@ -49,6 +49,7 @@ def joined(folder: Path, parts: list[list[dict]]) -> bytes:
     return (folder / "whole.parquet").read_bytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(part_lists, st.data())
 def test_the_same_rows_give_the_same_bytes_however_often_interrupted(

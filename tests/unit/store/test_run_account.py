@@ -23,6 +23,7 @@ def limits(tmp_path: Path) -> Iterator[SharedLimits]:
         yield opened
 
 
+@pytest.mark.slow
 def test_more_holds_than_one_transaction_takes_may_wait(limits: SharedLimits) -> None:
     """Two requests fit at a time, 300 ask: those that wait stand in front of what makes room for them."""
     account = limits.account("run")

@@ -103,6 +103,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(ROWS, st.integers(1, 9))
 def test_rows_and_columns_are_sealed_cell_by_cell(

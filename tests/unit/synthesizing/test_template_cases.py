@@ -34,6 +34,7 @@ def handbook() -> list[Document]:
     return read_documents(data_path("package:handbook"))
 
 
+@pytest.mark.slow
 def test_every_case_fits_the_handbook(handbook: list[Document]) -> None:
     cases = made(handbook, 3, complete=100, policy=60, no_context=30, partial_list=20, partial_dates=15, partial_entities=15, edge=20,
                  citation_pair=10, quote_only=6, conflict=6)  # fmt: skip
@@ -62,6 +63,7 @@ def test_labels_of_a_kind(kind: str, labels: dict[str, Any], handbook: list[Docu
         assert {name: case[name] for name in labels} == labels
 
 
+@pytest.mark.slow
 def test_labels_that_depend_on_the_documents(handbook: list[Document]) -> None:
     pair = made(handbook, citation_pair=3)[0]
     assert pair["expected"]["citations"] == pair["relevant_docs"]
@@ -130,6 +132,7 @@ def test_a_seed_decides_everything(handbook: list[Document]) -> None:
     assert made(handbook, 1) != made(handbook, 2)
 
 
+@pytest.mark.slow
 def test_documents_of_one_name_and_many_documents_of_one_key() -> None:
     """Titles that differ in brackets alone give the same questions; a key of many documents is not paired with all of them."""
     texts = [f"---\ntitle: Alder ({n})\n---\nWe like Alder.\n\n## Facts\n- **Height:** {n} m\n" for n in (1, 2)]

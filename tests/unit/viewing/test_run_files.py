@@ -148,6 +148,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
     assert "Permission denied" in runs["good/bbbbbbbbbbbb"].reason
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(content=st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -28,6 +28,7 @@ def listing_of(folder: Path) -> Listing:
     return RunIndex(folder).read_all()
 
 
+@pytest.mark.slow
 def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way(tmp_path: Path) -> None:
     home = tmp_path / "x"
     other_judge = {**IDENTITY, "judge_identity": {"model": "m-2"}}
@@ -53,6 +54,7 @@ def test_equal_answers_are_no_change(tmp_path: Path) -> None:
     assert (change.words, change.state) == ("no change in 30 cases", "same")
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ragpipe.viewing.run_index as module
 
@@ -69,6 +71,7 @@ def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypa
     assert read[3:] == [f"x/{IDS[1]}"]
 
 
+@pytest.mark.slow
 def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Path) -> None:
     for place, identity in enumerate([IDENTITY, IDENTITY, {**IDENTITY, "judge_identity": {"model": "m-2"}}]):
         listed_run(tmp_path / "x", IDS[place], 0.5 + place / 10, day=1 + place, identity=dict(identity))

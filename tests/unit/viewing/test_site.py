@@ -33,6 +33,7 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_it_holds_the_finished_runs_and_every_link_leads_to_a_file(outputs: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert write_site(outputs, site) == SiteContents(runs=2, comparisons=0, left_out=1)
@@ -47,6 +48,7 @@ def test_it_holds_the_finished_runs_and_every_link_leads_to_a_file(outputs: Path
     assert not index["isLive"]
 
 
+@pytest.mark.slow
 def test_nothing_in_it_names_this_machine_or_a_server(outputs: Path, tmp_path: Path) -> None:
     write_site(outputs, tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
@@ -56,11 +58,13 @@ def test_nothing_in_it_names_this_machine_or_a_server(outputs: Path, tmp_path: P
     assert index["folder"] == "outputs"
 
 
+@pytest.mark.slow
 def test_one_run_alone(outputs: Path, tmp_path: Path) -> None:
     assert write_site(outputs, tmp_path / "site", f"team 1/night%ly/{A}").runs == 1
     assert not re.search(B, " ".join(files(tmp_path / "site")))
 
 
+@pytest.mark.slow
 def test_a_second_site_replaces_the_first_and_leaves_other_files(outputs: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     write_site(outputs, site)
@@ -69,6 +73,7 @@ def test_a_second_site_replaces_the_first_and_leaves_other_files(outputs: Path, 
     assert files(site) == {"CNAME", "index.html", "site.json", *(f"runs/team 1/night%ly/{B}/report.{kind}" for kind in ("html", "md"))}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_whose_report_cannot_be_read_is_left_out(outputs: Path, tmp_path: Path) -> None:
     report = outputs / "team 1" / "night%ly" / A / "report.html"
     report.unlink()
@@ -77,6 +82,7 @@ def test_a_run_whose_report_cannot_be_read_is_left_out(outputs: Path, tmp_path: 
     assert not [name for name in files(tmp_path / "site") if A in name]
 
 
+@pytest.mark.slow
 def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(
     outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,12 +97,14 @@ def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(
     assert (tmp_path / "site" / "index.html").is_file()
 
 
+@pytest.mark.slow
 def test_equal_folders_give_equal_bytes(outputs: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_site(outputs, tmp_path / name)
     assert (tmp_path / "one" / "index.html").read_bytes() == (tmp_path / "two" / "index.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_no_folder_of_other_files_is_written_into(outputs: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("mine")
@@ -107,6 +115,7 @@ def test_no_folder_of_other_files_is_written_into(outputs: Path, tmp_path: Path)
     assert (tmp_path / "mine" / "index.html").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_without_a_finished_run_there_is_no_site(outputs: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a finished run"):
         write_site(outputs, tmp_path / "site", f"team 1/night%ly/{C}")

@@ -36,6 +36,7 @@ def test_a_cut_connection_of_a_bucket_goes_on_at_the_piece_that_was_cut(server: 
     assert _ranges(server) == [f"bytes=0-{PIECE - 1}", second, second, second, f"bytes={2 * PIECE}-{len(CONTENT) - 1}"]
 
 
+@pytest.mark.slow
 def test_a_cut_http_connection_goes_on_at_the_byte_where_it_was_cut(server: S3Server, tmp_path: Path) -> None:
     server.objects["b/x.bin"] = CONTENT
     server.cut_after += [1_000_000, 7]
@@ -119,6 +120,7 @@ def test_a_file_is_given_up_after_so_many_failures_in_a_row(server: S3Server, tm
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["s3", "http"])
 def test_a_file_that_changes_while_it_is_read_is_noticed(server: S3Server, tmp_path: Path, kind: str) -> None:
     server.objects["b/x.bin"] = CONTENT
@@ -261,6 +263,7 @@ def test_a_file_outside_the_folder_is_not_read(server: S3Server, tmp_path: Path)
     assert not server.requests
 
 
+@pytest.mark.slow
 def test_an_upload_is_tried_again_and_is_whole(server: S3Server, tmp_path: Path) -> None:
     source = tmp_path / "x.bin"
     source.write_bytes(CONTENT)
