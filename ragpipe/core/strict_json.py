@@ -24,7 +24,7 @@ class InvalidJson(ValueError):
 
     def __init__(self, message: str, column: int | None = None):
         self.column = column
-        super().__init__(message)
+        super().__init__(message.removesuffix(" at").removesuffix(" starting"))  # `json` leaves room for a place
 
 
 def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:

@@ -74,15 +74,23 @@ class _Window:
     def __init__(self, stream: TextIO, nan_is_null: bool):
         self._stream, self._nan_is_null = stream, nan_is_null
         self.text, self.at, self.line, self.ended = "", 0, 1, False
+        self._column = 1  # in its line, of the first character of `text`
 
     def more(self, size: int = _BLOCK) -> None:
         piece = self._stream.read(size)
         self.ended = not piece
+        self._column = self.column
         self.text, self.at = self.text[self.at :] + piece, 0
 
     def skip(self, end: int) -> None:
         self.line += self.text.count("\n", self.at, end)
         self.at = end
+
+    @property
+    def column(self) -> int:
+        """The column of `at`, from 1."""
+        line_break = self.text.rfind("\n", 0, self.at)
+        return self._column + self.at if line_break < 0 else self.at - line_break
 
     def next_sign(self) -> str:
         """The next character that is not white space, "" at the end; it is not consumed."""
@@ -108,8 +116,7 @@ class _Window:
                     self.more(max(_BLOCK, left))
                     continue
                 self.skip(min(error.pos, len(self.text)))
-                column = self.at - self.text.rfind("\n", 0, self.at)
-                raise strict_json.InvalidJson(error.msg, column) from None
+                raise strict_json.InvalidJson(error.msg, self.column) from None
             self.skip(end)
             return value
 

@@ -70,6 +70,21 @@ def test_contexts_that_are_no_list_are_shown_as_one(tmp_path: Path, contexts: ob
     assert [(problem.key, problem.fix) for problem in refused.value.problems] == [("contexts", fix)]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("cut.jsonl", '{"question": "Why?\n', "Unterminated string at column 14"),
+        ("cut.json", '[{"question": "Why?', "Unterminated string at column 15"),
+        ("later.json", '[{"question": "Who?"},\n {"question": "Why?', "Unterminated string at column 15"),
+    ],
+)
+def test_a_text_without_its_end_is_named_with_its_column(tmp_path: Path, name: str, text: str, found: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        list(open_dataset(DatasetSettings(path=name), tmp_path))
+    assert refused.value.problems[0].found == found
+
+
 def test_a_file_of_another_kind_does_not_fill_the_memory_with_faults(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("a line of a log\n" * 20_000, encoding="utf-8")
     with pytest.raises(DataError) as refused:
