@@ -131,6 +131,10 @@ def _expected_and_fix(fault: dict[str, Any], model: type[BaseModel], path: list[
     if kind == "string_type":
         unquoted = isinstance(fault["input"], bool | int | float)
         return "a text", f'put it in quotes: {key.rpartition(".")[2]}: "..."' if unquoted else ""
+    if kind in ("list_type", "tuple_type"):
+        single = isinstance(fault["input"], str | int | float) and not isinstance(fault["input"], bool)
+        example = f", such as [{shorten(str(fault['input']), _VALUE_CHARS)}]" if single else ""
+        return f"a list{example}", _description_at(model, path)
     if kind == "value_error":
         error = context.get("error")
         return str(error or fault["msg"].removeprefix("Value error, ")), getattr(error, "fix", "")

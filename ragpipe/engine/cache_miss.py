@@ -47,8 +47,8 @@ def explain_cache_miss(
     rows = _matching_rows(folder, iteration, question, key) if folder else []
     keys = [key] if key else list(dict.fromkeys(row["key"] for row in rows))
     if not keys:
-        columns = ", ".join(f"{name}={value}" for name, value in question.items())
-        raise _no_question(str(folder and folder.root), "question", columns)
+        words = ", ".join(f"{'case' if name == 'sample_id' else name}={value}" for name, value in question.items())
+        raise _no_question(str(folder and folder.root), "question", words)
     for question_key in keys[:MAX_QUESTIONS]:
         calls = stored_as(store, question_key)
         if not calls:

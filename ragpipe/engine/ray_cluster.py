@@ -41,7 +41,8 @@ def join_cluster(settings: RunnerSettings, cores: int, folder: Path) -> tuple[An
         width = settings.workers or cores
         if not slices_at_once(ray.nodes(), settings):
             has = {name: value for name, value in ray.nodes()[0]["Resources"].items() if name in ("CPU", "GPU")}
-            raise _unusable("runner", f"{_shown(has)} on this machine", f"{_shown(_needed(settings))} for a slice")
+            fix = "lower runner.num_gpus or runner.resources, or name a cluster that has as much: runner.address=HOST:PORT"
+            raise _unusable("runner", f"{_shown(has)} on this machine", f"{_shown(_needed(settings))} for a slice", fix)
         return ray, width
     ray = _joined(settings.address)
     return ray, settings.workers or max(1, slices_at_once(ray.nodes(), settings))
@@ -80,7 +81,9 @@ def _joined(address: str) -> Any:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except (OSError, OverflowError) as error:
-        raise _unusable("runner.address", f"{address}: {error}", "HOST:PORT of a cluster of Ray that runs") from error
+        fix = "start it (`ray start --head` prints its address), or leave runner.address out for a cluster on this machine"
+        expected = "HOST:PORT of a cluster of Ray that runs"
+        raise _unusable("runner.address", f"{address}: {error}", expected, fix) from error
     ray: Any = import_module("ray")
     try:
         ray.init(address=address, **{key: value for key, value in _SILENT.items() if key != "include_dashboard"})
@@ -88,12 +91,13 @@ def _joined(address: str) -> Any:
         expected = (
             "a cluster with this Ray, this Python and this token (RAY_AUTH_TOKEN_PATH), of which this machine is a node"
         )
-        raise _unusable("runner.address", f"{address}: {' '.join(str(error).split())}", expected) from error
+        fix = "start this run on a node of the cluster, with the Ray, the Python and the token of the other nodes"
+        raise _unusable("runner.address", f"{address}: {' '.join(str(error).split())}", expected, fix) from error
     return ray
 
 
-def _unusable(key: str, found: str, expected: str) -> ConfigError:
-    return ConfigError("runner=ray cannot measure the cases", [Problem("runner=ray", key, found, expected)])
+def _unusable(key: str, found: str, expected: str, fix: str) -> ConfigError:
+    return ConfigError("runner=ray cannot measure the cases", [Problem("runner=ray", key, found, expected, fix)])
 
 
 def _needed(settings: RunnerSettings) -> dict[str, float]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import PydanticUserError, ValidationError
 
 from ragpipe.core.errors import ConfigError, Problem, PromptError
 from ragpipe.core.validation import NoOrigins, validated, with_description
@@ -112,6 +112,8 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
         raise _class_error(name, value, expected, _class_fix(path, plugins))
     try:
         cls = getattr(importlib.import_module(module), attribute, None)
+    except PydanticUserError as error:
+        raise _class_error(name, *_class_body_fault(path, error)) from error
     except Exception as error:  # a plugin may fail at import in any way; the user needs to see which and why
         text = f"{path!r}, whose import fails: {type(error).__name__}: {error}"
         raise _class_error(name, text, expected) from error
@@ -126,6 +128,18 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
         )
         raise _class_error(name, text, "a class that says it: plan, prices and judge.max_calls count these calls", fix)
     return cls
+
+
+def _class_body_fault(path: Any, error: PydanticUserError) -> tuple[str, str, str]:
+    """What pydantic does not accept in a module's classes: what was found, what was expected, how to fix it. The class that is
+    asked for need not be the one at fault, so none is named."""
+    message = " ".join(error.message.split())  # its text as a whole has a web address of pydantic's
+    unannotated = re.search(r"`(\w+) = ", message) if error.code == "model-field-missing-annotation" else None
+    if unannotated is None:
+        return f"{path!r}, whose import fails: {message}", "classes that pydantic accepts as models", ""
+    attribute = unannotated[1]
+    fix = f"write `{attribute}: TYPE = ...` for a key of the metric's section, `{attribute}: ClassVar[TYPE] = ...` for a constant"
+    return f"{path!r}, whose import fails: the attribute `{attribute}` has no type", "a type on every attribute", fix
 
 
 def class_path(cls: type[Metric]) -> str:

@@ -147,7 +147,8 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
         key, endings, fix = _FILES[settings.action]
         value = settings.source if key == "from" else settings.to
         if not value or Path(value).suffix not in endings:
-            yield Problem(origins.location(key), key, repr(value), "a .parquet or .jsonl file", fix)
+            found = "nothing" if value is None else repr(value)
+            yield Problem(origins.location(key), key, found, "a .parquet or .jsonl file", fix)
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
     if settings.action == "prune" and not settings.chooses_calls:
@@ -155,7 +156,7 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
         yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
     if settings.action == "why" and not settings.key and not (settings.run and settings.case):
         fix = "set run=FOLDER and case=ID, or key=HASH"
-        yield Problem(origins.location("key"), "key", "null", "a question", fix)
+        yield Problem(origins.location("key"), "key", "nothing", "a question", fix)
 
 
 def run(task: StoreTask, console: Console) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,8 @@ def url_fault(url: str) -> str | None:
         return f"an address that names a database, {example}"
     if sum(name == "schema" for name, _ in named) > 1:
         return "one schema=NAME"
+    if "schema" not in options and difflib.get_close_matches("schema", options, cutoff=0.75):
+        return "schema=NAME, in exactly these letters: an option of this URL is nearly spelt so"
     if not _IDENTIFIER.match(options.get("schema", SCHEMA)):
         return "schema=NAME of lower-case letters, digits and '_', at most 63"
     return None

@@ -228,7 +228,9 @@ def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     assert "Case 1 says 4 things." in text
     text = place.store("action=why", f"run={place.folder}", "case=q00002")
     assert "did not ask it" in text
-    assert "none for" in place.store("action=why", f"run={place.folder}", "case=nobody", expected=2)
+    assert "found:    none for case=nobody\n" in place.store(
+        "action=why", f"run={place.folder}", "case=nobody", expected=2
+    )
 
 
 @pytest.mark.slow

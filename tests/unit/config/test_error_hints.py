@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import NoOrigins, validated
@@ -35,6 +36,17 @@ def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> N
     hints = {problem.key: problem.fix for problem in problems}
     assert hints[key].startswith(fix)
     assert fix or not hints[key]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("ABC", "a list, such as [ABC]"), (7, "a list, such as [7]"), (True, "a list"), ({"a": "b"}, "a list")],
+)
+def test_one_value_for_a_list_is_shown_as_a_list(value: Any, expected: str) -> None:
+    problems: list[Problem] = []
+    assert validated(RunnerSettings, {"env_vars": value}, "runner", NoOrigins(), problems) is None
+    assert [(problem.key, problem.expected) for problem in problems] == [("runner.env_vars", expected)]
+    assert problems[0].fix.startswith("Names of environment variables, never their values")
 
 
 @pytest.mark.parametrize(

@@ -162,3 +162,24 @@ def test_a_module_at_the_top_has_a_prompt_folder_and_calls_must_be_told(plugin, 
 def test_a_plugin_that_fails_at_import_says_how(plugin):
     found = faults({"class": f"{plugin}.broken.Length"}, [plugin])
     assert "RuntimeError: no such device" in found["class"].found
+
+
+def test_an_attribute_without_a_type_is_named_with_what_to_write(plugin, tmp_path):
+    text = "from ragpipe.metrics.base import Computed\n\n\nclass Length(Computed):\n    unit = 1\n"
+    (tmp_path / plugin / "untyped.py").write_text(text)
+    (problem,) = faults({"class": f"{plugin}.untyped.Length"}, [plugin]).values()
+    assert problem.found == f"'{plugin}.untyped.Length', whose import fails: the attribute `unit` has no type"
+    assert problem.expected == "a type on every attribute"
+    assert problem.fix == (
+        "write `unit: TYPE = ...` for a key of the metric's section, `unit: ClassVar[TYPE] = ...` for a constant"
+    )
+
+
+def test_another_fault_of_a_class_body_is_told_without_an_address_of_pydantic(plugin, tmp_path):
+    text = "from ragpipe.metrics.base import Computed\n\n\nclass Length(Computed):\n    name = 'length'\n"
+    (tmp_path / plugin / "odd.py").write_text(text)
+    (problem,) = faults({"class": f"{plugin}.odd.Length"}, [plugin]).values()
+    assert problem.found == (
+        f"'{plugin}.odd.Length', whose import fails: Field 'name' defined on a base class was overridden by a non-annotated "
+        "attribute. All field definitions, including overrides, require a type annotation."
+    )

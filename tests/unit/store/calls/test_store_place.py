@@ -21,6 +21,7 @@ from ragpipe.store.calls.store_place import PostgresPlace, store_place_of, url_f
         ("postgres://h/db?schema=mine", PostgresPlace("postgres://h/db", "mine")),
         ("postgresql:///db?sslmode=require&schema=s_1", PostgresPlace("postgresql:///db?sslmode=require", "s_1")),
         ("postgresql://?service=replies", PostgresPlace("postgresql://?service=replies", "ragpipe")),
+        ("postgresql:///db?search_path=x", PostgresPlace("postgresql:///db?search_path=x", "ragpipe")),
     ],
 )
 def test_the_schema_is_taken_out_of_the_url(url: str, place: PostgresPlace) -> None:
@@ -45,6 +46,8 @@ def test_without_a_url_it_is_a_file() -> None:
         ("postgresql://u@h/db?schema=a;drop", "lower-case letters"),
         ("postgresql://u@h/db?schema=a;drop&schema=mine", "one schema=NAME"),
         ("postgresql://u@h/db?schema=Mine", "lower-case letters"),
+        ("postgresql://u@h/db?schem=hunter2", "schema=NAME, in exactly these letters: an option of this URL is nearly"),
+        ("postgresql://u@h/db?sslmode=require&Schema=hunter2", "schema=NAME, in exactly these letters"),
     ],
 )
 def test_a_url_that_is_none_is_refused_without_being_quoted(url: str, words: str) -> None:
