@@ -208,19 +208,21 @@ A usage has these keys:
 | `calls` | different questions |
 | `replies` | attempts that the provider answered, and so are billed; in `used` one per call |
 | `tokens_in`, `tokens_out` | prompt and completion tokens |
-| `tokens_cached`, `tokens_reasoning` | parts of `tokens_in` and of `tokens_out` |
+| `tokens_cached`, `tokens_written` | parts of `tokens_in`: read from the provider's cache, and written to it |
+| `tokens_reasoning` | part of `tokens_out` |
 | `usd` | price in dollars; null when the price of one reply is unknown |
 | `usd_known`, `unpriced` | price of the replies with a known price, and the number of the others |
 | `without_usage` | replies that name no tokens |
 | `damaged` | ledger rows that cannot be read, only where there are some; they are in no other number |
 
-`used` has further:
+`used` has further (`uses`, `served_models`, `case_latency_ms` and `per_case` in total only, not by metric and by judge):
 
 | key | meaning |
 |---|---|
 | `uses` | questions of metrics; several may use one reply |
-| `calls_computed`, `calls_failed`, `failures` | calls that the heuristic judge computed, that failed, and failures by kind |
-| `error_rate`, `timeout_rate`, `empty_rate` | shares of the calls that were sent, 0 to 1 |
+| `calls_computed` | calls for which nothing was sent: an embedded judge computed them, a budget or an outage held them back, or the store had no reply |
+| `calls_failed`, `failures` | calls that gave no reply to parse, in all and by kind (`refused`, `cut_short`, `deadline` ...). A reply that came and cannot be parsed is in neither: it has the flag `unparsable` in `judge_inputs.parquet`, and what became of the case is in `errors` of the score in `metrics.json`. `unparsable` in `failures` is a reply of more than 1,000,000 characters, which is not read |
+| `error_rate`, `timeout_rate`, `empty_rate` | shares of the calls that were sent, 0 to 1; `deadline` counts as timeout, `empty_reply` as empty. What a budget or an outage held back was not sent and is in `failures` alone |
 | `attempts`, `retries` | HTTP attempts, and those after a call's first |
 | `unpriced_reasons` | why a price is unknown, and for how many replies |
 | `latency_ms`, `case_latency_ms` | number, percentiles and sum of the latencies of calls, and of cases |

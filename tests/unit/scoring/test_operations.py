@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import is_timeout
 from ragpipe.scoring.iterations.cost_over_iterations import final_cost
 from ragpipe.scoring.system_usage import figures
+from tests.support.pages import DOCS
 from tests.support.reports import line_of, page_of, report_of, terminal_of
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
@@ -86,6 +88,40 @@ def test_the_judge_is_measured_too(tmp_path: Path) -> None:
     assert (used["error_rate"], used["timeout_rate"], used["empty_rate"], used["retries"]) == (0.5, 0.25, 0.25, 3)
     assert used["by_judge"]["m"]["error_rate"] == 0.5
     assert used["case_latency_ms"] == {"n": 3, "p50": 400.0, "p95": pytest.approx(940.0), "sum": 1500.0}
+
+
+def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None:
+    """The case failed, the call did not: it was answered and paid. docs/latency.md and docs/file-formats.md say so alike."""
+    calls = [
+        {**call("k1", "q1"), "flags": ["unparsable"]},
+        {**call("k2", "q1"), "turn": "repair", "flags": ["unparsable"]},
+    ]
+    write_run(tmp_path, [Row("q1", "a", {"faithfulness": ("error", "unparsable: no JSON")})], calls)
+    metrics = score(tmp_path, [FAITHFUL])
+    used = stored(tmp_path, "cost.json")["used"]
+    assert (used["calls"], used["calls_failed"], used["failures"], used["error_rate"]) == (2, 0, {}, 0.0)
+    assert metrics["overall"]["scores"]["faithfulness"]["errors"] == {"unparsable": 1}
+
+
+def test_the_page_of_formats_names_every_key_of_used(tmp_path: Path) -> None:
+    write_run(tmp_path, ROWS, CALLS)
+    score(tmp_path, [FAITHFUL])
+    page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
+    section = page.partition("\n## cost.json\n")[2].partition("\n## ")[0]
+    used = stored(tmp_path, "cost.json")["used"]
+    assert [key for key in used if f"`{key}`" not in section] == []
+    in_total_only = re.search(r"`used` has further \((.*?) in total only", section)
+    assert in_total_only is not None
+    assert set(re.findall(r"`(\w+)`", in_total_only[1])) == used.keys() - used["by_judge"]["m"].keys() - {
+        "by_metric",
+        "by_judge",
+    }
+
+
+def test_both_pages_say_the_same_of_failed_calls() -> None:
+    pages = [(DOCS / page).read_text(encoding="utf-8") for page in ("latency.md", "file-formats.md")]
+    for keys in ("`calls_failed`, `failures`", "`error_rate`, `timeout_rate`, `empty_rate`"):
+        assert len({re.search(rf"^\| {keys} \|.*$", page, re.M)[0] for page in pages}) == 1
 
 
 def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
