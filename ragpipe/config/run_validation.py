@@ -26,6 +26,7 @@ from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.shared.judge_metric import with_reasoning
 from ragpipe.metrics.shared.multi_reference import with_rule
+from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
@@ -252,7 +253,7 @@ class _Sections:
         scoring, metrics = self._sections["scoring"], self._sections["metrics"]
         if scoring is not None and metrics is not None:
             specs = [spec for metric in metrics.values() for spec in metric.scores()]
-            self._add_placed(scoring_faults(scoring, specs))
+            self._add_placed(scoring_faults(scoring, specs, shipped_scores))
 
     def run_config(self) -> RunConfig:
         """All sections together; the draw of samples gets the run's seed where it has none. Raises ConfigError for faults."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,20 +19,23 @@ from ragpipe.scoring.settings import ScoringSettings
 Specs = Mapping[str, ScoreSpec]
 
 
-def scoring_faults(settings: ScoringSettings, specs: Sequence[ScoreSpec], where: str = "scoring") -> list[Problem]:
+def scoring_faults(
+    settings: ScoringSettings, specs: Sequence[ScoreSpec], others: Callable[[], Specs] = dict, where: str = "scoring"
+) -> list[Problem]:
     """All faults of `settings` beside the scores that the run's metrics declare.
 
-    A name is known when a metric of the run gives it or the shipped section names it: a weight for a metric that is not
-    switched on is no fault.
+    A name is known when a metric of the run gives it or the shipped section names it. Weights, thresholds and parts of
+    composites may also be those of `others`, metrics that are not switched on: several experiments can share a file of them.
+    `others` is called only for a name that is not known without it.
     """
     composites = {name: composite.spec(name) for name, composite in settings.active_composites().items()}
     declared = {spec.name: spec for spec in (*specs, OVERALL)}
     everything = {**composites, **declared}
     return [
-        *_weights(settings, everything, where),
-        *_thresholds(settings, everything, where),
+        *_weights(settings, everything, others, where),
+        *_thresholds(settings, everything, others, where),
         *_passes_with(settings, everything, where),
-        *_composites(settings, declared, where),
+        *_composites(settings, declared, others, where),
         *_gates(settings, everything, where),
         *_rules(settings, everything, where),
         *_items(settings, declared, where),
@@ -40,22 +43,23 @@ def scoring_faults(settings: ScoringSettings, specs: Sequence[ScoreSpec], where:
     ]
 
 
-def _weights(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _weights(settings: ScoringSettings, specs: Specs, others: Callable[[], Specs], where: str) -> Iterator[Problem]:
     known = {*shipped()["weights"], *specs} - {OVERALL.name}
     for name, weight in settings.weights.items():
         key = f"scoring.weights.{name}"
-        if name not in known:
-            yield _unknown(where, key, name, known)
-        elif name in specs and weight > 0 and (fault := _unweighable(specs[name])):
+        spec = specs.get(name) if name in known else others().get(name)
+        if name not in known and spec is None:
+            yield _unknown(where, key, name, known, others())
+        elif spec and weight > 0 and (fault := _unweighable(spec)):
             yield Problem(where, key, f"{weight:g}", f"0, because {fault}", f"{key}=0")
 
 
-def _thresholds(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _thresholds(settings: ScoringSettings, specs: Specs, others: Callable[[], Specs], where: str) -> Iterator[Problem]:
     known = {*shipped()["thresholds"], *specs}
     for name, threshold in settings.thresholds.items():
         key, spec = f"scoring.thresholds.{name}", specs.get(name)
-        if name not in known:
-            yield _unknown(where, key, name, known)
+        if name not in known and name not in others():
+            yield _unknown(where, key, name, known, others())
         elif spec and threshold is not None and not spec.holds(threshold):
             yield Problem(where, key, f"{threshold:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
 
@@ -77,7 +81,9 @@ def _passes_with(settings: ScoringSettings, specs: Specs, where: str) -> Iterato
                 )
 
 
-def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Iterator[Problem]:
+def _composites(
+    settings: ScoringSettings, declared: Specs, others: Callable[[], Specs], where: str
+) -> Iterator[Problem]:
     shipped_parts = {
         part for shipped_composite in shipped()["composites"].values() for part in shipped_composite["weights"]
     }
@@ -89,19 +95,17 @@ def _composites(settings: ScoringSettings, declared: Specs, where: str) -> Itera
             owner = "a score of this run" if name in declared else "a column of records.parquet"
             yield Problem(where, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
         for part in composite.parts:
-            yield from _composite_part(settings, part, declared, known, f"{key}.weights.{part}", where)
-
-
-def _composite_part(
-    settings: ScoringSettings, part: str, declared: Specs, known: Collection[str], key: str, where: str
-) -> Iterator[Problem]:
-    spec = declared.get(part)
-    if part in settings.active_composites() and spec is None:
-        yield Problem(where, key, f"the composite {part!r}", "scores of metrics, not composites")
-    elif part not in known:
-        yield _unknown(where, key, part, known)
-    elif spec and spec.low is None:
-        yield Problem(where, key, f"{part!r}, a count", "scores on a scale: a count has none")
+            spec = declared.get(part) if part in known else others().get(part)
+            if part in settings.active_composites() and part not in declared:
+                yield Problem(
+                    where, f"{key}.weights.{part}", f"the composite {part!r}", "scores of metrics, not composites"
+                )
+            elif part not in known and spec is None:
+                yield _unknown(where, f"{key}.weights.{part}", part, known, others())
+            elif spec and spec.low is None:
+                yield Problem(
+                    where, f"{key}.weights.{part}", f"{part!r}, a count", "scores on a scale: a count has none"
+                )
 
 
 def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
@@ -205,8 +209,11 @@ def _limits(gate: Gate, spec: ScoreSpec, key: str, where: str, *, judged: bool) 
             yield Problem(where, f"{key}.{end}", f"{value:g}", expected)
 
 
-def _unknown(where: str, key: str, name: str, known: Collection[str]) -> Problem:
-    return Problem(where, key, f"unknown score {name!r}{nearest_field(name, known)}", f"one of {_list(known)}")
+def _unknown(where: str, key: str, name: str, known: Collection[str], others: Collection[str] = ()) -> Problem:
+    """A name that no metric gives. `others` may be written too: they are looked through for the nearest one, but are too many to list."""
+    more = ", or another score of docs/metrics.md" if others else ""
+    nearest = nearest_field(name, {*known, *others})
+    return Problem(where, key, f"unknown score {name!r}{nearest}", f"one of {_list(known)}{more}")
 
 
 def _unweighable(spec: ScoreSpec) -> str | None:

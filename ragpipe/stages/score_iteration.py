@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.threads_beside import done_behind, made_ahead
+from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.run_warning import warnings_about
@@ -116,7 +117,7 @@ def score_iteration(inputs: ScoreInputs, blocks: BlockSource | None = None) -> d
 
     Raises ConfigError when the settings do not fit the scores, and what `blocks` raises.
     """
-    if problems := scoring_faults(inputs.settings, inputs.specs):
+    if problems := scoring_faults(inputs.settings, inputs.specs, shipped_scores):
         raise ConfigError("the scoring section does not fit the scores of this run", problems)
     results = _score_cases(inputs, blocks)
     costs = cost(

@@ -147,8 +147,8 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
         key, endings, fix = _FILES[settings.action]
         value = settings.source if key == "from" else settings.to
         if not value or Path(value).suffix not in endings:
-            found = "nothing" if value is None else repr(value)
-            yield Problem(origins.location(key), key, found, "a .parquet or .jsonl file", fix)
+            text = "nothing" if value is None else repr(value)
+            yield Problem(origins.location(key), key, text, "a .parquet or .jsonl file", fix)
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
     if settings.action == "prune" and not settings.chooses_calls:

@@ -12,6 +12,7 @@ from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
+from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.testing.scripted import shipped_metric, shipped_names
 
@@ -47,6 +48,12 @@ def test_a_shipped_config_shows_every_parameter_with_its_default(name):
     assert len(type(metric).__doc__ or "") > 100, (
         "the docstring says the range, what the ends mean, and which cases are skipped"
     )
+
+
+def test_the_scores_of_all_shipped_metrics_are_known_without_loading_them():
+    expected = {spec.name: spec for name in shipped_names() for spec in shipped_metric(name).scores()}
+    assert shipped_scores() == expected
+    assert len(expected) == sum(len(shipped_metric(name).scores()) for name in shipped_names())
 
 
 SECTIONS = [

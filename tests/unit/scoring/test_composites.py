@@ -115,6 +115,15 @@ def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
     )
 
 
+def test_a_weight_for_what_the_run_does_not_measure_is_a_part_that_it_lacks(tmp_path: Path) -> None:
+    """correctness has no shipped weight: with one of the user's there are nine parts, of which this run has two."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
+    shared = ScoringSettings(slices=[], weights={"correctness": 3.0})
+    metrics = score(tmp_path, [PARTS[0], PARTS[3]], shared)
+    assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
+    assert measured_parts("overall_score", metrics) == ("2 of 9 parts", "faithfulness, answer_relevance")
+
+
 def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
     """overall_score .50 beside faithfulness .50 says that more was measured than was."""
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "mrr": 1.0})])

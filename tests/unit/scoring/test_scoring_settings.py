@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
@@ -104,6 +105,46 @@ def test_what_does_not_fit_the_scores_is_named(given: dict[str, Any], key: str, 
     (problem,) = scoring_faults(ScoringSettings(**given), [CORRECTNESS, COUNT, NOTED])
     assert problem.key == key
     assert found in problem.found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"weights": {"groundedness": 2.0, "format": 1.0, "ndcg@5": 1.0}},
+        {"thresholds": {"format": 1.0, "nuggets": 0.5}},
+        {"composites": {"mine": {"weights": {"correctness": 1.0, "format": 1.0}}}},
+    ],
+)
+def test_scores_of_metrics_that_are_not_switched_on_may_be_named(given: dict[str, Any]) -> None:
+    """Several experiments can share one file: what a run does not measure is left out of it."""
+    assert scoring_faults(ScoringSettings(**given), [CORRECTNESS], shipped_scores) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "found", "expected"),
+    [
+        (
+            {"weights": {"groundednes": 2.0}},
+            "unknown score 'groundednes', did you mean 'groundedness'?",
+            "one of answer_relevance, citation, context_relevance, correctness, faithfulness, policy_compliance, ragas_score, "
+            "rejection_calibration, retrieval_score, source_policy, or another score of docs/metrics.md",
+        ),
+        ({"weights": {"nuggets_all": 0.5}}, "0.5", "0, because a diagnostic score weighs nothing"),
+        (
+            {"weights": {"list_completeness_surplus": 0.5}},
+            "0.5",
+            "0, because a count has no scale and cannot be part of a mean",
+        ),
+        (
+            {"composites": {"mine": {"weights": {"list_completeness_surplus": 1}}}},
+            "'list_completeness_surplus', a count",
+            "scores on a scale: a count has none",
+        ),
+    ],
+)
+def test_what_no_run_could_weigh_is_a_fault_in_every_run(given: dict[str, Any], found: str, expected: str) -> None:
+    (problem,) = scoring_faults(ScoringSettings(**given), [CORRECTNESS], shipped_scores)
+    assert (problem.found, problem.expected) == (found, expected)
 
 
 def test_what_fits_is_no_problem() -> None:
