@@ -217,7 +217,10 @@ class RunAccount:
             holds = {errand.name for errand in self._turn if errand.name}
             named = {name: _amount(texts[self._row_of(name)]) for name in holds}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            fix = "end all runs over this store, remove its limits.sqlite files: what was paid is in its ledger"
+            fix = (
+                "end all runs over this store, then remove its limits.sqlite files, or with store.url delete all rows of the table "
+                "limits of its schema: what was paid is in its ledger"
+            )
             problem = Problem(self._name, "limits", f"a row that cannot be read ({error!r})", "an account", fix)
             raise DataError("the account of the run is damaged", [problem]) from error
         row.enter()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from ragpipe.core.errors import DataError
 from ragpipe.judging.limits.shared_limits import SharedLimits, open_limits
 from ragpipe.schema.amount import Amount
 from ragpipe.store.limits.account_row import HeldAmount
@@ -70,3 +73,15 @@ def test_what_ended_before_an_account_is_closed_has_cost_what_it_has_cost(limits
     again.refresh()
     assert (again.figures.spent.tokens, again.figures.assumed.tokens) == (6000, 0)
     again.close()
+
+
+def test_a_damaged_row_says_what_to_do_in_a_file_and_in_a_database(limits: SharedLimits, tmp_path: Path) -> None:
+    limits.account("run").balance(Amount())
+    with closing(sqlite3.connect(tmp_path / "limits.sqlite")) as db, db:
+        assert db.execute("UPDATE limits SET state = '{' WHERE name = 'account run'").rowcount == 1
+    with pytest.raises(DataError, match="the account of the run is damaged") as caught:
+        limits.account("run").balance(Amount())
+    assert caught.value.problems[0].fix == (
+        "end all runs over this store, then remove its limits.sqlite files, or with store.url delete all rows of the table "
+        "limits of its schema: what was paid is in its ledger"
+    )
