@@ -9,6 +9,7 @@ from typing import Any
 from ragpipe.reports.comparison_page import compared_scores
 from ragpipe.reports.job_comparison import Job, OtherJudging, iterations_note, job_labels
 from ragpipe.reports.judging_lines import judging_lines, weights_differ
+from ragpipe.reports.metrics_view import has_few_questions
 from ragpipe.reports.number_format import bracketed, decimal, is_recorded, plural, price, whole
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.short_notes import each_kind_once, warnings_of
@@ -131,8 +132,8 @@ class _Table:
             cells = [labels[job.number] if is_first_row else ""]
             method = methods[row["method"]]
             cells += [method] if self.has_methods else []
-            others = [_mean(_row_of(self.rows, job, row["method"], name)) for name in self.further[:count]]
-            cells += [_mean(row, interval=interval), "-" if row["mean"] is None else whole(row["n_ok"]), *others]
+            others = [_mean(job, _row_of(self.rows, job, row["method"], name)) for name in self.further[:count]]
+            cells += [_mean(job, row, interval=interval), "-" if row["mean"] is None else whole(row["n_ok"]), *others]
             standing = {"to_best": _to_best(row, bounds=bounds), "standing": _standing(row)}
             cells += [standing[name] for name in self.shown]
             grid.append([*cells, *([costs[job.number] if is_first_row else ""] if has_costs else [])])
@@ -192,11 +193,22 @@ def _row_of(rows: Sequence[_Row], job: Job, method: str | None, name: str) -> _R
     return next((row for row in rows if (row["job"], row["method"], row["score"]) == key), None)
 
 
-def _mean(row: _Row | None, *, interval: bool = False) -> str:
+def _mean(job: Job, row: _Row | None, *, interval: bool = False) -> str:
+    """`0.71 [0.60, 0.80]`; a mean of too few questions says so at every width, as in the table of a run."""
     if row is None or row["mean"] is None:
         return "-"
+    if _is_of_few_questions(job, row):
+        return Grey(f"{decimal(row['mean'], 2)} too few")
     bounds = None if row["interval_low"] is None else {"low": row["interval_low"], "high": row["interval_high"]}
     return f"{decimal(row['mean'], 2)} {bracketed(bounds) if interval else ''}".rstrip()
+
+
+def _is_of_few_questions(job: Job, row: _Row) -> bool:
+    """What the job's figures say of a row's mean; the row has its bounds alone."""
+    if job.metrics is None:
+        return False
+    group = job.metrics["overall"] if row["method"] is None else job.metrics["by"]["method"][row["method"]]
+    return has_few_questions(group["scores"][row["score"]])
 
 
 def _to_best(row: _Row, *, bounds: bool) -> str:

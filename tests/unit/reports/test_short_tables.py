@@ -20,7 +20,7 @@ from ragpipe.reports.short_agreement import short_agreement_lines
 from ragpipe.reports.short_notes import cost_lines
 from ragpipe.reports.short_report import result_lines
 from ragpipe.reports.short_sweep import sweep_lines
-from ragpipe.reports.styled_text import Screen, columns_of
+from ragpipe.reports.styled_text import Grey, Screen, columns_of
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations
@@ -181,6 +181,35 @@ def test_jobs_whose_words_are_long_are_cut_where_they_differ() -> None:
         "jobs of the same words have their numbers"
     )
     assert [line.split()[0] for line in swept("judge=a", "judge=b", 60)[1:3]] == ["judge=a", "judge=b"]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_mean_of_too_few_questions_says_so_in_a_sweep(columns: int) -> None:
+    """Job 1 has an interval of fewer than five questions, job 2 a single value and none, job 3 enough of them."""
+    words = ("k=1", "k=2", "k=3")
+    jobs = [job(number, word) for number, word in enumerate(words)]
+    bounds = {"low": 0.1, "high": 0.9}
+    figures = (
+        {"mean": 0.5, "n_ok": 4, "interval": {**bounds, "too_few": True}},
+        {"mean": 0.5, "n_ok": 1, "interval": None, "interval_reason": "one_value"},
+        {"mean": 0.5, "n_ok": 8, "interval": bounds},
+    )
+    rows = []
+    for each, shown in zip(jobs, figures, strict=True):
+        assert each.metrics
+        each.metrics["overall"]["scores"] = dict.fromkeys(each.metrics["declared"], shown)  # type: ignore[index]
+        interval = shown["interval"] or {"low": None, "high": None}
+        ends = {"interval_low": interval["low"], "interval_high": interval["high"], "n_ok": shown["n_ok"]}  # type: ignore[index]
+        rows += [{**row(each.number, name), **ends} for name in each.metrics["declared"]]
+    lines = sweep_lines(jobs, rows, Screen(columns))
+    texts = ["".join(line) for line in lines]
+    assert max(map(columns_of, texts)) <= columns
+    assert [text.split()[:5] for text in texts[1:3]] == [
+        ["k=1", "0.50", "too", "few", "4"],
+        ["k=2", "0.50", "too", "few", "1"],
+    ]
+    assert texts[3].split()[:4] == ["k=3", "0.50", "[0.10,", "0.90]"]
+    assert next(piece for piece in lines[1] if type(piece) is Grey) == "0.50 too few"
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
