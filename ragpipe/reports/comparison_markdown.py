@@ -23,6 +23,7 @@ from ragpipe.reports.number_format import whole
 from ragpipe.reports.operation_lines import operation_lines
 
 _LISTED = 20  # flipped cases and slices of a comparison
+_TEXTS = tuple(place for place, head in enumerate(HEADS) if head in ("score", "verdict"))
 
 
 def summary_markdown(document: Mapping[str, Any]) -> str:
@@ -49,7 +50,7 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
         f"{whole(cases['only_base'])}, only in the new one {whole(cases['only_candidate'])}."
     )
     yield ""
-    yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)])
+    yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)], left=_TEXTS)
     side = document["candidates"][comparison["candidate"]]
     notes = [
         *operation_lines(comparison["operations"], bool(side["method"])),
@@ -66,7 +67,7 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
     rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
     if rest:
         yield from ("", "<details><summary>other scores</summary>", "")
-        yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in difference_rows(rest)])
+        yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in difference_rows(rest)], left=_TEXTS)
         yield from ("", "Each on its own: no correction for their number.", "", "</details>")
 
 
@@ -100,6 +101,6 @@ def _slices(comparison: Mapping[str, Any]) -> Iterator[str]:
         ]
         for row in decided[:_LISTED]
     ]
-    yield from markdown_table(["slice", "score", "n", "difference", "q", "verdict"], rows, left=(0, 1))
+    yield from markdown_table(["slice", "score", "n", "difference", "q", "verdict"], rows, left=(0, 1, 5))
     if len(decided) > _LISTED:
         yield from ("", f"and {whole(len(decided) - _LISTED)} more")

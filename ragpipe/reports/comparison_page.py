@@ -103,7 +103,7 @@ def comparison_markdown(
                 code_span(job.reason, 300),
             ]
         )
-    parts = ["# Sweep", "", code_span(" ".join(words), 2000), "", "## Jobs", "", *markdown_table(heads, lines)]
+    parts = ["# Sweep", "", code_span(" ".join(words), 2000), "", "## Jobs", "", *_table(heads, lines)]
     parts += _judged_otherwise(judgings)
     for name in compared_scores(jobs):
         parts += ["", f"## {code_span(name)}", "", *_section(name, rows)]
@@ -158,13 +158,20 @@ def _section(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     several = any(row["method"] for row in score_rows)
     shifted = any(row["shift"] is not None for row in score_rows)
     heads = ["job", "words", *(["method"] if several else []), *_SECTION_HEADS, *(["judging alone"] if shifted else [])]
-    return markdown_table(heads, [_section_row(row, several, shifted) for row in score_rows])
+    return _table(heads, [_section_row(row, several, shifted) for row in score_rows])
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table with its words aligned left and its figures right."""
+    return markdown_table(heads, lines, left=[place for place, head in enumerate(heads) if head in _TEXT_HEADS])
 
 
 def _methods(rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
     return list(dict.fromkeys(row["method"] for row in rows))
 
 
+_TEXT_HEADS = frozenset({"job", "overrides", "run", "state", "reason", "words", "method", "standing"})
+"""The columns of both tables that hold words, or the number of a job: they are read from the left."""
 _SECTION_HEADS = (
     "mean",
     "on shared questions",

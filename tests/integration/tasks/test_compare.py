@@ -145,6 +145,7 @@ def test_markdown_and_junit(here: Path) -> None:
     tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(page)
     heads = [after.content for token, after in pairwise(tokens) if token.type == "th_open"]
     assert heads[:7] == ["score", "base", "new", "difference", "w/t/l", "verdict", "could show"]
+    assert "| --- | ---: | ---: | ---: | ---: | --- | ---: |" in page, "words are aligned left, figures right"
     suites = Xml.parse(folder / "comparison.junit.xml").getroot().findall("testsuite")
     comparison = json.loads((folder / "comparison.json").read_text())
     assert len(suites) == 2
