@@ -31,7 +31,7 @@ from ragpipe.datasets.mapping_settings import FieldMap, Format, Group, Join, Pat
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
 from ragpipe.store.objects.addresses import address_fault, is_remote, name_fault
 
 SHORTCUTS = frozenset({"reference", "contexts"})
@@ -177,7 +177,7 @@ class DatasetSettings(Settings):
     limit: int | None = Field(
         default=None, ge=1, description="Number of samples to take from the start, 1 or more. null: all."
     )
-    sha256: Annotated[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None, NotInIdentity] = Field(
+    sha256: Annotated[Sha256 | None, NotInIdentity] = Field(
         default=None,
         description=(
             "Hash that the content must have: the sha256 of the data set's one file, as a frozen set's card has it. "

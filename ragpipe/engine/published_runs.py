@@ -7,7 +7,6 @@ sent; `<address>/<name>/latest` is the id of the newest evaluation. A folder wit
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,14 +22,13 @@ from ragpipe.store.objects.addresses import address_below, address_fault, bucket
 from ragpipe.store.objects.copies import copy_folder_of, transfers_to
 from ragpipe.store.objects.object_requests import Transfers
 from ragpipe.store.objects.settings import Storage
-from ragpipe.store.run.run_folder import LATEST, RunFolder
+from ragpipe.store.run.run_folder import LATEST, RUN_ID, RunFolder
 from ragpipe.store.run.seals import open_seal
 
 _SENT, _MANIFEST, _SEAL = ".published.json", "manifest.json", "seal.json"
 _NOTED_BYTES = (
     32 << 20
 )  # sent since what was sent was last noted: what a killed process sends again at most, beside the file in flight
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 _NOT_PUBLISHED = "a run cannot be published"
 _NOT_FETCHED = "a published run cannot be read"
 
@@ -225,7 +223,7 @@ def _published(address: str, storage: Storage) -> tuple[str, bytes]:
     seal = None if name_of(address) == LATEST else transfers.read_bytes(address_below(source, _SEAL))
     if seal is None and (pointer := transfers.read_bytes(address_below(source, LATEST))) is not None:
         run_id = pointer.decode("utf-8", "replace").strip()
-        if not _RUN_ID.fullmatch(run_id):
+        if not RUN_ID.fullmatch(run_id):
             raise _no_run(address_below(source, LATEST), f"a pointer to {run_id[:40]!r}", "publish the run again")
         source = address_below(source, run_id)
         seal = transfers.read_bytes(address_below(source, _SEAL))

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+from ragpipe.core.digest import DIGEST
+
+Sha256 = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$")]
 """A hex sha256."""
 
 

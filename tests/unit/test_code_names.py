@@ -102,3 +102,13 @@ def test_long_parameter_lists_are_explained() -> None:
                 if len(names) > 4 and "Args:" not in (ast.get_docstring(node) or ""):
                     silent.append(f"{_place(path, node.lineno)} {node.name}")
     assert silent == []
+
+
+def test_the_form_of_an_id_is_written_once() -> None:
+    """Of a sha256 in `ragpipe.core.digest`, of a run's id in `ragpipe.store.run.run_folder`."""
+    forms: dict[str, list[str]] = {"[0-9a-f]{64}": [], "[0-9a-f]{12}": []}
+    for path, tree in _trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.strip("^$") in forms:
+                forms[node.value.strip("^$")].append(path.name)
+    assert forms == {"[0-9a-f]{64}": ["digest.py"], "[0-9a-f]{12}": ["run_folder.py"]}
