@@ -95,17 +95,13 @@ def _composites(
             owner = "a score of this run" if name in declared else "a column of records.parquet"
             yield Problem(where, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
         for part in composite.parts:
-            spec = declared.get(part) if part in known else others().get(part)
+            spec, part_key = declared.get(part) if part in known else others().get(part), f"{key}.weights.{part}"
             if part in settings.active_composites() and part not in declared:
-                yield Problem(
-                    where, f"{key}.weights.{part}", f"the composite {part!r}", "scores of metrics, not composites"
-                )
+                yield Problem(where, part_key, f"the composite {part!r}", "scores of metrics, not composites")
             elif part not in known and spec is None:
-                yield _unknown(where, f"{key}.weights.{part}", part, known, others())
+                yield _unknown(where, part_key, part, known, others())
             elif spec and spec.low is None:
-                yield Problem(
-                    where, f"{key}.weights.{part}", f"{part!r}, a count", "scores on a scale: a count has none"
-                )
+                yield Problem(where, part_key, f"{part!r}, a count", "scores on a scale: a count has none")
 
 
 def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """How much of a long list a test tries: an even share of it, or with `RAGPIPE_THOROUGH=1` all.
 
-Torture tests and simulations have hundreds of kills, damages and seeds. An even share finds nearly all that a change breaks; the
-whole list is for a change of what they torture, and for the night.
+Torture tests and simulations have hundreds of kills, damages and seeds, which take hours. An even share is tried on every change;
+the whole list is for a change of what they test, and for a nightly run.
 """
 
 from __future__ import annotations
