@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError, interrupt_behind
 from ragpipe.core.resume_words import with_words
-from ragpipe.core.user_faults import is_queued_again, user_fault
+from ragpipe.core.user_faults import user_fault
 from ragpipe.core.version import __version__
 from ragpipe.process_streams import logging_kept, steady_streams
 
@@ -336,11 +336,16 @@ def _sweep_job(
     """One job of a sweep, in this process or in a launcher's. Prints its line when it ends; `sweep` has the number of jobs and the
     words of all."""
     from ragpipe.composition.composer import job_words, typed_words
+    from ragpipe.engine.preemption import preemptible
     from ragpipe.engine.sweep_comparison import ended_job, ended_line
 
     number, words = job_words()
     began = time.monotonic()
-    outcome = _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
+    with preemptible() as preemptions:
+        outcome = _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
+    for preemption in preemptions:
+        if preemption.came and outcome.code > 128:  # a job that ended all the same has its result
+            preemption.end()
     if outcome.warnings is not None and outcome.ran:
         jobs, shared = sweep
         job = ended_job(number, words, outcome.code, _safe(outcome.line), outcome.folder)
@@ -364,7 +369,7 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
             terminal = console_of_job(checked)
         result = TaskResult(_run_task(task, checked, terminal, sweep=sweep), resume=terminal.resume)
     except BaseException as error:
-        if isinstance(error, GeneratorExit) or is_queued_again(error):
+        if isinstance(error, GeneratorExit):
             raise
         if isinstance(error, SystemExit):
             result = TaskResult(error.code if isinstance(error.code, int) else 1, "ended by SystemExit")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import sysconfig
 import traceback
@@ -76,8 +75,3 @@ def _shown(name: str) -> str:
     """A path as it is named from here."""
     path, here = Path(name).resolve(), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def is_queued_again(error: BaseException) -> bool:
-    """Whether submitit ends this process, because it has put the job of the sweep into its queue again."""
-    return isinstance(error, SystemExit) and "SUBMITIT_EXECUTOR" in os.environ

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ragpipe.core.errors import Interrupted, WaitAbandoned
 from ragpipe.engine.graceful_shutdown import GracefulShutdown, Stoppable, current_shutdown
+from ragpipe.engine.preemption import Preemption
 
 T = TypeVar("T")
 
@@ -136,7 +137,8 @@ def _wait(thread: threading.Thread, ended: threading.Event, shutdown: GracefulSh
 class SignalHandlers:
     """Inside, a signal ends the stage early: SIGINT lets calls in flight finish, SIGTERM and SIGHUP for `TERM_GRACE_S` at
     most, a second signal of any kind gives them up, and a third ends the process at once. A process that is not the run's
-    own (`ragpipe.run`) is never ended: there a third signal restores the handlers from before.
+    own (`ragpipe.run`) is never ended: there a third signal restores the handlers from before. The signal of a scheduler that
+    preempts the job is taken like SIGTERM and does not count: with it Slurm may send SIGTERM.
 
     Only the main thread can take signals; elsewhere `GracefulShutdown` alone ends the stage. An ignored SIGHUP (`nohup`)
     stays ignored.
@@ -156,6 +158,11 @@ class SignalHandlers:
                 if before != signal.SIG_IGN or number == signal.SIGINT:
                     self._before[number] = before
                     self._loop.add_signal_handler(number, self._handle, number)
+            for number in signal.valid_signals():
+                handler = signal.getsignal(number)
+                if isinstance(handler, Preemption):
+                    self._before[number] = handler
+                    self._loop.add_signal_handler(number, self._preempt, number, handler)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,13 +187,26 @@ class SignalHandlers:
             self._shutdown.cancel()
             self._shutdown.exit_after(TWICE_EXIT_S, lambda: self._exit(code))
         else:
-            bound = "" if number == signal.SIGINT else f"up to {TERM_GRACE_S:g} s "
-            self._say(f"{_SIGNAL_WORDS[number]}: {_WAITING.format(bound=bound)}")
-            self._stage.stop(Interrupted(_SIGNAL_WORDS[number], number))
-            if number != signal.SIGINT:
-                self._loop.call_later(TERM_GRACE_S, self._stage.cancel)
-                self._shutdown.exit_after(TERM_EXIT_S, lambda: self._exit(code))
+            self._end(number, _SIGNAL_WORDS[number])
+
+    def _preempt(self, number: signal.Signals, preemption: Preemption) -> None:
+        again, preemption.came = preemption.came, True
+        if not (again or self._count):
+            self._end(number, "preempted")
+
+    def _end(self, number: signal.Signals, word: str) -> None:
+        bound = "" if number == signal.SIGINT else f"up to {TERM_GRACE_S:g} s "
+        self._say(f"{word}: {_WAITING.format(bound=bound)}")
+        self._stage.stop(Interrupted(word, number))
+        if number != signal.SIGINT:
+            self._loop.call_later(TERM_GRACE_S, self._stage.cancel)
+            self._shutdown.exit_after(TERM_EXIT_S, lambda: self._exit(128 + number))
 
     def _exit(self, code: int) -> None:
         self._say("ended at once; what was answered is kept: the same command goes on where it stopped")
-        os._exit(code)
+        try:
+            for handler in self._before.values():
+                if isinstance(handler, Preemption) and handler.came:
+                    code = handler.exit_code()
+        finally:
+            os._exit(code)

@@ -1,0 +1,117 @@
+"""A job of a sweep that submitit's signal ends at any moment: it is put into the queue again, and is no fault of a metric's."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import Server, arguments, environment, write_cases
+from tests.support.thoroughness import some_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+QUEUED = 144  # what submitit's local queue takes for "again"
+JOB = f"""
+import os, signal, sys, threading, time
+import ragpipe.cli
+
+def queue_again(number, frame):
+    print("queued again", flush=True)
+    sys.exit({QUEUED})
+
+def preempt():
+    time.sleep(float(os.environ["MOMENT"]))
+    os.kill(os.getpid(), signal.SIGUSR2)
+
+def run(*args, **named):
+    if "MOMENT" in os.environ:
+        threading.Thread(target=preempt, daemon=True).start()
+    return task(*args, **named)
+
+signal.signal(signal.SIGUSR2, queue_again)
+task, ragpipe.cli._run_task = ragpipe.cli._run_task, run
+sys.exit(ragpipe.cli.main(["-m", *sys.argv[1:]]))
+"""
+METRIC = """
+import os, signal
+from ragpipe import Computed, Metric, Score
+
+def preempt(case):
+    if case.sample.id == "q00003" and os.environ.get("PREEMPTED") == "1":
+        os.kill(os.getpid(), signal.SIGUSR2)
+    return Score(1.0)
+
+class Computes(Computed):
+    def compute(self, cases):
+        return [preempt(case) for case in cases]
+
+class Judges(Metric):
+    async def measure(self, case, judge):
+        return preempt(case)
+"""
+
+
+def job(folder: Path, words: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """One start of a sweep of one job, in the process that submitit would start."""
+    variables = {"SUBMITIT_EXECUTOR": "local", **variables}
+    return subprocess.run(
+        [sys.executable, "-c", JOB, *words], cwd=folder, env=environment(**variables), text=True, capture_output=True, timeout=100
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Computes", "Judges"])
+def test_within_a_metric_it_is_no_fault_of_the_metric(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "odd.py").write_text(METRIC)
+    data = write_cases(tmp_path / "cases.jsonl", 8)
+    with Server(tmp_path / "server.jsonl") as server:
+        words = arguments(
+            data,
+            tmp_path / "out",
+            server.url,
+            f"+metrics.odd.class=odd.{kind}",
+            "plugins=[odd]",
+            metrics="faithfulness",
+        )
+        ended = job(tmp_path, words, PREEMPTED="1")
+        assert ended.returncode == QUEUED, ended.stdout + ended.stderr
+        assert ended.stdout.endswith("queued again\n")
+        assert "fault" not in ended.stdout + ended.stderr
+        again = job(tmp_path, words, PREEMPTED="0")
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert set(server.bodies().values()) == {1}, "nothing is asked twice"
+
+
+@pytest.mark.parametrize("row", some_of(range(30), 3))
+def test_at_any_moment_the_job_is_queued_again_or_done(tmp_path: Path, row: int) -> None:
+    data, moments = write_cases(tmp_path / "cases.jsonl", 20), random.Random(row)
+    with Server(tmp_path / "server.jsonl", ["--latency-ms", "30"]) as server:
+        words = arguments(data, tmp_path / "out", server.url, concurrency=2, metrics="faithfulness,citation")
+        codes = []
+        while not codes or codes[-1] == QUEUED:
+            ended = job(tmp_path, words, MOMENT=str(moments.uniform(0.2, 1.2)))
+            text = ended.stdout + ended.stderr
+            codes.append(ended.returncode)
+            assert codes[-1] in (0, QUEUED), text
+            assert "Traceback" not in text
+            assert "fault" not in text
+            assert len(codes) < 40
+        twice = sum(count - 1 for count in server.bodies().values())
+        assert twice == 0, f"{twice} asked twice in {len(codes)} starts"
+
+
+def test_without_submitit_the_signal_is_left_alone(tmp_path: Path) -> None:
+    data = write_cases(tmp_path / "cases.jsonl", 8)
+    with Server(tmp_path / "server.jsonl", ["--latency-ms", "100"]) as server:
+        words = arguments(data, tmp_path / "out", server.url, concurrency=1, metrics="faithfulness")
+        process = subprocess.Popen([sys.executable, "-m", "ragpipe", *words], cwd=tmp_path, env=environment())
+        while len(server.requests()) < 2:
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGUSR2)
+        assert process.wait(timeout=60) == -signal.SIGUSR2
