@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2] / "ragpipe"
+from tests.support.source_trees import FILES, PACKAGE, source_nodes, source_tree
+
 ROOMS = (
     "core", "schema", "patterns", "documents", "prompting", "pages", "store", "stats", "judging", "embedding", "datasets", "systems", "metrics",
     "scoring", "drifting", "comparing", "labelling", "calibrating", "mutating", "auditing", "profiling", "building", "synthesizing", "reports", "stages", "config", "engine", "viewing", "starting", "tasks",
@@ -25,8 +26,8 @@ LINES, MEDIAN_LINES = 450, 120
 
 def _modules() -> dict[str, Path]:
     found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    for path in FILES:
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -34,9 +35,12 @@ def _modules() -> dict[str, Path]:
 MODULES = _modules()
 
 
-@cache
 def _tree(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    return source_tree(MODULES[module])
+
+
+def _nodes(module: str) -> tuple[ast.AST, ...]:
+    return source_nodes(MODULES[module])
 
 
 def _imported(node: ast.AST, module: str) -> list[str]:
@@ -53,30 +57,29 @@ def _imported(node: ast.AST, module: str) -> list[str]:
     return []
 
 
-def _typing_only(tree: ast.Module) -> set[ast.AST]:
-    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
+@cache
+def _typing_only(module: str) -> set[ast.AST]:
+    blocks = [n for n in _nodes(module) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
     return {inner for block in blocks for child in block.body for inner in ast.walk(child)}
 
 
 @cache
 def imports(module: str, *, typing: bool = True) -> frozenset[str]:
     """All that a module imports anywhere in it, in functions too."""
-    tree = _tree(module)
-    skip = set() if typing else _typing_only(tree)
-    return frozenset(name for node in ast.walk(tree) if node not in skip for name in _imported(node, module))
+    skip = set() if typing else _typing_only(module)
+    return frozenset(name for node in _nodes(module) if node not in skip for name in _imported(node, module))
 
 
 def at_import(module: str) -> frozenset[str]:
     """What is imported when the module is: not in functions, not for type checkers."""
-    tree = _tree(module)
     inside = {
         n
-        for f in ast.walk(tree)
+        for f in _nodes(module)
         if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for n in ast.walk(f)
     }
-    inside |= _typing_only(tree)
-    return frozenset(name for node in ast.walk(tree) if node not in inside for name in _imported(node, module))
+    inside |= _typing_only(module)
+    return frozenset(name for node in _nodes(module) if node not in inside for name in _imported(node, module))
 
 
 def _part(module: str) -> str:
@@ -193,9 +196,9 @@ def test_nothing_heavy_is_imported_with_a_module() -> None:
 
 def test_nothing_is_called_by_the_configuration() -> None:
     for module in INNER:
-        names = {n.id for n in ast.walk(_tree(module)) if isinstance(n, ast.Name)}
-        names |= {n.attr for n in ast.walk(_tree(module)) if isinstance(n, ast.Attribute)}
-        names |= {alias.name for n in ast.walk(_tree(module)) if isinstance(n, ast.ImportFrom) for alias in n.names}
+        names = {n.id for n in _nodes(module) if isinstance(n, ast.Name)}
+        names |= {n.attr for n in _nodes(module) if isinstance(n, ast.Attribute)}
+        names |= {alias.name for n in _nodes(module) if isinstance(n, ast.ImportFrom) for alias in n.names}
         assert "instantiate" not in names, module
         assert not {"pickle", "dill", "cloudpickle", "marshal", "shelve"} & {
             n.split(".")[0] for n in imports(module)

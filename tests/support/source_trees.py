@@ -1,0 +1,22 @@
+"""The package as syntax trees. A file is read when a test asks for it, once per process: not while tests are collected."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "ragpipe"
+FILES = tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+@cache
+def source_tree(path: Path) -> ast.Module:
+    """The tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def source_nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file, in the order of `ast.walk`."""
+    return tuple(ast.walk(source_tree(path)))
