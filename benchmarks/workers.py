@@ -3,7 +3,7 @@
     python benchmarks/workers.py [--times 40] [--workers 1 2 4] [--pairs 3]
 
 Two kinds of work: metrics by the embedded judge, where measuring is nearly everything, and retrieval metrics alone, where scoring,
-which is not divided, is much of it. Runs alternate, so the speed of the machine drops out of the ratios; a core for each
+which is divided from 20,000 cases on, is much of it. Runs alternate, so the speed of the machine drops out of the ratios; a core for each
 worker must be idle. Each run is also compared with the other by the bytes of its scores.
 """
 

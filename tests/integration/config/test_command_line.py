@@ -26,6 +26,7 @@ def test_a_text_is_the_text_that_was_typed(word: str, name: str, here: Path) -> 
     assert compose([*RUN, word]).name == name
 
 
+@pytest.mark.slow
 def test_texts_deep_inside(here: Path) -> None:
     config = compose(
         [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.season=2024", "dataset.path=7"]
@@ -33,6 +34,7 @@ def test_texts_deep_inside(here: Path) -> None:
     assert (config.judge.season, config.dataset.path) == ("2024", "7")
 
 
+@pytest.mark.slow
 def test_keys_need_no_plus(here: Path) -> None:
     config = compose(
         [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.top_p=0.5", "dataset.limit=3"]
@@ -90,6 +92,7 @@ def test_the_last_to_set_a_key_is_named(here: Path) -> None:
         assert [p.where for p in caught.value.problems if p.key == "judge.window"] == [where]
 
 
+@pytest.mark.slow
 def test_composed_yaml(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--cfg", "job", *RUN, "name=${oc.env:RAGPIPE_TEST_API_KEY}", "--resolve"]) == 0
     out = capfd.readouterr().out
@@ -196,6 +199,7 @@ def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> N
     assert [_interrupted_at(1 + calls * i // 25, words)[0] for i in range(25)] == [130] * 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["{X-Tenant: X_TENANT}", "{X-Tenant: X_TENANT, Authorization: 'BOT_TOKEN'}", "{}"])
 def test_names_of_variables_may_be_given_as_a_mapping(here: Path, value: str) -> None:
     words = [*RUN, "system=http", "system.url=http://127.0.0.1:1/x", f"system.headers_env={value}"]

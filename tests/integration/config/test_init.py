@@ -69,6 +69,7 @@ def test_the_commands_it_prints(made: Path, capfd: pytest.CaptureFixture[str]) -
     assert "judge/my.yaml" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", ["file", "folder with a file"])
 def test_nothing_is_overwritten(there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,6 +83,7 @@ def test_nothing_is_overwritten(there: str, tmp_path: Path, monkeypatch: pytest.
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("x")

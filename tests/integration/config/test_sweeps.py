@@ -58,6 +58,7 @@ def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.
     assert ("this is a bug" in capfd.readouterr().err) is (code == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "code"),
     first_rows(

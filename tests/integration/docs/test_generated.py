@@ -37,6 +37,7 @@ def generate() -> ModuleType:
     return docs_script("generate.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["file-formats.md", "metrics.md", "configuration.md"])
 def test_a_generated_page_is_up_to_date(generate: ModuleType, page: str) -> None:
     made = generate.PAGES[page]()

@@ -53,6 +53,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", FOUND)
 def test_planted_failures(mode, records, planted):
     told = {key for key, row in records.items() if mode in row["failure_modes"]}

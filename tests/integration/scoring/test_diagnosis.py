@@ -180,6 +180,7 @@ def test_planted_failures_that_the_quickstart_can_see(demo: Any) -> None:
         assert (sum(mode in row["failure_modes"] for row in planted), len(planted)) == (both, of), mode
 
 
+@pytest.mark.slow
 def test_planted_failures_that_it_cannot_see_are_not_told(demo: Any) -> None:
     """Their scores need a language model, a detector or a citation check: the run says so instead of counting 0."""
     found = {mode for _, row in demo.values() for mode in row["failure_modes"]}

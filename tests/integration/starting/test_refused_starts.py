@@ -77,6 +77,7 @@ def test_words_are_checked_before_anything_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["good.jsonl"]
 
 
+@pytest.mark.slow
 def test_another_option_than_that_of_the_folder_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     Path("good.jsonl").write_text(RECORD, encoding="utf-8")
     assert main(["task=init", "from=good.jsonl", "dir=good"]) == 0

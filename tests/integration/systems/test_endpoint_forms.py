@@ -198,6 +198,7 @@ async def test_chat_completions_give_the_same_streamed_or_not(
     assert body == {"model": "my-rag", "stream": stream, **options}
 
 
+@pytest.mark.slow
 async def test_an_error_in_the_stream_is_sent_again(tmp_path: Path) -> None:
     asked = 0
 

@@ -96,6 +96,7 @@ def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixtur
     assert "nope" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), [
     (("build.n=3",), "build.dir"),
     (("build.dir=log.jsonl",), "a frozen set is never overwritten"),
@@ -116,6 +117,7 @@ def test_what_is_refused_writes_nothing(
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
+@pytest.mark.slow
 def test_without_a_data_set(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=build_dataset", "build.dir=s"]) == 2
     assert "no data set" in capsys.readouterr().err

@@ -77,6 +77,7 @@ def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture
     assert f"  against {first[0]}: scoring.gates.r.min: (absent) -> 1.0" in out
 
 
+@pytest.mark.slow
 def test_nothing_is_rewritten_that_would_not_change(folder: Path) -> None:
     write_run_list(folder)
     assert write_run_list(folder) is False
@@ -189,6 +190,7 @@ def test_all_iterations_are_in_the_files(tmp_path: Path) -> None:
     assert rows(run.root.parent)[1][2] == "complete, 2 iterations"
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_exported(folder: Path) -> None:
     run = RunFolder.find(folder)
     assert main(["task=export", f"run={run.root}", "formats=[junit]"]) == 0

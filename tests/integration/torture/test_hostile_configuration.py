@@ -232,6 +232,7 @@ ENV = [
 WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name in SECRETS if name != "MY_PASSWORD"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3)
 )

@@ -94,6 +94,7 @@ def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(
         index.stop()
 
 
+@pytest.mark.slow
 def test_a_fault_while_the_folder_is_read_is_said_and_the_next_look_is_taken(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

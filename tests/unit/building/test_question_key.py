@@ -133,6 +133,7 @@ def test_two_words_that_many_questions_have_are_no_typing_error() -> None:
     assert near.kept_before("how long is the free trlal of the app") == "how long is the free trial of the app"
 
 
+@pytest.mark.slow
 @given(st.lists(st.text("abc ", min_size=1, max_size=30), max_size=25), st.sampled_from([0.6, 0.8, 0.95]))
 def test_only_what_is_like_enough_is_near(texts: list[str], threshold: float) -> None:
     """By the definition of the likeness; an equal text is always near."""

@@ -171,6 +171,7 @@ def test_a_small_stratum_says_so_and_the_others_fill_the_set(build: Build) -> No
     assert {row["stratum"]: row["questions"] for row in made.card["strata"]}["orders"] == 2
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text("abcd", min_size=1, max_size=2), st.integers(0, 50), min_size=1), st.integers(1, 150))
 def test_equal_shares(sizes: dict[str, int], total: int) -> None:
     shares = equal_shares(sizes, total)

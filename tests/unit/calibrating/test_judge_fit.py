@@ -25,6 +25,7 @@ def noisy(labels: Any, right: float, rng: Any) -> Any:
     return np.where(rng.random(len(labels)) < right, labels, 1 - labels)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_surely_better_is_advised() -> None:
     rng = np.random.default_rng(0)
     labels = (np.arange(100) % 2).astype(float)
@@ -54,6 +55,7 @@ def test_among_equally_good_candidates_the_settings_in_use_stay(n: int) -> None:
     assert advised <= 6
 
 
+@pytest.mark.slow
 def test_a_lead_by_chance_is_not_advised() -> None:
     rng = np.random.default_rng(1)
     labels = (rng.random(60) < 0.6).astype(float)
@@ -63,6 +65,7 @@ def test_a_lead_by_chance_is_not_advised() -> None:
     assert not fit_judge(labels, verdicts, rng.random(60)).is_advised
 
 
+@pytest.mark.slow
 def test_a_judge_that_measures_the_length_is_no_better_than_the_length() -> None:
     rng = np.random.default_rng(4)
     lengths = rng.integers(50, 500, 80).astype(float)

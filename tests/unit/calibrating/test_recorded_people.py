@@ -255,6 +255,7 @@ def test_the_jury_of_summhay(real_data: Path) -> None:
 # ---- PandaLM: three annotators prefer one of two answers or neither; a judge's unreadable replies are left out
 
 
+@pytest.mark.slow
 def test_annotators_of_pandalm(real_data: Path) -> None:
     figures = expected(real_data, "pandalm")
     rows = content(real_data / "pandalm/testset-v1.json")

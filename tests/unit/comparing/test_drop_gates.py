@@ -94,6 +94,7 @@ def test_the_rule(tmp_path: Path, base: list[Result], candidate: list[Result], s
     assert drop(tmp_path, rows_of(base), rows_of(candidate), {})["paired"]["state"] == state
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.4, 0.6, 0.8]), Row("gone", "m", {"faithfulness": 0.0})]
     candidate = [*rows_of([0.5, 0.6, 0.4]), Row("new", "m", {"faithfulness": 1.0})]
@@ -106,6 +107,7 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     assert measured["n_ok"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after", "value"),
     [
@@ -132,11 +134,13 @@ def test_of_pass_rate_is_the_drop_of_the_share_that_passed(tmp_path: Path) -> No
     assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
 
 
+@pytest.mark.slow
 def test_one_method_each_is_paired_whatever_their_names_are(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 8, method="old"), rows_of([0.6] * 8, method="new")
     assert drop(tmp_path, base, candidate, {})["paired"]["n"] == 8
 
 
+@pytest.mark.slow
 def test_where_chooses_the_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.5] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.9}) for i in range(4)]]
     candidate = [*rows_of([0.4] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.1}) for i in range(4)]]
@@ -185,6 +189,7 @@ def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
     assert [difference["part"] for difference in accepted["paired"]["differs"]] == [part]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "base_identity",
     [
@@ -197,6 +202,7 @@ def test_what_does_not_touch_the_score_is_no_difference(tmp_path: Path, base_ide
     assert drop(tmp_path, rows, rows, {}, judged=set(), base_identity=base_identity)["value"] == 0
 
 
+@pytest.mark.slow
 def test_other_references_are_other_data(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 8), rows_of([0.6] * 8)
     candidate[3].labels = {"references": ["Another answer."]}
@@ -227,6 +233,7 @@ def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> N
     assert (measured["paired"]["only_base"], measured["paired"]["only_candidate"]) == (0, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "only_base"),
     [
@@ -258,6 +265,7 @@ def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path
     assert "scoring.thresholds.faithfulness" in measured["absent"]
 
 
+@pytest.mark.slow
 def test_a_baseline_that_lost_many_of_the_shared_cases_is_no_evidence(tmp_path: Path) -> None:
     failed: list[Result] = [("error", "refused: no")] * 2
     measured = drop(tmp_path, rows_of([*failed, *[0.5] * 8]), rows_of([0.6] * 10), {})

@@ -17,6 +17,7 @@ def test_an_experiment_may_set_what_the_choice_leaves_out(experiment: str) -> No
     assert list(config.metrics) == ["faithfulness"]
 
 
+@pytest.mark.slow
 def test_a_parameter_of_a_metric_that_was_not_chosen_is_refused_where_it_is_typed() -> None:
     with pytest.raises(ConfigError, match=r"command line \(metrics\.retrieval\.k=\[5\]\)|metrics\.retrieval\.class"):
         compose(["+experiment=quickstart", "metrics=[faithfulness]", "metrics.retrieval.k=[5]"])

@@ -63,6 +63,7 @@ def test_each_task_has_its_keys_in_the_schema_of_tasks() -> None:
     assert set(TASKS) == shipped, "list the task with its settings in TASKS of ragpipe/tasks/schema.py"
 
 
+@pytest.mark.slow
 def test_the_committed_schemas_are_those_of_the_settings(texts: dict[str, str]) -> None:
     folder = CONF / "schema"
     committed = {
@@ -73,6 +74,7 @@ def test_the_committed_schemas_are_those_of_the_settings(texts: dict[str, str]) 
     assert not stale, "run `python -m ragpipe task=schema dir=conf/schema`"
 
 
+@pytest.mark.slow
 def test_each_schema_is_one(texts: dict[str, str]) -> None:
     for text in texts.values():
         Draft7Validator.check_schema(json.loads(text))

@@ -33,6 +33,7 @@ def test_no_diagnosis() -> None:
     assert found.failure_modes == scoring().failure_modes
 
 
+@pytest.mark.slow
 def test_no_failure_modes() -> None:
     found = scoring("scoring/failure_modes=none", "scoring/diagnosis=none")
     assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
@@ -79,6 +80,7 @@ def test_tiers_keep_the_parts_and_may_choose_others() -> None:
     assert (found.diagnosis, found.weights) == ({}, scoring().weights)
 
 
+@pytest.mark.slow
 def test_an_option_of_ones_own_is_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf" / "scoring").mkdir(parents=True)

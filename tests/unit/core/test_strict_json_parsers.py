@@ -40,6 +40,7 @@ def test_values_are_the_same(value: Any, ascii_only: bool, separators: tuple[str
         assert outcome(text) == thorough(text, patch)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.text('{}[]:,"\\u0022aeE1.-9 ', max_size=24))
 def test_any_text_ends_alike(text: str) -> None:

@@ -42,6 +42,7 @@ def test_a_quote_is_found_at_its_characters(quote: str, text: str, stretches: li
     assert occurs(quote, [normalise(text)]) is bool(stretches)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(TEXT, TEXT)
 def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> None:
@@ -115,6 +116,7 @@ def signs_with_places(text: str) -> list[tuple[str, tuple[int, int]]]:
     return signs[:-1] if signs and signs[-1][0] == " " else signs
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(TEXT)
 def test_every_sign_of_the_normal_form_leads_back_to_its_characters(text: str) -> None:

@@ -173,6 +173,7 @@ def test_a_file_that_cannot_be_used_says_why(shapes: Path, name: str, reason: st
     assert reason in found.sentence(name)
 
 
+@pytest.mark.slow
 def test_no_public_set_is_mistaken_for_a_tools(real_data: Callable[[str], Path]) -> None:
     root = real_data("shapes").parent
     told = {}

@@ -150,6 +150,7 @@ def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: byt
     assert all(problem.where.startswith("bytes") for problem in problems)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(outputs, min_size=1, max_size=3))
 def test_the_table_of_a_run_gives_back_its_outputs(given_outputs: list[Output]) -> None:
@@ -174,6 +175,7 @@ def slow_row(noun: Sample | Output) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(samples, outputs)
 def test_rows_are_their_fields(sample: Sample, output: Output) -> None:

@@ -66,6 +66,7 @@ def test_a_later_line_displaces_only_where_the_budget_is_full(log: dict[str, int
     assert (after & log.keys()) <= before  # who was passed over is not drawn because others came
 
 
+@pytest.mark.slow
 @given(LOG, LOG)
 @settings(max_examples=40)
 def test_a_rate_alone_never_displaces(log: dict[str, int], later: dict[str, int]) -> None:
@@ -81,6 +82,7 @@ def test_more_is_always_a_superset_and_the_budget_is_used(log: dict[str, int]) -
     assert sizes == {day: min(2, number) for day, number in Counter(log.values()).items()}
 
 
+@pytest.mark.slow
 def test_a_rate_is_a_rate_and_seeds_are_independent() -> None:
     log = {f"trace-{number}": 1 for number in range(20_000)}
     first, second = drawn(log, rate=0.05), drawn(log, rate=0.05, seed=8)

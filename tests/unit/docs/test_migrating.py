@@ -23,6 +23,7 @@ def scores() -> set[str]:
     return {spec.name.partition("@")[0] for metric in config.metrics.values() for spec in metric.scores()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_metric_of_the_other_tool_leads_to_a_score_or_to_words(page: str, scores: set[str]) -> None:
     for there, here, remark in rows(page, "Metrics"):

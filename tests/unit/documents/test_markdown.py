@@ -114,6 +114,7 @@ WORDS = st.text("abc xyz", min_size=1, max_size=12).map(lambda text: " ".join(te
 PARTS = st.tuples(st.integers(1, 6), WORDS, st.lists(WORDS, max_size=3))
 
 
+@pytest.mark.slow
 @given(parts=st.lists(PARTS, max_size=8), newline=st.sampled_from(["\n", "\r\n"]))
 def test_what_is_written_is_read_back(parts: list[tuple[int, str, list[str]]], newline: str) -> None:
     """Each section has its own text and line, and the nearest heading of a higher level is its parent."""

@@ -35,6 +35,7 @@ def item(canaries: CanarySet, name: str) -> CanaryItem:
     return next(item for item in canaries.items if item.name == name)
 
 
+@pytest.mark.slow
 def test_the_shipped_set_has_enough_verdicts_of_every_kind_of_judged_metric(shipped: CanarySet) -> None:
     text = Path(__file__).parents[3].joinpath("ragpipe/data/canaries.v1.yaml").read_text()
     folders = {path.name for path in prompts_dir().iterdir() if path.is_dir()} - {"shared", "synthesize"}

@@ -48,6 +48,7 @@ def test_a_score_does_not_depend_on_its_neighbours():
     assert scorer(some[::-1]) == together[::-1]
 
 
+@pytest.mark.slow
 @needs_files
 def test_a_cut_text_and_one_without_a_token_are_told():
     long, empty = PairScores(EncoderSettings(layer=1, max_tokens=12))([("word " * 30, "a word"), ("a word", "")])

@@ -90,6 +90,7 @@ def test_weights_of_another_type_are_named(tmp_path, kind):
     assert all(word in str(fault.value) for word in (str(path), "embeddings.LayerNorm.bias", kind, "F32"))
 
 
+@pytest.mark.slow
 @needs_files
 def test_weights_of_fewer_layers_than_the_config_says_are_an_error_of_the_folder(tmp_path):
     folder = packaged_folder()
@@ -101,6 +102,7 @@ def test_weights_of_fewer_layers_than_the_config_says_are_an_error_of_the_folder
         MiniLMVectors(MiniLM(path=str(tmp_path)))(["a text"])
 
 
+@pytest.mark.slow
 @needs_files
 def test_a_text_is_cut_where_it_has_more_tokens_than_are_read():
     """Two of the 256 tokens are those around the text; "word" is one token."""

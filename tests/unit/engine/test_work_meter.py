@@ -239,6 +239,7 @@ async def test_an_outage() -> None:
     await end(tasks)
 
 
+@pytest.mark.slow
 async def test_what_limits_did_to_the_requests() -> None:
     """Two calls wait 0.2 s each for the turns of 300 per minute; a refusal and an overload are counted."""
     attempts = runner(rpm=300)

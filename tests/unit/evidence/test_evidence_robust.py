@@ -107,6 +107,7 @@ def test_claims_have_words_and_are_stable(text):
     assert extract_claims(text) == claims
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(text=_TEXT)
 def test_tokens_and_sentences_stand_where_they_say(text):

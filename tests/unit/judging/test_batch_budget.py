@@ -135,6 +135,7 @@ def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
     assert states(calls).count("ok") == account.bill().calls
 
 
+@pytest.mark.slow
 def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=6)
     account.server.batches.delay_s = 0.3
@@ -146,6 +147,7 @@ def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., O
     assert len(account.server.batches.made) == 1
 
 
+@pytest.mark.slow
 def test_a_reply_that_another_run_has_sent_for_needs_room_too(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:

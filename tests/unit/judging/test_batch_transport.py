@@ -205,6 +205,7 @@ def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., Op
     assert len(server.batches.made) == 1
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.delay_s = 0.3
@@ -249,6 +250,7 @@ def test_without_a_batch_price_the_price_is_unknown(serve: Callable[..., OpenAIS
     assert [p.usd for p in payments] == [None]
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     server = serve()
     sender = transport(server, tmp_path)

@@ -48,6 +48,7 @@ def test_no_part_is_blank() -> None:
     assert marked(18, user="de  \n ") == ["abc", [part("de  \n ")]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["system", "user"]), st.text(min_size=1)), min_size=1, max_size=4), st.lists(st.integers(0, 80), max_size=3))  # fmt: skip
 def test_a_marked_request_has_the_same_text(texts: list[tuple[str, str]], places: list[int]) -> None:
     messages = [{"role": role, "content": text} for role, text in texts]

@@ -107,6 +107,7 @@ def judge(**options: Any) -> JudgeSettings:
     return JudgeSettings(model="openai/gpt-4o-2024-08-06", max_tokens=100, **options)
 
 
+@pytest.mark.slow
 def test_the_measure_counts_prompt_and_reply() -> None:
     measure = ContextMeasure.of(judge(overflow="split", capabilities={"context_tokens": 1000}))
     assert measure is not None

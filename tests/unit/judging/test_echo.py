@@ -233,6 +233,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_the_length_of_a_value_is_that_of_the_texts_that_it_can_print(value):
     assert text_length(value) == sum(map(len, printable_texts(value)))

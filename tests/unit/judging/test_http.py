@@ -62,6 +62,7 @@ async def test_encodings_that_are_asked_for_are_read(serve, client, fault):
     assert (call.status, call.text) == ("ok", clean.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("encoding", ["br", "zstd"])
 async def test_an_encoding_that_was_not_asked_for_is_one_clear_fault(serve, client, encoding):
@@ -71,6 +72,7 @@ async def test_an_encoding_that_was_not_asked_for_is_one_clear_fault(serve, clie
     assert f"the encoding '{encoding}'" in call.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("fault", "status"), [("cut_gzip", "network"), ("no_gzip", "not_an_api_answer")])
 async def test_a_broken_stream_is_tried_again(serve, client, fault, status):
@@ -149,6 +151,7 @@ async def test_every_provider_of_litellms_goes_the_same_way(serve, monkeypatch, 
     assert found.status == 404
 
 
+@pytest.mark.slow
 async def test_litellm_has_its_own_connections_back_when_the_last_client_closes(serve):
     import litellm
 

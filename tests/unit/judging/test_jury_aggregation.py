@@ -113,6 +113,7 @@ def test_a_member_that_contradicts_itself_is_flagged() -> None:
     assert "flags" not in combined(GRADE, {"a": ok(4) + ok(4.5), "b": ok(4) * 2}).details["jury"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=7), st.sampled_from(["mean", "median", "min", "majority"]))
 def test_no_rule_leaves_what_was_said_and_order_does_not_count(values: list[int], rule: Any) -> None:
     found = one_value(values, rule)

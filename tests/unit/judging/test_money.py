@@ -152,6 +152,7 @@ def test_own_price_of_a_judge_is_in_its_calls(serve, monkeypatch):
     assert call.paid_usd == pytest.approx((call.tokens_in + 2 * call.tokens_out) / 1e6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "encoding"), [(MODEL, "o200k_base"), ("openai/gpt-4-0613", "cl100k_base")])
 def test_tokens_equal_tiktokens_own(model, encoding, monkeypatch):
     folder = Path(find_spec("litellm").origin).parent / "litellm_core_utils/tokenizers"

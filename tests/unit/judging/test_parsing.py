@@ -191,6 +191,7 @@ _SAID = [
 _TALK = st.text(alphabet="abc ,'", max_size=12).map(lambda text: f"\n{text}\n")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.integers(10, 50), min_size=2, max_size=2, unique=True),
@@ -203,6 +204,7 @@ def test_no_reply_with_two_different_scores_gives_a_value(tenths, forms, between
         read_answer(f"<think>Both?</think>{reply}" if thought else reply, Grade15)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(_ANY)
 def test_a_verdict_is_a_word_of_the_reply(text):
@@ -281,6 +283,7 @@ def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(
     assert read_answer(thought + before + text + after, type(answer), ["A text", "{}"]) == (answer, flags)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @example(Claims(claims=["<THINK>", "</THINK>"]), 1, False)
 @given(_VALID, st.integers(1, 60), st.booleans())

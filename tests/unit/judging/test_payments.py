@@ -39,6 +39,7 @@ def total(payments):
     return sum(p.tokens_in for p in named), sum(p.tokens_out for p in named), len(named)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("faults", [
     (), ("empty_content:first=2",), ("empty_content",), ("length",), ("content_filter",), ("500:first=1",),
@@ -79,6 +80,7 @@ async def test_a_too_long_wait_after_a_paid_try_forgets_nothing(serve):
     assert len(payments) == 1
 
 
+@pytest.mark.slow
 async def test_a_fatal_fault_after_a_paid_try_forgets_nothing(serve):
     server, payments = serve("empty_content:first=1", "401"), []
     with pytest.raises(ProviderUnusable):
@@ -115,6 +117,7 @@ async def test_an_answer_without_a_usage_is_paid_by_unknown_tokens(serve):
     assert [(p.tokens_in, p.tokens_out, p.usd) for p in payments] == [(None, None, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["500:first=1", "invalid_json:first=1", "html:first=1", "reset:first=1"])
 async def test_what_is_no_answer_is_not_paid(serve, fault):
     payments = []

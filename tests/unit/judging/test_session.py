@@ -86,6 +86,7 @@ async def test_whoever_gives_up_waiting_gives_up_nothing_else(serve, tmp_path, i
     assert server.tries == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impatient", [hastily, in_a_group_that_fails])
 async def test_a_question_that_nobody_waits_for_any_more_lands_and_is_stored(serve, tmp_path, impatient):
     server = serve(latency_ms=300)

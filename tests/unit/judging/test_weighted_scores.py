@@ -84,6 +84,7 @@ def test_what_has_another_shape_is_as_good_as_nothing(logprobs: Any) -> None:
     assert digit_tokens(logprobs, REPLY) is None
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.floats() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["token", "logprob", "bytes", "top_logprobs", "content"]), inner, max_size=4)))  # fmt: skip
 def test_no_response_ends_a_run(value: Any) -> None:
     digit_tokens(value, REPLY)

@@ -49,6 +49,7 @@ def test_the_random_part_is_a_simple_random_sample() -> None:
     assert len(set(heads.values())) == 1
 
 
+@pytest.mark.slow
 def test_weighted_sums_are_right_over_many_seeds() -> None:
     """The Horvitz-Thompson estimate of a total, whose value depends on the stratum: its mean is the total."""
     keys = [f"case {place}" for place in range(90)]

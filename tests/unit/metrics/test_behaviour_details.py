@@ -314,6 +314,7 @@ def test_marks_in_the_text_are_citations_of_ranks(answer, expected):
 WORDS = st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(WORDS, WORDS, st.integers(2, 5))
 def test_every_literal_stretch_is_made_of_runs_of_the_text_and_none_is_left_out(answer, text, least):

@@ -37,6 +37,7 @@ def _case(record):
     return case, reply
 
 
+@pytest.mark.slow
 def test_expertqa(real_data):
     expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))
     expected = next(block for block in _blocks(expected, "expertqa") if "coverage" in block.get("all", {}))

@@ -34,6 +34,7 @@ def test_anchored_rankings_stay_in_their_range(chunks, anchors, unit):
     check(make_case(chunks=chunks, anchors=anchors), unit)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(NAMES, max_size=12),
@@ -45,6 +46,7 @@ def test_rankings_of_ids_stay_in_their_range(ids, gains, unit):
     check(make_case(chunks=chunks, gains=gains), unit)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text("ab x", min_size=1), max_size=4), st.lists(st.text("ab x", min_size=1), max_size=4))
 def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, own):
@@ -56,6 +58,7 @@ def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, ow
     assert matches_anchor(chunk, whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text("abQ1 \n\u00e9\u2019'\u201c\"-\u2014,", max_size=60), st.integers(0, 60), st.integers(1, 60))
 def test_a_piece_of_a_text_occurs_in_it_however_it_is_set(text, start, length):

@@ -71,6 +71,7 @@ def test_score_of_a_recorded_value(recorded, taken, value, reason):
 VERDICTS = st.none() | st.booleans() | st.floats(-2, 3, allow_subnormal=False) | st.just(GARBAGE)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(VERDICTS, max_size=5), st.sampled_from(["mean", "median", "majority", "min", "max"]))
 def test_a_score_lies_among_the_verdicts_it_is_made_of_and_none_is_lost(verdicts, combine):
@@ -129,6 +130,7 @@ def test_a_wrong_entry_is_refused_with_its_key(taken, says):
     assert says in str(refused.value)
 
 
+@pytest.mark.slow
 def test_without_entries_the_configuration_is_wrong():
     with pytest.raises(ConfigError, match=r"metrics\.recorded\.take"):
         compose(["dataset=demo", "metrics=[recorded]"])

@@ -179,6 +179,7 @@ def test_the_mean_reciprocal_rank_of_the_documents():
     assert [round(v, 2) for v in found] == [1.0, 0.33, 0.0]
 
 
+@pytest.mark.slow
 def test_a_case_has_the_same_values_alone_and_in_any_block():
     draw = random.Random(7)
     cases = []
@@ -257,6 +258,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "qrels_file", "run_file"), FILES, ids=[f[0] for f in FILES])
 def test_equals_the_recorded_values_on_public_runs(real_data, block, qrels_file, run_file):
     expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["retrieval"][block]
@@ -343,6 +345,7 @@ def test_notes_name_what_was_found_at_which_rank_and_what_is_missing(fields, par
 ids = st.none() | st.lists(st.sampled_from("abc"), max_size=2)
 
 
+@pytest.mark.slow
 @given(
     ids,
     ids,

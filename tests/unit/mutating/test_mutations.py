@@ -316,6 +316,7 @@ WORDS = st.sampled_from(["the", "mill", "was", "sold", "for", "Otto Brandt", "40
                          "15 March 2024", "percent", ".", "\n", "is", "https://a.example/40", "\"sold\"", "2.", "Ada"])  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS, max_size=25).map(" ".join), st.integers(0, 3))
 def test_on_any_text_marks_and_addresses_stay_and_new_numbers_are_new(answer: str, seed: int) -> None:
     subject = case(

@@ -23,6 +23,7 @@ def test_the_fragment_of_a_state(state: dict[str, str | None], fragment: str) ->
     assert page_address(**state) == fragment
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["q", "method", "slice", "case", "sort"]), st.text(min_size=1), max_size=5))
 def test_a_state_comes_back(state: dict[str, str]) -> None:
     read = parse_qsl(page_address(**state).removeprefix("#"), keep_blank_values=True)

@@ -123,6 +123,7 @@ def test_what_is_not_found(text: str) -> None:
     assert found_in(text) == []
 
 
+@pytest.mark.slow
 def test_telephone_numbers_of_every_country() -> None:
     """The example numbers of Google's libphonenumber: the international form is found as it is, a national one where the text says so."""
     library = pytest.importorskip("phonenumbers")
@@ -147,6 +148,7 @@ def test_two_spellings_have_one_identity() -> None:
     assert [place.identity for place in places] == ["ann@example.org"] * 2 + ["4930901820"] * 2
 
 
+@pytest.mark.slow
 @given(st.text(max_size=80))
 def test_places_are_in_order_and_do_not_overlap(text: str) -> None:
     places = find_personal_data(text)
@@ -159,6 +161,7 @@ def test_digits_and_signs_of_any_kind_are_read(text: str) -> None:
     assert all(place.start < place.end for place in find_personal_data(text))
 
 
+@pytest.mark.slow
 def test_a_long_text_takes_no_longer_per_character() -> None:
     """No pattern may backtrack without bound: these took a naive one minutes."""
     for piece in ("0 ", "1-", "a.", "a@", "00 4", ":1", "call me ", "(0", "+1 ", "DE89 "):

@@ -26,6 +26,7 @@ def _described(kind: str, values: list[object]) -> Distribution:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(NUMBERS, min_size=1, max_size=4))
 def test_numbers_of_several_methods_together(lists: list[list[float]]) -> None:
     parts = [_described("number", list(numbers)) for numbers in lists]
@@ -35,6 +36,7 @@ def test_numbers_of_several_methods_together(lists: list[list[float]]) -> None:
     assert found["median"] == pytest.approx(statistics.median(every))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["x", "y", "z"]), min_size=1))
 def test_labels_are_counted(labels: list[str]) -> None:
     assert document([_described("label", list(labels))], len(labels))["top"] == dict(Counter(labels).most_common())

@@ -28,6 +28,7 @@ def operations(tmp_path: Path, base: list[float], new: list[float]) -> dict[str,
     return compared(scored_run(tmp_path / "a", rows(base)), scored_run(tmp_path / "b", rows(new))).document
 
 
+@pytest.mark.slow
 def test_one_time_out_that_turns_the_mean_round_is_named(tmp_path: Path) -> None:
     """Nine cases of 700 ms take 900, and one of 30,000 takes 1,000: medians 700 and 900, the middle ratio 9/7, the mean from
     3,630 to 910. Without that case the mean rises by 200."""
@@ -55,6 +56,7 @@ def test_one_time_out_that_turns_the_mean_round_is_named(tmp_path: Path) -> None
     assert "inconclusive, median 700.0 → 900.0, x1.29 in the middle case, one case decides the mean" in chart
 
 
+@pytest.mark.slow
 def test_a_change_of_all_cases_has_no_dominant_one(tmp_path: Path) -> None:
     document = operations(tmp_path, [500.0] * 10, [600.0, 640.0] * 5)
     assert document["operations"]["latency_ms"]["typical"]["dominant"] is None
@@ -62,6 +64,7 @@ def test_a_change_of_all_cases_has_no_dominant_one(tmp_path: Path) -> None:
     assert line == "latency_ms: more in 10 and less in 0 of 10 cases, 1.24 times the base in the middle case"
 
 
+@pytest.mark.slow
 def test_the_largest_change_of_one_direction_is_named_without_a_turn(tmp_path: Path) -> None:
     """Nine cases take 10 ms more, one takes 1,000 more: 1,000 of the 1,090 ms of change."""
     document = operations(tmp_path, [500.0] * 10, [510.0] * 9 + [1500.0])
@@ -71,11 +74,13 @@ def test_the_largest_change_of_one_direction_is_named_without_a_turn(tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_equal_latencies_are_not_worth_a_line(tmp_path: Path) -> None:
     document = operations(tmp_path, [500.0] * 10, [500.0] * 10)
     assert list(operation_lines(document["operations"], has_one_method=True)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "heads"),
     [
@@ -94,6 +99,7 @@ def test_the_table_of_a_comparison_fits_the_screen(tmp_path: Path, columns: int,
     assert any("2 of 8 and 3 of 8 parts" in line for line in lines), "beside the name, or below where that has no room"
 
 
+@pytest.mark.slow
 def test_what_undecided_scores_need_is_a_sentence(tmp_path: Path) -> None:
     """The summary has the sentence on latency first, then the flips."""
     document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])

@@ -143,6 +143,7 @@ def closed() -> io.StringIO:
     return stream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Broken, closed])
 def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
     console = Console(out=make(), err=make())

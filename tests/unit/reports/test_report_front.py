@@ -141,6 +141,7 @@ def test_without_a_diagnosis_the_failure_modes_are_shown(tmp_path: Path) -> None
     assert re.findall(r"<b>([\d.]+%)</b>", html) == ["20.0%"]
 
 
+@pytest.mark.slow
 def test_a_slice_is_shaded_where_its_interval_leaves_the_mean_of_the_run_out(tmp_path: Path) -> None:
     """Category a is 0 in each of 20 cases, b is 1 in each of 20: the mean of the run is .5."""
     report = report_of_rows(tmp_path, rows_of(bot=[0.0] * 20 + [1.0] * 20))

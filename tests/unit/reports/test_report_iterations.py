@@ -78,6 +78,7 @@ def test_the_headline_is_that_of_all_iterations(run: Path, monkeypatch: pytest.M
     assert "ragpipe 0 | test | iterations 1-3" in out
 
 
+@pytest.mark.slow
 def test_diagnoses_are_counted_in_every_iteration(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
     out = reported(run, monkeypatch)

@@ -83,6 +83,7 @@ def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None
     assert [(row["n_shared"], row["shared_mean"], row["standing"]) for row in rows] == [(0, None, None)] * 2
 
 
+@pytest.mark.slow
 def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) -> None:
     """q1 has .2 and .6 (mean .4), q2 a value in the second iteration alone (.8), q3 is not in the other job."""
     fail = ("error", "refused: no")
@@ -92,6 +93,7 @@ def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) 
     assert [row["shared_mean"] for row in rows] == pytest.approx([0.6, 0.6])
 
 
+@pytest.mark.slow
 def test_jobs_on_the_same_questions_say_nothing_more(tmp_path: Path) -> None:
     jobs = [job(tmp_path, n, {f"q{i}": (value,) for i in range(8)}) for n, value in enumerate((0.4, 0.6))]
     rows = compared(*jobs)

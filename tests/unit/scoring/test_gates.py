@@ -102,6 +102,7 @@ def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str)
     assert "its interval 0.7 to 1 contains the limit" in found["sentence"]
 
 
+@pytest.mark.slow
 def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_path: Path) -> None:
     """18 of 20 questions pass; Wilson's interval of .9 holds .85 (Newcombe's formula: .699 to .972)."""
     rows = [Row(f"q{i}", "a", {"rejection_calibration": int(i > 1)}) for i in range(20)]
@@ -263,6 +264,7 @@ def gated(root: Path, gates: dict[str, Any], rows: list[Row] = ROWS, **more: Any
     return {gate["name"]: gate for gate in metrics["gates"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "n", "value"),
     [
@@ -332,6 +334,7 @@ def test_a_gate_on_a_failure_mode(tmp_path: Path, gate: dict[str, Any], verdict:
     assert (found["verdict"], found["value"]) == (verdict, value if value is None else pytest.approx(value))
 
 
+@pytest.mark.slow
 def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     rows = [Row(f"q{i}", "a", {"rejection_calibration": FAIL if i < 2 else 1}) for i in range(20)]
     gate = {"g": {"failure_mode": "not_said", "max_rate": 0}}
@@ -344,6 +347,7 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "template", "calibrated", "accept", "verdict"),
     [
@@ -659,6 +663,7 @@ def shares(text: str) -> list[float]:
     return [float(share) for share in re.findall(r"(?<![\d.])[01]?\.\d\d(?!\d)", text)]
 
 
+@pytest.mark.slow
 def test_the_page_says_how_often_a_gate_is_right() -> None:
     """docs/gates.md, a gate `min: 0.85`: every outcome of n single draws, weighed by the binomial distribution."""
     page = (Path(__file__).parents[3] / "docs/gates.md").read_text(encoding="utf-8")
@@ -763,6 +768,7 @@ def test_a_gate_that_fails_only_alone_says_why_it_is_inconclusive() -> None:
     )
 
 
+@pytest.mark.slow
 def test_p_values_of_a_run_are_those_of_its_intervals(tmp_path: Path) -> None:
     """12 of 20 pass: P(Z <= (.6 - .85) / sqrt(.85 * .15 / 20)), and 1 - P(Z <= (.6 - .4) / sqrt(.4 * .6 / 20)) for the other end."""
     write_run(tmp_path, [Row(f"q{i}", "a", {"rejection_calibration": int(i < 12)}) for i in range(20)])

@@ -19,6 +19,7 @@ def grown(values: list[float], size: int) -> GrowingValues:
     return column
 
 
+@pytest.mark.slow
 @given(VALUES, st.integers(1, 60), st.integers(0, 5))
 def test_every_bit_of_a_value_comes_back(values: list[float], size: int, step: int) -> None:
     column = grown(values, size).column()
@@ -39,6 +40,7 @@ def test_more_different_values_take_more_bytes(different: int, width: int, size:
     assert column._stored.nbytes == 9000 * width  # what it is there for
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 999), max_size=999), st.integers(1, 999))
 def test_codes_lead_to_their_numbers(numbers: list[int], size: int) -> None:
     column = GrowingCodes()
@@ -48,6 +50,7 @@ def test_codes_lead_to_their_numbers(numbers: list[int], size: int) -> None:
     assert len(column) == len(set(numbers))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(-128, 127))))
 def test_an_array_is_its_blocks_behind_each_other(blocks: list[list[int]]) -> None:
     column = GrowingArray(np.int8)

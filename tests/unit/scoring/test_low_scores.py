@@ -165,6 +165,7 @@ def test_flags_of_low_cases_are_counted(tmp_path: Path) -> None:
     assert low(tmp_path, [CORRECT], rows, low_scores={"flags": False})["correctness"]["flags"] == {}
 
 
+@pytest.mark.slow
 def test_examples_stay_bounded_however_many_cases(tmp_path: Path) -> None:
     found = low(tmp_path, [CORRECT], of("correctness", [1.0, 2.0] * 30))["correctness"]
     assert Counter(len(band["examples"]) for band in found["bands"]) == {5: 2, 0: 1}

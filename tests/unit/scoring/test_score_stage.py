@@ -281,6 +281,7 @@ def test_methods_one_after_another_find_their_samples(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_unchanged_result_rewrites_nothing(tmp_path: Path) -> None:
     folder = write_run(tmp_path, ROWS)
     names = ("records.parquet", "metrics.json", "low_scores.json", "cost.json")

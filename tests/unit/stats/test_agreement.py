@@ -102,6 +102,7 @@ def test_pairs_are_whole() -> None:
         pearson(np.array([1.0, math.nan]), np.array([1.0, 2.0]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(PAIRS)
 def test_the_same_as_scikit_learn(pairs: list[tuple[int, int]]) -> None:

@@ -174,6 +174,7 @@ def test_no_interval_of_a_correlation_without_grounds(
         assert result.value == (None if value is None else pytest.approx(value))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])
@@ -196,6 +197,7 @@ def test_raters_rows_and_numbers_of_questions_may_change_places(
     assert first.interval.high - first.interval.low > 0.01
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_names_of_classes_mean_nothing(rows: list[tuple[int, int, int]]) -> None:
     labels, verdicts, questions = columns(rows)

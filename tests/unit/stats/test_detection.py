@@ -233,6 +233,7 @@ def test_order_of_rows_and_numbers_of_questions_mean_nothing(rows: list[tuple[in
         assert 0 <= first.interval.low <= first.value <= first.interval.high <= 1
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_other_class_and_turned_scores_mirror_auroc(rows: list[tuple[int, int, int]]) -> None:
     labels, scores, questions = columns(rows)

@@ -203,6 +203,7 @@ def test_without_a_scale_few_changes_pass_nothing() -> None:
     assert decide_drop(of((97, 0.5), (3, -0.1), low=None).paired, 0.5).state == "passed"
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(ROWS, st.floats(0.01, 0.5), st.booleans())
 def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, higher: bool) -> None:

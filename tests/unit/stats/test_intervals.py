@@ -139,6 +139,7 @@ def test_values_that_are_equal_but_for_rounding_are_equal() -> None:
     assert (rounded.low, rounded.high) == pytest.approx((equal.low, equal.high))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=2, max_size=60),
     st.sampled_from([(0.0, 1.0), (1.0, 5.0), (0.0, 100.0)]),

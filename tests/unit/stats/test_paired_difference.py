@@ -178,6 +178,7 @@ def test_few_changed_questions_are_the_exact_permutation_test(rows: list[tuple[i
     assert paired_difference(base, candidate, questions).p_value == pytest.approx(test.pvalue)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None:

@@ -223,6 +223,7 @@ def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, fl
             assert ours.value == pytest.approx(theirs, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("squared", [False, True])
@@ -252,6 +253,7 @@ def test_order_of_units_and_raters_means_nothing(squared: bool, rows, random) ->
             )
 
 
+@pytest.mark.slow
 def test_three_annotators_of_preferences(real_data: Path) -> None:
     expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["pandalm"]
     rows = json.loads((real_data / "pandalm/testset-v1.json").read_text(encoding="utf-8"))

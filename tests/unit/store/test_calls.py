@@ -244,6 +244,7 @@ async def test_a_reader_sees_what_is_stored_after_it_was_opened(tmp_path: Path) 
             assert reader.read([K("a"), K("b"), K("c")]) == expected
 
 
+@pytest.mark.slow
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
         for delay in (0, 0, 0.0005, 0.001, 0.002, 0.005):

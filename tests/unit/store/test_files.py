@@ -239,6 +239,7 @@ NESTED_JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(NESTED_JSON)
 def test_json_lines_are_one_line_where_the_value_nests_two_levels(value: object) -> None:
     def depth(item: object) -> int:

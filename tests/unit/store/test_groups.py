@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ KEYS = [sha256(f"key {n}") for n in range(12)]
 GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
 
 
+@pytest.mark.slow
 @given(present=st.sets(st.integers(0, 200)), asked=st.lists(st.integers(0, 200), max_size=150))
 def test_the_keys_of_a_table_among_any_number(present: set[int], asked: list[int]) -> None:
     with closing(sqlite3.connect(":memory:")) as db:

@@ -96,6 +96,7 @@ def test_ends_with_its_process(tmp_path: Path, way: str) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_only_one_at_a_time_in_one_process_too(tmp_path: Path, way: str) -> None:
     with FolderLock(tmp_path):
         with pytest.raises(FolderLocked, match=str(os.getpid())):

@@ -135,6 +135,7 @@ async def test_the_page_is_there_with_a_run_that_cannot_be_read(tmp_path: Path, 
         assert "bbbbbbbbbbbb" in (await answer.text()).partition("<noscript>")[2]
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
     with folder_for_all() as home:
         listed_run(home / "good", ID, 0.5)
@@ -182,6 +183,7 @@ def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expecte
     assert resume_command(command) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -224,6 +226,7 @@ async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, sta
             assert await answer.text() == PAGE
 
 
+@pytest.mark.slow
 def test_a_report_that_is_a_pipe_has_no_link(tmp_path: Path) -> None:
     run = listed_run(tmp_path / "a", ID, 0.5)
     run.html.unlink()
@@ -232,6 +235,7 @@ def test_a_report_that_is_a_pipe_has_no_link(tmp_path: Path) -> None:
     assert (listed.status.state, listed.files) == ("complete", ("report.md",))
 
 
+@pytest.mark.slow
 async def test_a_page_that_is_not_ours_runs_in_a_sandbox(tmp_path: Path) -> None:
     run = listed_run(tmp_path / "outputs" / "a", ID, 0.5)
     run.html.write_text("<script>fetch('/index.json')</script>")

@@ -45,6 +45,7 @@ def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way
     assert change.state == "better"
 
 
+@pytest.mark.slow
 def test_equal_answers_are_no_change(tmp_path: Path) -> None:
     for place in (0, 1):
         listed_run(tmp_path / "x", IDS[place], 0.5, day=1 + 4 * place)
@@ -150,6 +151,7 @@ def test_a_run_whose_process_is_gone_has_stalled(unfinished: Path, tmp_path: Pat
     assert {"in flight", "waiting", "answers per second", "provider"}.isdisjoint(figures)  # a dead process has none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "silent_s", "state"),
     [("judging", 20, "running"), ("judging", 41, "stalled"), ("collecting", 41, "stalled"), ("scoring", 41, "running")],
@@ -173,11 +175,13 @@ def test_a_process_of_another_machine_is_judged_by_its_silence(unfinished: Path,
     assert (live["state"], live["reason"]) == ("stalled", "no sign for 5 min from process 1 on elsewhere")
 
 
+@pytest.mark.slow
 def test_a_run_that_nobody_holds_was_stopped(unfinished: Path, tmp_path: Path) -> None:
     assert only(tmp_path)["state"] == "stopped"
     assert only(tmp_path)["resume"] == ""  # nobody knows how it was started
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
     me = this_process()
     hold(unfinished, pid=me.pid, mark=me.mark)
@@ -188,6 +192,7 @@ def test_a_run_that_was_interrupted_has_the_command_that_goes_on_with_it(unfinis
     assert row["resume"] == live["resume"]
 
 
+@pytest.mark.slow
 def test_a_run_with_calls_that_failed_has_the_command_too(tmp_path: Path) -> None:
     run = listed_run(tmp_path / "x", IDS[0], 0.5, iterations={"1": "incomplete"}).root
     me = this_process()
@@ -197,6 +202,7 @@ def test_a_run_with_calls_that_failed_has_the_command_too(tmp_path: Path) -> Non
     assert (row["state"], row["resume"]) == ("incomplete", "python -m ragpipe +experiment=e 'data={a: 1}'")
 
 
+@pytest.mark.slow
 def test_a_task_over_a_finished_run_does_not_make_it_unfinished(tmp_path: Path) -> None:
     run = listed_run(tmp_path / "x", IDS[0], 0.5).root
     me = this_process()
@@ -204,6 +210,7 @@ def test_a_task_over_a_finished_run_does_not_make_it_unfinished(tmp_path: Path) 
     assert progress_document(listing_of(tmp_path), "r")["live"] == {}
 
 
+@pytest.mark.slow
 def test_texts_of_folders_stay_texts(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>\u202e"
     listed_run(tmp_path / name, IDS[0], 0.5)

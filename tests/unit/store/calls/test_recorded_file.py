@@ -74,6 +74,7 @@ def test_replies_of_several_judges_are_not_one_recording(tmp_path: Path, rows: l
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 def test_any_reply_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = written(tmp_path_factory.mktemp("recorded"), [row(1, reply=text), row(2)])

@@ -26,6 +26,7 @@ def _ranges(server: S3Server) -> list[str]:
     return [seen.range for seen in server.seen("GET", "b/x.bin")]
 
 
+@pytest.mark.slow
 def test_a_cut_connection_of_a_bucket_goes_on_at_the_piece_that_was_cut(server: S3Server, tmp_path: Path) -> None:
     server.objects["b/x.bin"] = CONTENT
     server.cut_after += [PIECE, 1000, 0]  # the first piece arrives; the second one is cut twice
@@ -159,6 +160,7 @@ def test_a_copy_that_was_changed_here_is_made_again(server: S3Server, tmp_path: 
     assert copy.read_bytes() == b"one"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_versions", [True, False])
 def test_a_copy_in_use_is_not_replaced_by_the_same_bytes(server: S3Server, tmp_path: Path, has_versions: bool) -> None:
     """Two first starts at once: each copies the file before it could see the copy of the other."""
@@ -228,6 +230,7 @@ def test_patterns_mean_what_they_mean_in_a_folder(server: S3Server, tmp_path: Pa
         assert place.names(pattern) == sorted(str(path.relative_to(here)) for path in here.glob(pattern)), pattern
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_folder_never_changes(server: S3Server, tmp_path: Path) -> None:
     server.objects |= {"b/p/m/one.v1.jinja": b"1", "b/p/m/two.v1.jinja": b"2", "b/other": b"3"}
     storage = storage_at(server, tmp_path)
