@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -44,9 +45,10 @@ class Preemption:
 
 @contextmanager
 def preemptible() -> Iterator[list[Preemption]]:
-    """Inside, submitit's signal is taken by the handlers that are returned; an empty list where submitit did not start this process."""
+    """Inside, submitit's signal is taken by the handlers that are returned; an empty list where submitit did not start this process,
+    and in another thread than the main one, which alone takes signals."""
     taken: dict[int, tuple[Preemption, Callable[[int, FrameType | None], object]]] = {}
-    if "SUBMITIT_EXECUTOR" in os.environ:
+    if "SUBMITIT_EXECUTOR" in os.environ and threading.current_thread() is threading.main_thread():
         for name in _SIGNALS:
             number = getattr(signal, name, None)
             before = None if number is None else signal.getsignal(number)

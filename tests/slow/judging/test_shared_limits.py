@@ -66,7 +66,8 @@ def test_five_starts_a_second_over_four_processes_one_of_which_dies(tmp_path: Pa
     # a busy machine lets a request arrive some hundredths of a second late: the shorter window allows for it
     assert most_in(times, 0.95) <= 5
     assert most_in(times, 5) <= 25
-    assert len(steady) >= 0.95 * 12 * 5
+    # over 95 % on an idle machine; here other tests share the cores, and a start that comes late is not made up for
+    assert len(steady) >= 0.9 * 12 * 5
 
 
 def test_questions_and_requests_are_counted_over_all_processes(tmp_path: Path) -> None:
