@@ -341,11 +341,10 @@ def _sweep_job(
 
     number, words = job_words()
     began = time.monotonic()
-    with preemptible() as preemptions:
+    with preemptible() as preemption:
         outcome = _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
-    for preemption in preemptions:
-        if preemption.came and outcome.code > 128:  # a job that ended all the same has its result
-            preemption.end()
+    if preemption and preemption.arrived and outcome.code > 128:  # a job that ended all the same has its result
+        preemption.end()
     if outcome.warnings is not None and outcome.ran:
         jobs, shared = sweep
         job = ended_job(number, words, outcome.code, _safe(outcome.line), outcome.folder)

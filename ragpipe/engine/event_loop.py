@@ -138,7 +138,7 @@ class SignalHandlers:
     """Inside, a signal ends the stage early: SIGINT lets calls in flight finish, SIGTERM and SIGHUP for `TERM_GRACE_S` at
     most, a second signal of any kind gives them up, and a third ends the process at once. A process that is not the run's
     own (`ragpipe.run`) is never ended: there a third signal restores the handlers from before. The signal of a scheduler that
-    preempts the job is taken like SIGTERM and does not count: with it Slurm may send SIGTERM.
+    preempts the job ends it as SIGTERM does, but is not counted as one of these signals: Slurm may send SIGTERM together with it.
 
     Only the main thread can take signals; elsewhere `GracefulShutdown` alone ends the stage. An ignored SIGHUP (`nohup`)
     stays ignored.
@@ -190,7 +190,7 @@ class SignalHandlers:
             self._end(number, _SIGNAL_WORDS[number])
 
     def _preempt(self, number: signal.Signals, preemption: Preemption) -> None:
-        again, preemption.came = preemption.came, True
+        again, preemption.arrived = preemption.arrived, True
         if not (again or self._count):
             self._end(number, "preempted")
 
@@ -206,7 +206,7 @@ class SignalHandlers:
         self._say("ended at once; what was answered is kept: the same command goes on where it stopped")
         try:
             for handler in self._before.values():
-                if isinstance(handler, Preemption) and handler.came:
+                if isinstance(handler, Preemption) and handler.arrived:
                     code = handler.exit_code()
         finally:
             os._exit(code)

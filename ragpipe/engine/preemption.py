@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from ragpipe.core.errors import SignalReceived
 
-_SIGNALS = ("SIGUSR1", "SIGUSR2")  # submitit's, as its variable SUBMITIT_PREEMPT_SIGNAL has it
+_SIGNAL_VARIABLE = "SUBMITIT_PREEMPT_SIGNAL"  # submitit's: the name of its signal without SIG
 
 
 class Preemption:
@@ -23,11 +23,11 @@ class Preemption:
     """
 
     def __init__(self, number: int, requeue: Callable[[int, FrameType | None], object]):
-        self.came = False
+        self.arrived = False
         self._number, self._requeue = number, requeue
 
     def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
-        self.came = True
+        self.arrived = True
         raise SignalReceived(number)
 
     def end(self) -> None:
@@ -44,20 +44,18 @@ class Preemption:
 
 
 @contextmanager
-def preemptible() -> Iterator[list[Preemption]]:
-    """Inside, submitit's signal is taken by the handlers that are returned; an empty list where submitit did not start this process,
-    and in another thread than the main one, which alone takes signals."""
-    taken: dict[int, tuple[Preemption, Callable[[int, FrameType | None], object]]] = {}
-    if "SUBMITIT_EXECUTOR" in os.environ and threading.current_thread() is threading.main_thread():
-        for name in _SIGNALS:
-            number = getattr(signal, name, None)
-            before = None if number is None else signal.getsignal(number)
-            if number is not None and callable(before) and not isinstance(before, signal.Handlers):
-                taken[number] = Preemption(number, before), before
-    for number, (handler, _) in taken.items():
-        signal.signal(number, handler)
+def preemptible() -> Iterator[Preemption | None]:
+    """Inside, the handler that it gives takes submitit's signal. None where submitit did not start this process, and in a thread
+    that is not the main one, which alone takes signals."""
+    number = getattr(signal, f"SIG{os.environ.get(_SIGNAL_VARIABLE, 'USR2')}", None)
+    requeue = None if number is None else signal.getsignal(number)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if number is None or not callable(requeue) or "SUBMITIT_EXECUTOR" not in os.environ or not in_main_thread:
+        yield None
+        return
+    preemption = Preemption(number, requeue)
+    signal.signal(number, preemption)
     try:
-        yield [handler for handler, _ in taken.values()]
+        yield preemption
     finally:
-        for number, (_, before) in taken.items():
-            signal.signal(number, before)
+        signal.signal(number, requeue)

@@ -43,7 +43,7 @@ def messages() -> list[str]:
 
 @cache
 def all_messages() -> str:
-    """The same as one text, which is searched at once; no quoted message goes over a sign that it leaves out."""
+    """All of them as one text, so that one search is enough. The letter between two keeps a match from spanning both."""
     return "\nx\n".join(messages())
 
 
