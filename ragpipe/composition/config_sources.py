@@ -5,7 +5,9 @@ Hydra's registry of sources belongs to the whole process and is not touched: the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import Container, DictConfig, OmegaConf, open_dict, read_write
 from omegaconf._utils import get_yaml_loader
 
 from ragpipe.composition.config_origins import COMMAND_LINE
@@ -29,7 +31,8 @@ from ragpipe.composition.hydra_keys import FORCED, group_refused, is_hydra, key_
 from ragpipe.composition.interpolations import TITLE, guarded
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import placed_paths
-from ragpipe.core.yaml_check import check_yaml
+from ragpipe.core.secret_detection import secrets_of_environment
+from ragpipe.core.yaml_check import check_text, yaml_text
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
 
 SHIPPED = "main"
@@ -59,22 +62,39 @@ class FileConfigSource(file_config_source.FileConfigSource):
         path = Path(self.path) / self._normalize_file_name(config_path)
         if path.is_file():
             try:
-                problems = check_yaml(path, key_path(path))
+                text, problems = yaml_text(path, key_path(path))
             except OSError as error:
-                problems = [Problem(key_path(path), "the file", f"{error.strerror}", "a file that can be read")]
+                unreadable = Problem(key_path(path), "the file", f"{error.strerror}", "a file that can be read")
+                text, problems = "", [unreadable]
             if problems:
                 raise ConfigError(TITLE, problems)
-            text = path.read_text(encoding="utf-8")
-            plain = yaml.load(text, Loader=_Loader)
-            if self.provider != SHIPPED and (problems := _hydra_choices(plain, text, key_path(path))):
-                raise ConfigError(TITLE, problems)
+            secrets = frozenset(secrets_of_environment())
             return ConfigResult(
-                config=OmegaConf.create({} if plain is None else placed_paths(plain, path.parent)),
+                config=copy.deepcopy(file_content(text, path, Path.cwd(), self.provider == SHIPPED, secrets)),
                 path=f"{self.scheme()}://{self.path}",
                 provider=self.provider,
                 header=self._get_header_dict(text[:512]),
             )
         return super().load_config(config_path)
+
+
+@lru_cache(maxsize=512)
+def file_content(text: str, path: Path, cwd: Path, is_shipped: bool, secrets: frozenset[str]) -> Container:
+    """The checked content of a file, to be copied: Hydra changes what it is given. Each job of a sweep reads the same files,
+    and to check and build them takes a third of composing.
+
+    Args:
+        text, path, is_shipped: of the file.
+        cwd, secrets: what the result depends on beside it.
+
+    Raises ConfigError, for the same text each time.
+    """
+    if problems := check_text(text, key_path(path)):
+        raise ConfigError(TITLE, problems)
+    plain = yaml.load(text, Loader=_Loader)
+    if not is_shipped and (problems := _hydra_choices(plain, text, key_path(path))):
+        raise ConfigError(TITLE, problems)
+    return OmegaConf.create({} if plain is None else placed_paths(plain, path.parent))
 
 
 class StructuredConfigSource(structured_config_source.StructuredConfigSource):

@@ -147,17 +147,23 @@ class _YamlScan:
 
 def check_yaml(path: Path, where: str | None = None) -> list[Problem]:
     """The problems of the file as YAML, before its content is looked at; empty when there are none."""
+    text, problems = yaml_text(path, where)
+    return problems or check_text(text, where or str(path))
+
+
+def yaml_text(path: Path, where: str | None = None) -> tuple[str, list[Problem]]:
+    """The text of a YAML file, not checked yet, and why it cannot be read. Raises OSError."""
     where = where or str(path)
     size = path.stat().st_size
     if size > MAX_BYTES:
-        return [Problem(where, "the file", f"{size:,} bytes", f"at most {MAX_BYTES:,}")]
+        return "", [Problem(where, "the file", f"{size:,} bytes", f"at most {MAX_BYTES:,}")]
     raw = path.read_bytes()
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig"), []
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        return [Problem(f"{where}:{line}", "the file", f"byte 0x{raw[error.start]:02x}", "UTF-8", "save it as UTF-8")]
-    return check_text(text, where)
+        found = f"byte 0x{raw[error.start]:02x}"
+        return "", [Problem(f"{where}:{line}", "the file", found, "UTF-8", "save it as UTF-8")]
 
 
 def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]:

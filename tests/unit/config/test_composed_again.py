@@ -1,0 +1,73 @@
+"""One process composes again and again (a sweep, a notebook): what changed between two compositions is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import compose
+from ragpipe.core.errors import ConfigError
+
+WORDS = ["dataset=demo", "metrics=[retrieval]", "+experiment=mine"]
+SECRET = "w8Jc2LrV5tQz0XyB"
+
+
+@pytest.fixture(autouse=True)
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "conf" / "experiment" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    _write(file, "name: first")
+    return file
+
+
+def _write(file: Path, line: str) -> None:
+    file.write_text(f"# @package _global_\n{line}\n", encoding="utf-8")
+
+
+def test_an_edit_of_the_same_size_is_seen(experiment: Path) -> None:
+    assert compose(WORDS).name == "first"
+    _write(experiment, "name: other")
+    assert compose(WORDS).name == "other"
+
+
+def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(
+    experiment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(experiment, f"name: {SECRET}")
+    assert compose(WORDS).name == SECRET
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    with pytest.raises(ConfigError, match="MY_API_KEY"):
+        compose(WORDS)
+
+
+def test_a_refused_file_is_refused_again(experiment: Path) -> None:
+    _write(experiment, "name: a\nname: b")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="twice"):
+            compose(WORDS)
+
+
+def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder stays on the search path by `config_dir`."""
+    _write(experiment, "dataset:\n  path: here:cases.jsonl")
+    conf = experiment.parents[1]
+    words = ["dataset=jsonl", *WORDS[1:]]
+    assert compose(words, config_dir=str(conf)).dataset.path == "conf/experiment/cases.jsonl"
+    monkeypatch.chdir(experiment.parent)
+    assert compose(words, config_dir=str(conf)).dataset.path == "cases.jsonl"
+
+
+def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
+    """With a byte order mark and CRLF: also its header, which says where it belongs."""
+    text = "# @package _global_\r\nname: >-\r\n  first\r\nseed: 3\r\n"
+    experiment.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    config = compose(WORDS)
+    assert (config.name, config.seed) == ("first", 3)
+
+
+def test_what_one_composition_sets_is_not_in_the_next() -> None:
+    assert compose([*WORDS, "seed=7", "dataset.limit=3"]).dataset.limit == 3
+    again = compose(WORDS)
+    assert (again.dataset.limit, again.seed) == (None, 0)
