@@ -68,11 +68,12 @@ async def test_the_first_call_stays_alone_until_one_came_back(serve):
     assert server.peak > 1
 
 
-async def test_a_deadline_holds_over_all_tries_of_a_call(serve):
+async def test_a_deadline_holds_over_all_tries_of_a_call(serve, monkeypatch):
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.3 * attempt)
     server = serve("500:after=1", latency_ms=100)
-    found = settings(server.url, concurrency=1, retries=3, deadline_s=0.25)
+    found = settings(server.url, concurrency=1, retries=3, deadline_s=0.9)
     _, call = await ask(found, question("a"), question("b"))
-    assert (call.status, call.attempts, server.tries) == ("server_error", 2, 3)  # 0.1 + 0.02 + 0.1 s, and 0.04 to wait
+    assert (call.status, call.attempts, server.tries) == ("server_error", 2, 3)  # 0.1 + 0.3 + 0.1 s, and 0.6 to wait
 
 
 async def test_the_deadline_stands_still_while_the_gate_is_closed(serve):

@@ -281,14 +281,14 @@ def test_retry_after_holds_every_worker_back(bench: Make, header: str) -> None:
 def test_a_reply_that_does_not_come_is_given_up_in_time(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
     b.fault(fault)
-    ran = b.run("judge.timeout_s=0.7", "judge.retries=1")
+    ran = b.run("judge.timeout_s=1.5", "judge.retries=1")
     assert ran.code == 4
     _status(ran, ok=11, error=1)
     (row,) = [r for r in ran.rows() if r["status"] == "error"]
-    assert "judge.timeout_s=0.7" in row["reason"]
+    assert "judge.timeout_s=1.5" in row["reason"]
     assert ran.state == "incomplete"
     b.fault()
-    assert b.run("judge.timeout_s=0.7", "judge.retries=1").code == 0
+    assert b.run("judge.timeout_s=1.5", "judge.retries=1").code == 0
 
 
 @pytest.mark.slow
