@@ -6,6 +6,7 @@ Links are not followed. A file that is missing, a link, too large or broken is o
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -211,9 +212,12 @@ def rows_of_cases(
     """The rows of these cases in their order: all columns, or those named, which name the case too. Only row groups with
     one of their samples are read whole. Raises DataError."""
     rows: dict[CaseKey, list[dict[str, Any]]] = {case: [] for case in cases}
-    ids = pa.array(sorted({case.sample_id for case in cases}), type=pa.string())
+    wanted = sorted({case.sample_id for case in cases})
+    ids = pa.array(wanted, type=pa.string())
     with open_table(path, columns or ["sample_id"]) as file:
         for group in range(file.num_row_groups):
+            if not _may_hold(file.metadata.row_group(group), "sample_id", wanted):
+                continue
             names = file.read_row_group(group, columns=["sample_id"])["sample_id"]
             if pc.any(pc.is_in(names, value_set=ids)).as_py():
                 for _, batch in _numbered_batches(file, group, columns):
@@ -221,6 +225,17 @@ def rows_of_cases(
                         if (case := CaseKey.of(row)) in rows:
                             rows[case].append(row)
     return rows
+
+
+def _may_hold(group: pq.RowGroupMetaData, column: str, ordered: Sequence[str]) -> bool:
+    """Whether one of these texts, in order, lies between the least and the greatest of a row group; True where its footer does
+    not say them."""
+    columns = map(group.column, range(group.num_columns))
+    noted = next((chunk.statistics for chunk in columns if chunk.path_in_schema == column), None)
+    if noted is None or not noted.has_min_max:
+        return True
+    place = bisect_left(ordered, noted.min)
+    return place < len(ordered) and ordered[place] <= noted.max
 
 
 def _numbered_batches(
