@@ -52,7 +52,7 @@ def store_place(config: RunConfig) -> StorePlace:
 
 
 def store_folder(config: RunConfig) -> Path:
-    """The folder of what stands beside the call store, on this machine: drift files, journals of budgets, batches."""
+    """The folder of what stands beside the call store, on this machine: drift files, limits, batches."""
     return config.store.folder(config.output_dir)
 
 

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ragpipe.config.runner_settings import RunnerSettings
-from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.plain_messages import own_streams
 from ragpipe.engine.process_sessions import end_session
 from ragpipe.engine.ray_cluster import join_cluster, waits_for
-from ragpipe.engine.slice_messages import failure_message, packed_message, read_message
+from ragpipe.engine.slice_messages import WorkerDied, failure_message, packed_message, read_message
 from ragpipe.stages.slices import Slice
 
 MOST_DEATHS = 3
@@ -135,9 +134,9 @@ class _SliceTasks:
             self._send(packed_message({"slice": number}, await answer))
 
 
-def _given_up(part: Slice, deaths: int, lost: int) -> RagpipeError:
+def _given_up(part: Slice, deaths: int, lost: int) -> WorkerDied:
     what = f"{deaths} workers died over them (out of memory? runner.slice makes it less)"
-    return RagpipeError(f"{part}: {what if deaths == MOST_DEATHS else f'{lost} nodes were lost over them'}")
+    return WorkerDied(f"{part}: {what if deaths == MOST_DEATHS else f'{lost} nodes were lost over them'}")
 
 
 def _cause(error: Exception) -> Exception:

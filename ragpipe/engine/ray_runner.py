@@ -24,7 +24,7 @@ from ragpipe.engine.process_sessions import end_session
 from ragpipe.engine.python_processes import import_environment, import_paths, module_words
 from ragpipe.engine.ray_tasks import digest_of_tables
 from ragpipe.engine.session_figures import without_open_calls
-from ragpipe.engine.slice_messages import HEAD, WorkerFailure, WorkerStart, measured_of, packed_message
+from ragpipe.engine.slice_messages import HEAD, WorkerDied, WorkerFailure, WorkerStart, measured_of, packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 
 _START_S = 180.0  # for a cluster to start, or to answer
@@ -118,7 +118,7 @@ class RayRunner:
                 else:
                     self._answer(values["slice"], *_parted(content))
         except EOFError:
-            self._break(RagpipeError(f"the process that speaks to Ray died{self._last_lines()}"))
+            self._break(WorkerDied(f"the process that speaks to Ray died{self._last_lines()}"))
         except Exception as error:
             self._break(RagpipeError(f"runner=ray: {type(error).__name__}: {error}"))
 

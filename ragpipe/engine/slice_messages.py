@@ -19,6 +19,7 @@ from ragpipe.store.outside_causes import outside_cause
 
 __all__ = [
     "HEAD",
+    "WorkerDied",
     "WorkerFailure",
     "WorkerStart",
     "failure_message",
@@ -70,6 +71,13 @@ class WorkerFailure(RagpipeError):
     def __init__(self, text: str, exit_code: int, user_fault: str = ""):
         super().__init__(text)
         self.exit_code, self.user_fault = exit_code, user_fault
+
+
+class WorkerDied(RagpipeError):
+    """A slice took its workers with it, one after the other, or a process that it needs could not be started or died: memory, processes, or code of the user's that
+    ends its process. Not a bug of ragpipe's, as far as it can tell."""
+
+    exit_code = 6
 
 
 def failure_message(error: BaseException, part: Slice | None = None) -> bytes:

@@ -20,7 +20,7 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.process_sessions import end_session
 from ragpipe.engine.python_processes import import_environment, module_words
 from ragpipe.engine.session_figures import without_open_calls
-from ragpipe.engine.slice_messages import HEAD, WorkerStart, measured_of, packed_message
+from ragpipe.engine.slice_messages import HEAD, WorkerDied, WorkerStart, measured_of, packed_message
 from ragpipe.engine.slice_process import DRAIN_S
 from ragpipe.stages.slices import MeasuredSlice, Slice
 
@@ -31,13 +31,6 @@ _END_S = DRAIN_S + 2
 
 _MEMORY_HINT = "out of memory? fewer runner.workers or a smaller runner.slice need less"
 _EXIT_HINT = "does a metric, or a library that it uses, end the process? runner=local shows what it prints"
-
-
-class WorkerDied(RagpipeError):
-    """A slice took its workers with it, one after the other, or none could be started: memory, processes, or code of the user's that
-    ends its process. Not a bug of ragpipe's, as far as it can tell."""
-
-    exit_code = 6
 
 
 @dataclass(slots=True)

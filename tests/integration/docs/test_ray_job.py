@@ -38,8 +38,11 @@ def test_every_pod_has_the_same_image_volume_and_key() -> None:
         (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
         assert mount == {"name": volume["name"], "mountPath": "/runs"}
         assert volume["persistentVolumeClaim"] == {"claimName": "CLAIM"}
-        (variable,) = container["env"]
-        assert variable["valueFrom"] == {"secretKeyRef": {"name": "rag-judge", "key": "key"}}
+        sources = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in container["env"]}
+        assert sources == {
+            "OPENAI_API_KEY": {"name": "rag-judge", "key": "key"},
+            "PGPASSWORD": {"name": "rag-store", "key": "password", "optional": True},
+        }
 
 
 def test_connections_need_a_token_and_the_head_measures_nothing() -> None:

@@ -115,7 +115,7 @@ def test_slices_of_a_lost_node_are_measured_elsewhere(place: Path, cluster: RayC
 
 def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Path, cluster: RayCluster) -> None:
     words = on(cluster, "fatal", "runner.slice=10")
-    out = ended(place, *words, code=1, **variables(cluster, FATAL="q34"))
+    out = ended(place, *words, code=6, **variables(cluster, FATAL="q34"))
     assert "rows 30 to 39 of block 0: 3 workers died over them (out of memory?" in out
     assert (place / "measured").read_text().split().count("q34") == 3
     once = ended(place, *words, **variables(cluster, FATAL_ONCE="q34"))
@@ -152,7 +152,7 @@ def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothi
     (speaking,) = children_of(process)
     os.kill(speaking, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == 1, out
+    assert process.returncode == 6, out
     assert "the process that speaks to Ray died" in out
     assert not list(members_of(speaking))
     assert leftovers() == before
