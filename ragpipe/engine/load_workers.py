@@ -67,7 +67,7 @@ def load_by_workers(
             loaded = in_order(answer, parts, width, ahead=_AHEAD)
             return load_batches(_whole(dataset, loaded), samples=samples, outputs=outputs)
     except WorkerLost as error:
-        say(f"runner=processes: a worker that read the data died ({error}); this process reads it alone")
+        say(f"a worker that read the data died ({error}); this process reads it alone")
     except (UnevenLines, _ReadAlone, OSError):  # one process says what is wrong with the data, or with the disk
         pass
     return None

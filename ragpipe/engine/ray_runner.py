@@ -215,6 +215,7 @@ async def open_ray_runner(
     finally:
         if listening is not None:
             listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
         if process is not None:
             await _end(process)
         await asyncio.to_thread(shutil.rmtree, files, ignore_errors=True)
@@ -238,13 +239,22 @@ async def _new_process(log: Path) -> Process:
 async def _end(process: Process) -> None:
     """End the process that speaks to Ray, which ends by itself when its input does, and what it may have left."""
     assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.close()
+    rest = asyncio.create_task(_discard(process.stdout))  # asyncio knows of its end once the pipe is read to the end
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), _END_S)
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()
+    rest.cancel()
     await asyncio.to_thread(end_session, process.pid)
+
+
+async def _discard(stream: asyncio.StreamReader) -> None:
+    """Read what is left, for nobody."""
+    while await stream.read(1 << 16):
+        pass
 
 
 def _parted(message: bytes) -> tuple[dict[str, Any], bytes]:

@@ -101,12 +101,12 @@ class _Worker:
         leaves behind may end."""
         if not run.asks_servers:
             return await run.measure(part)
+        await _obey(stop, run)
         work = asyncio.create_task(run.measure(part))
         while not work.done():
             await asyncio.wait([work], timeout=FIGURES_S)
             self._send(packed_message({"figures": run.figures(), "worker": self._name}))
-            if await asyncio.to_thread(stop.exists):
-                run.session.stop(Interrupted("the run is being stopped"))
+            await _obey(stop, run)
         try:
             return work.result()
         except Exception:
@@ -137,6 +137,12 @@ class _Worker:
 
     def _notice(self, text: str) -> None:
         self._send(packed_message({"notice": text}))
+
+
+async def _obey(stop: Path, run: OpenedRun) -> None:
+    """Ask nothing more once this file is there."""
+    if await asyncio.to_thread(stop.exists):
+        run.session.stop(Interrupted("the run is being stopped"))
 
 
 def _check_folder(folder: Path, digest: str) -> None:

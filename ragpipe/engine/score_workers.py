@@ -62,7 +62,7 @@ def score_by_workers(
     try:
         return score_iteration(inputs, described)
     except WorkerLost as error:
-        say(f"runner=processes: a worker that scored died ({error}); this process scores alone")
+        say(f"a worker that scored died ({error}); this process scores alone")
     except _ScoreAlone:  # one process says what is wrong with the tables
         pass
     return None

@@ -50,7 +50,7 @@ def digests_by_workers(
                         yield from parts
                         done += 1
             except WorkerLost as error:
-                say(f"runner=processes: a worker that sealed died ({error}); this process seals alone")
+                say(f"a worker that sealed died ({error}); this process seals alone")
             except _DigestAlone:  # this process says what is wrong with the table
                 pass
         for group in range(done, groups):

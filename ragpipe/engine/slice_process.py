@@ -116,16 +116,26 @@ async def _serve(start: WorkerStart, incoming: BinaryIO, answers: _Answers) -> N
     from ragpipe.engine.slice_measuring import open_measuring
 
     orders = _Orders(incoming, asyncio.get_running_loop())
+    is_open = False
     try:
         async with open_measuring(start, answers.notify) as run:
+            is_open = True
             collect_new_garbage()
             if run.asks_servers:
                 orders.end_after_calls()
             await _Work(run, answers).follow(orders)
-    except Exception as error:  # it could not be opened: every slice would end alike
-        while (order := await orders.next()) is not None:
-            if "slice" in order:
-                answers.send(failure_message(error, Slice(*order["slice"])))
+    except Exception as error:
+        if is_open:  # the driver hands its slices out again, where it has any
+            answers.notify(f"a worker could not end as it should: {type(error).__name__}: {error}")
+        else:
+            await _fail_all(error, orders, answers)
+
+
+async def _fail_all(error: Exception, orders: _Orders, answers: _Answers) -> None:
+    """Every slice fails alike: the run could not be opened."""
+    while (order := await orders.next()) is not None and "end" not in order:
+        if "slice" in order:
+            answers.send(failure_message(error, Slice(*order["slice"])))
 
 
 class _Work:

@@ -49,13 +49,14 @@ class _Job:
 @dataclass(slots=True, eq=False)
 class _Worker:
     """A worker with the slices that it has. `figures` are the last ones of its calls, None before; `heard` is when it last said
-    something, in monotonic seconds."""
+    something, in monotonic seconds; one that `is_dead` gets no more slices."""
 
     jobs: dict[Slice, _Job] = field(default_factory=dict)
     process: Process | None = None
     task: asyncio.Task[None] | None = None
     figures: Mapping[str, Any] | None = None
     heard: float = field(default_factory=time.monotonic)
+    is_dead: bool = False
 
     @property
     def has_suspect(self) -> bool:
@@ -170,14 +171,15 @@ class SliceWorkers:
     def _free_worker(self, job: _Job) -> _Worker | None:
         """The worker to measure a slice: one with nothing to do, a new one, or that with the fewest slices. A slice that a worker
         has died over gets one for itself, so that the next death shows which slice it was."""
-        worker = min(self._workers, key=lambda each: len(each.jobs), default=None)
+        alive = [each for each in self._workers if not each.is_dead]
+        worker = min(alive, key=lambda each: len(each.jobs), default=None)
         if worker is not None and not worker.jobs:
             return worker
         if len(self._workers) < self._most:
             return self._new_worker()
         if job.deaths:
             return None
-        room = (each for each in self._workers if len(each.jobs) < self._at_once and not each.has_suspect)
+        room = (each for each in alive if len(each.jobs) < self._at_once and not each.has_suspect)
         return min(room, key=lambda each: len(each.jobs), default=None)
 
     def _new_worker(self) -> _Worker:
@@ -256,18 +258,22 @@ class SliceWorkers:
     async def _died(self, worker: _Worker) -> None:
         """Hand the slices of a dead worker out again, or end one where it has taken too many with it."""
         assert worker.process is not None
+        worker.is_dead = True  # and still one of the workers, until all that it has started has ended
         code = await _end(worker.process)
         self._workers.remove(worker)
         if worker.figures is not None:
             self._ended.append(without_open_calls(worker.figures))
             self.on_figures()
         left = [job for job in worker.jobs.values() if not job.result.done()]
-        if not left:
-            return
         if self._stopped is not None:
             for job in left:
                 job.fail(self._stopped)
-            return
+        else:
+            self._measure_again(left, code)
+        self._hand_out()
+
+    def _measure_again(self, left: list[_Job], code: int | None) -> None:
+        """Queue the slices of a dead worker again, but for those that have taken too many with them: these fail."""
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {-code}"
         again = [job for job in left if job.deaths + 1 < MOST_DEATHS]
         for job in left:
@@ -280,7 +286,6 @@ class SliceWorkers:
             parts = ", ".join(str(job.part) for job in again)
             self._warn(f"a worker died ({how}); {parts} are measured again by another")
             self._jobs.extendleft(reversed(again))
-            self._hand_out()
 
 
 async def _messages(process: Process) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
