@@ -68,7 +68,8 @@ class ProviderRow:
             me.shift(row.owners, -set_back)
             for shares in row.pools.values():
                 shares.shift(-set_back)
-            for name in me.dead(row.owners, moment, same_clock=True):
+            me.catch_up(row.owners, moment)
+            for name in me.dead(row.owners, moment, same_clock=True, may_be_silent=False):
                 row.end(name)
         is_new = me.id not in row.owners
         if leaves:

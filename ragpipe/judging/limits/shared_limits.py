@@ -58,6 +58,7 @@ class SharedLimits:
         for provider in self._providers.values():
             provider.close()
         self._worker.stop()
+        self._me.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,11 +102,9 @@ class AccountRow:
         row = AccountRow(me, moment, **fields, holders=holders)
         same_clock = values["clock"] == moment.clock
         processes = {name: holder.process for name, holder in holders.items()}
-        set_back = max((process["at"] for process in processes.values()), default=moment.seconds) - moment.seconds
-        if same_clock and set_back > 0:
-            me.shift(processes, -set_back)
-        dead = me.dead(processes, moment, same_clock=same_clock)
-        for name in dead:
+        if same_clock:
+            me.catch_up(processes, moment)
+        for name in me.dead(processes, moment, same_clock=same_clock, may_be_silent=True):
             row.end(name)
         return row
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -225,6 +228,49 @@ def test_a_woken_process_is_not_granted_its_own_claim_again(
     time.sleep(0.7)
     assert frozen.find_or_claim([Lookup(K("k"))]) == [HELD]
     frozen.close()
+
+
+def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
+    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was up, and nobody reached it for longer than an owner may be silent. The first one back asks for a key of the other,
+    and opens the store once more."""
+    _elsewhere(monkeypatch)
+    other, first = table(place, "other", 1.5), table(place, "first", 1.5)
+    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    _cut(first)
+    time.sleep(1.7)
+    assert first.find_or_claim([Lookup(K("k")), Lookup(K("free"))]) == [HELD, GRANTED]
+    table(place, "opened after the cut", 1.5).close()  # buries nobody
+    other.beat()
+    assert other.find_or_claim([Lookup(K("k"))]) == [HELD], "its own claim is still there"
+    other.write([], [K("k")])
+    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    first.write([], [K("k")])
+    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    time.sleep(1.7)
+    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED], "it never came back"
+    first.close()
+
+
+def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: PostgresPlace) -> None:
+    other, first = table(place, "other"), table(place, "first")
+    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(30)
+    with session(place) as db:
+        db.execute("UPDATE owners SET pid = %s WHERE run_id = 'other'", (ended.pid,))
+    _cut(first)
+    first._owners._buried_at = -math.inf
+    assert first.find_or_claim([Lookup(K("k"))]) == [HELD]
+    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    first.close()
+
+
+def _cut(opened: PostgresTable) -> None:
+    """End the connection, as a network does that is cut; the server stays."""
+    with psycopg.connect(opened.place.url, autocommit=True) as beside:
+        beside.execute("SELECT pg_terminate_backend(%s)", (opened._link.connection.raw.info.backend_pid,))
 
 
 def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> None:

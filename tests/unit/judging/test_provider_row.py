@@ -26,7 +26,8 @@ class Rows:
         self.dead: set[int] = set()
 
     def owner(self, number: int) -> RowOwner:
-        return RowOwner(f"owner {number}", Process("host", number), lambda process: process.pid not in self.dead)
+        process = Process("host", number, f"boot.namespace.{number}")
+        return RowOwner(f"owner {number}", process, lambda process: process.pid not in self.dead)
 
     def read(self, number: int, own: OwnLimits | None = None) -> ProviderRow:
         moment = Moment(self.now, self.clock)
@@ -34,6 +35,13 @@ class Rows:
 
     def write(self, row: ProviderRow) -> None:
         self.text = row.text
+
+    def pass_turns(self, seconds: float, number: int) -> None:
+        """Time passes, in which this one alone gives signs of life."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.25
+            self.write(self.read(number))
 
 
 @pytest.mark.slow
@@ -110,7 +118,9 @@ def test_a_clock_that_was_set_back_forgets_nothing(seconds: float) -> None:
     assert row.proven["form"] == pytest.approx(1000.0 - seconds)
     assert row.elsewhere(0) == 5
     rows.write(row)
-    rows.now += SILENT_S + 1
+    rows.pass_turns(SILENT_S - 1, 2)
+    assert rows.read(2).elsewhere(0) == 5
+    rows.pass_turns(2, 2)
     assert rows.read(2).elsewhere(0) == 0
 
 
@@ -196,9 +206,23 @@ def test_slots_of_the_dead_and_the_silent_are_free() -> None:
     row = rows.read(2)
     assert row.slots("model", 3, 5, 8)[0] == 5
     rows.write(row)
-    rows.now += SILENT_S + 1
+    rows.pass_turns(SILENT_S + 1, 3)  # the second one is stopped: it lives, and keeps no slots from others
     row = rows.read(3)
     assert row.slots("model", 0, 8, 8)[0] == 8
+
+
+def test_after_an_outage_the_first_one_back_takes_no_slots_of_others() -> None:
+    rows = Rows()
+    row = rows.read(1, {"requests": (1.0, "rpm")})
+    assert row.slots("model", 0, 5, 8) == (5, 8)
+    rows.write(row)
+    rows.write(rows.read(2))
+    rows.now += 300
+    rows.write(rows.read(2))
+    rows.pass_turns(10, 2)
+    row = rows.read(2)
+    assert row.elsewhere(0) == 5
+    assert row.rate.per_minute("requests") == pytest.approx(60), "the limit of the other holds"
 
 
 def test_one_process_probes_an_outage_and_its_answer_ends_it_for_all() -> None:

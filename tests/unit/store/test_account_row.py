@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ragpipe.schema.amount import Amount
 from ragpipe.store.files.processes import Process
+from ragpipe.store.limits import row_owners
 from ragpipe.store.limits.account_row import AccountRow, HeldAmount
 from ragpipe.store.limits.limit_rows import Moment
 from ragpipe.store.limits.row_owners import RowOwner
@@ -18,18 +19,32 @@ LIMITS = {"usd": None, "tokens": 1000.0, "calls": 40.0}
 
 
 class Rows:
-    """One row and a clock."""
+    """One row and a clock. Processes on another host cannot be looked at."""
 
     def __init__(self) -> None:
         self.text: str | None = None
         self.now = 100.0
         self.dead: set[int] = set()
+        self.elsewhere: set[int] = set()
+
+    def owner(self, number: int) -> RowOwner:
+        return RowOwner(f"owner {number}", Process("host", number, f"boot.namespace.{number}"), self._is_alive)
+
+    def _is_alive(self, process: Process) -> bool | None:
+        return None if process.pid in self.elsewhere else process.pid not in self.dead
 
     def read(self, number: int) -> AccountRow:
-        me = RowOwner(f"owner {number}", Process("host", number), lambda process: process.pid not in self.dead)
-        row = AccountRow.read(self.text, me, Moment(self.now, "boot"))
+        row = AccountRow.read(self.text, self.owner(number), Moment(self.now, "boot"))
         row.enter()
         return row
+
+    def pass_turns(self, seconds: float, *numbers: int, every: float = 2.0) -> None:
+        """Time passes, in which these give their signs of life."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += every
+            for number in numbers:
+                self.text = self.read(number).text
 
 
 @pytest.mark.slow
@@ -102,6 +117,7 @@ def test_questions_of_a_start_are_never_more_than_it_may_ask_and_none_is_kept(
 def test_a_clock_that_was_set_back_keeps_nobody_alive() -> None:
     """The wall clock of a database was set back by an hour: who has died since counts as dead 15 s later, not after the hour."""
     rows = Rows()
+    rows.elsewhere = {1}
     row = rows.read(1)
     assert row.hold(HeldAmount(Amount(calls=38)), None, LIMITS, "start") == "held"
     rows.text = row.text
@@ -109,7 +125,9 @@ def test_a_clock_that_was_set_back_keeps_nobody_alive() -> None:
     row = rows.read(2)
     assert row.hold(HeldAmount(Amount(calls=5)), None, LIMITS, "start") == "wait"
     rows.text = row.text
-    rows.now += 16
+    rows.pass_turns(14, 2)
+    assert rows.read(2).under_way == 1
+    rows.pass_turns(2, 2)
     row = rows.read(2)
     assert (row.under_way, row.lost.calls) == (0, 38)
 
@@ -169,17 +187,80 @@ def test_a_ledger_is_counted_once_and_the_holds_of_the_dead_are_assumed() -> Non
 
 def test_a_process_that_was_taken_for_dead_and_comes_back_frees_nothing_twice() -> None:
     rows = Rows()
+    rows.elsewhere = {1}
     row = rows.read(1)
     hold = HeldAmount(Amount(tokens=30))
     row.hold(hold, None, LIMITS, "a")
     rows.text = row.text
-    rows.now += 60  # it was frozen
+    rows.pass_turns(20, 2)  # it was frozen
     row = rows.read(2)
     assert row.spent.tokens == 30
     rows.text, rows.now = row.text, rows.now + 1
     row = rows.read(1)
     row.settle(hold, Amount(tokens=5))
     assert (row.spent.tokens, row.held.tokens, row.under_way) == (30, 0, 0)
+
+
+@pytest.mark.parametrize("elsewhere", [set(), {1, 2}])
+def test_after_an_outage_the_first_one_back_takes_nobody_for_dead(elsewhere: set[int]) -> None:
+    """For five minutes nobody reached the row. The second process is back first; the requests of the other were refused meanwhile."""
+    rows = Rows()
+    rows.elsewhere = elsewhere
+    row = rows.read(1)
+    holds = [HeldAmount(Amount(calls=1)) for _ in range(38)]
+    assert {row.hold(hold, None, LIMITS, "a") for hold in holds} == {"held"}
+    rows.text, rows.now = row.text, rows.now + 1
+    rows.text, rows.now = rows.read(2).text, rows.now + 300
+    rows.text = rows.read(2).text
+    rows.pass_turns(10, 2, every=0.05)
+    row = rows.read(1)
+    for hold in holds:
+        row.settle(hold, Amount())
+    assert (row.spent.calls, row.held.calls, row.under_way) == (0, 0, 0)
+
+
+def test_who_is_known_to_live_keeps_its_holds_however_long_it_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_owners, "_CLOSED", set())
+    rows = Rows()
+    row = rows.read(1)
+    hold = HeldAmount(Amount(calls=38))
+    row.hold(hold, None, LIMITS, "a")
+    rows.text = row.text
+    rows.pass_turns(600, 2)  # it is stopped
+    row = rows.read(2)
+    assert (row.lost.calls, row.held.calls) == (0, 38)
+    rows.owner(1).close()
+    rows.text = row.text
+    row = rows.read(2)
+    assert (row.lost.calls, row.held.calls) == (38, 0), "its process lives, but has closed the account"
+
+
+def test_a_process_without_a_mark_may_be_another_one_with_its_number() -> None:
+    rows = Rows()
+    unmarked = RowOwner("unmarked", Process("host", 1), lambda process: True)
+    row = AccountRow.read(None, unmarked, Moment(rows.now, "boot"))
+    row.hold(HeldAmount(Amount(calls=38)), None, LIMITS, "a")
+    rows.text = row.text
+    rows.pass_turns(16, 2)
+    row = rows.read(2)
+    assert (row.lost.calls, row.held.calls) == (38, 0)
+
+
+@pytest.mark.parametrize(("idle", "every", "turns"), [(0, 0.05, 15), (3600, 0.05, 15), (3600, 2.0, 16), (0, 60.0, 480)])
+def test_the_room_of_one_who_died_elsewhere_comes_back(idle: float, every: float, turns: float) -> None:
+    """The only survivor gets it after 15 s in which it takes turns, also where it did nothing for an hour before; of the time
+    between turns that are far apart two seconds count."""
+    rows = Rows()
+    rows.elsewhere = {1}
+    rows.text = rows.read(2).text
+    row = rows.read(1)
+    row.hold(HeldAmount(Amount(calls=38)), None, LIMITS, "a")
+    rows.text, rows.now = row.text, rows.now + idle
+    rows.pass_turns(turns - 2 * every - 2.0, 2, every=every)
+    assert rows.read(2).under_way == 1
+    rows.pass_turns(2 * every + 2.0, 2, every=every)
+    row = rows.read(2)
+    assert (row.lost.calls, row.held.calls) == (38, 0)
 
 
 def test_a_named_hold_outlives_its_process_and_is_taken_over() -> None:

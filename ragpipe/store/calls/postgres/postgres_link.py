@@ -29,6 +29,8 @@ _STEP_S = 0.1
 _SHOWN = 200  # characters of a cause
 _REACHED: set[PostgresPlace] = set()
 """The databases that this process has reached, or one that leads it."""
+_BACK_AT: dict[PostgresPlace, float] = {}
+"""When this process last reached a database again that had gone away, in monotonic seconds."""
 _REPEATS = 20  # of a transaction that others were in the way of
 
 
@@ -111,6 +113,12 @@ class PostgresLink:
                 if transaction and self._was_committed(transaction):
                     return result
 
+    def was_away(self, seconds: float) -> bool:
+        """Whether this process, over whatever link, lost the database and reached it again in the last so many seconds. The network of
+        others may have been cut too, and they may not be back yet."""
+        back_at = _BACK_AT.get(self.place)
+        return back_at is not None and time.monotonic() - back_at < seconds
+
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
@@ -184,6 +192,7 @@ class PostgresLink:
             else:
                 time.sleep(_STEP_S)
             pause = min(2 * pause, _LAST_PAUSE_S)
+        _BACK_AT[self.place] = time.monotonic()
         if is_told:
             self._tell(f"{self._name()} is there again after {time.monotonic() - began:,.0f} s: the run goes on")
 

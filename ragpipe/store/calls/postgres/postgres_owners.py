@@ -1,6 +1,7 @@
 """The processes that have a store in PostgreSQL open. Who is dead says the database's clock alone, or the process table of this host.
 
 A start of the server counts as a sign of life of all: else whoever connects first after it would take over the claims of the others.
+The server does not see a cut network: whoever lost the way to it judges nobody by silence until the others had time to come back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ENTER = """INSERT INTO owners (id, host, pid, mark, run_id, beat_at) VALUES (?,
 _TAKE = f"""WITH me AS ({_ENTER} RETURNING id)
     INSERT INTO claims (key, owner) SELECT asked.key, me.id FROM me, unnest(?::bytea[]) AS asked (key) ORDER BY asked.key
     ON CONFLICT (key) DO UPDATE SET owner = EXCLUDED.owner
-    WHERE claims.owner <> EXCLUDED.owner
+    WHERE claims.owner <> EXCLUDED.owner AND ?::boolean
     AND EXISTS (SELECT 1 FROM owners AS holder WHERE holder.id = claims.owner AND {_SILENT.format("holder")})
     RETURNING key"""
 _LOCK = "SELECT key, owner FROM claims WHERE key = ANY(?::bytea[]) ORDER BY key FOR UPDATE"
@@ -38,7 +39,7 @@ class PostgresOwners:
         here = this_process()
         self.me = uuid.uuid4().hex
         self._entry = (self.me, here.host, here.pid, here.mark, run_id)
-        self._silent_after_s = silent_after_s
+        self.silent_after_s = silent_after_s
         self._buried_at = 0.0
 
     def beat(self, db: PostgresConnection) -> None:
@@ -49,7 +50,7 @@ class PostgresOwners:
         """Remove the owners that were silent for too long, with their claims."""
         gone = db.execute(
             f"DELETE FROM owners WHERE id <> ? AND {_SILENT.format('owners')} RETURNING id",
-            (self.me, self._silent_after_s),
+            (self.me, self.silent_after_s),
         )
         self._remove_claims(db, [row[0] for row in gone])
 
@@ -64,9 +65,10 @@ class PostgresOwners:
             db.execute("DELETE FROM owners WHERE id = ANY(?::text[])", (ended,))
             self._remove_claims(db, ended)
 
-    def take(self, db: PostgresConnection, keys: Sequence[bytes]) -> set[bytes]:
-        """Claim keys; those that were granted."""
-        return {row[0] for row in db.execute(_TAKE, (*self._entry, list(keys), self._silent_after_s))}
+    def take(self, db: PostgresConnection, keys: Sequence[bytes], *, from_silent: bool) -> set[bytes]:
+        """Claim keys, also those of owners that were silent for too long if `from_silent`; those that were granted."""
+        values = (*self._entry, list(keys), from_silent, self.silent_after_s)
+        return {row[0] for row in db.execute(_TAKE, values)}
 
     def lock(self, db: PostgresConnection, keys: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
         """Lock the claims on some keys until the end of the transaction: those of this store, and those of others."""

@@ -62,7 +62,8 @@ class PostgresTable:
             hurry=opened.hurry,
             is_known=opened.is_known,
         )
-        self._link.run(self._owners.bury_silent)
+        if self._may_judge_silence():
+            self._link.run(self._owners.bury_silent)
         self._link.run(self._owners.bury_ended)
 
     def find(self, lookups: Sequence[Lookup]) -> list[Call | None]:
@@ -73,7 +74,7 @@ class PostgresTable:
 
         def work(db: PostgresConnection) -> list[Call | ClaimResult]:
             keys = [key_bytes(lookup.key) for lookup in lookups]
-            free = self._owners.take(db, list(dict.fromkeys(keys)))
+            free = self._owners.take(db, list(dict.fromkeys(keys)), from_silent=self._may_judge_silence())
             if len(free) < len(set(keys)):
                 self._owners.bury_ended(db)
             places = [place for place, key in enumerate(keys) if key in free]
@@ -147,6 +148,10 @@ class PostgresTable:
         db.execute(f"LISTEN {CHANNEL}")
         self._owners.beat(db)
         db.raw.add_notify_handler(lambda notice: self._note(notice.payload))
+
+    def _may_judge_silence(self) -> bool:
+        """Whether who is silent is dead. After an outage that this process met, not before the others had time to show that they live."""
+        return not self._link.was_away(self._owners.silent_after_s)
 
     def _note(self, payload: str) -> None:
         self._freed.update(payload.split())
