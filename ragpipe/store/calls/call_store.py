@@ -12,7 +12,7 @@ from contextlib import closing
 from threading import Event
 from typing import Any, Self
 
-from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
+from ragpipe.core.errors import FATAL, TRANSIENT, DataError, JudgeError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.call_database import StoredReader, call_database
 from ragpipe.store.calls.call_rows import packed, unpacked
@@ -24,6 +24,7 @@ from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.store_requests import (
     AbortRequest,
     ClaimResult,
+    EndWaitingRequest,
     Freshness,
     GetOrClaimRequest,
     Lookup,
@@ -142,6 +143,12 @@ class CallStore:
             self._hurry.set()
             self._worker.send(AbortRequest(reason))
 
+    def end_waiting(self, reason: JudgeError) -> None:
+        """Wait no longer for other processes: every `get_or_claim` that would have to raises `reason`. Stored calls are still
+        given, calls in flight of this store are waited for, and so is a database that went away."""
+        if not self._closed:
+            self._worker.send(EndWaitingRequest(reason))
+
     def close(self) -> None:
         """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
         if not self._closed:
@@ -213,6 +220,9 @@ class StoredCalls:
         """Nothing was claimed."""
 
     def abort(self, reason: RagpipeError) -> None:
+        """Nothing is waited for."""
+
+    def end_waiting(self, reason: JudgeError) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ragpipe.core.errors import DataError, OutputError, RagpipeError
+from ragpipe.core.errors import DataError, JudgeError, OutputError, RagpipeError
 from ragpipe.store.calls.call_rows import unpacked
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.ledger_rows import PaymentEntry
@@ -24,6 +24,7 @@ from ragpipe.store.calls.store_requests import (
     FREED_DIGITS,
     AbortRequest,
     ClaimResult,
+    EndWaitingRequest,
     GetOrClaimRequest,
     PaymentRequest,
     PutRequest,
@@ -79,6 +80,7 @@ class CallWorker(threading.Thread):
         self._loop: asyncio.AbstractEventLoop | None = None  # of whoever asked last
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
+        self._end_reason: JudgeError | None = None  # why no other process is waited for any more
         self.broken: BaseException | None = None
         self.table: OpenTable
 
@@ -134,6 +136,8 @@ class CallWorker(threading.Thread):
         for request in group:
             if isinstance(request, AbortRequest):
                 outcomes += self._abort(request.reason)
+            elif isinstance(request, EndWaitingRequest):
+                outcomes += self._end_waiting(request.reason)
         _deliver(outcomes, self)
         self._group = []
         self._maintain()
@@ -221,8 +225,8 @@ class CallWorker(threading.Thread):
                 outcomes.append(RequestOutcome(request, result))
                 if result is ClaimResult.GRANTED and request.future is not None:
                     self._granted[request.key] = request.future.get_loop()
-            elif self._abort_reason:
-                outcomes.append(RequestOutcome(request, error=self._abort_reason))
+            elif reason := self._reason_not_to_wait(request.key):
+                outcomes.append(RequestOutcome(request, error=reason))
             else:
                 self._wait(request)
         return outcomes
@@ -271,6 +275,23 @@ class CallWorker(threading.Thread):
         self._abort_reason = reason
         waiting, self._waiting = self._waiting, []
         return [RequestOutcome(request, error=reason) for request in waiting]
+
+    def _end_waiting(self, reason: JudgeError) -> list[RequestOutcome]:
+        self._end_reason = self._end_reason or reason
+        waiting, self._waiting = self._waiting, []
+        outcomes: list[RequestOutcome] = []
+        for request in waiting:
+            if error := self._reason_not_to_wait(request.key):
+                outcomes.append(RequestOutcome(request, error=error))
+            else:
+                self._waiting.append(request)
+        return outcomes
+
+    def _reason_not_to_wait(self, key: str) -> BaseException | None:
+        """The error of a request for a key that is claimed; None where it waits."""
+        if self._abort_reason is not None or self._end_reason is None or key in self._granted:
+            return self._abort_reason
+        return JudgeError(self._end_reason.kind, self._end_reason.message)  # each has a trace of its own
 
     def _maintain(self) -> None:
         """Give a sign of life and bring what was committed to the disk, each when it is time."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
+from ragpipe.core.errors import TRANSIENT, DataError, JudgeError, Problem, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.reply_store import ReplyStore, WrappedStore
 from ragpipe.store.calls.store_requests import Freshness
@@ -120,6 +120,9 @@ class RecordedReplies:
         """Nothing was claimed."""
 
     def abort(self, reason: RagpipeError) -> None:
+        """Nothing is waited for."""
+
+    def end_waiting(self, reason: JudgeError) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import JudgeError, RagpipeError
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import PackedCall
 from ragpipe.store.calls.ledger_rows import PaymentEntry
@@ -91,6 +91,14 @@ class AbortRequest(StoreRequest):
     """From now on, requests that would have to wait raise `reason`."""
 
     reason: RagpipeError
+
+
+@dataclass(eq=False)
+class EndWaitingRequest(StoreRequest):
+    """From now on, requests that would have to wait for another process raise `reason`. Those for a key that a task of this store
+    is asking still wait: its call in flight completes."""
+
+    reason: JudgeError
 
 
 @dataclass(eq=False)
