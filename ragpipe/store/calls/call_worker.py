@@ -81,6 +81,8 @@ class CallWorker(threading.Thread):
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
         self._end_reason: JudgeError | None = None  # why no other process is waited for any more
+        self._end_lock = threading.RLock()  # a signal may make the thread that sends send again
+        self._has_ended = False  # nothing is taken from the queue any more
         self.broken: BaseException | None = None
         self.table: OpenTable
 
@@ -94,8 +96,15 @@ class CallWorker(threading.Thread):
             raise self.broken
 
     def send(self, request: StoreRequest) -> None:
-        """Queue a request. It does not wait."""
-        self._queue.put(request)
+        """Queue a request. It does not wait. After the end of the thread the request fails, and a payment is kept elsewhere."""
+        with self._end_lock:  # a request that came after the last look at the queue would be answered by nobody
+            if not self._has_ended:
+                self._queue.put(request)
+                return
+        if isinstance(request, PaymentRequest):
+            self._last_resort.add_payment(request.entry)
+        else:
+            self._fail([request])
 
     def stop(self) -> None:
         """Finish what was sent before, free the claims, close the file. Raises the error that ended the thread."""
@@ -315,11 +324,11 @@ class CallWorker(threading.Thread):
 
     def _end(self) -> None:
         """Answer the requests that are left, write what is left to pay, close the file."""
-        requests = [*self._group, *self._waiting, *self._empty_queue()]
+        with self._end_lock:
+            requests = [*self._group, *self._waiting, *self._empty_queue()]
+            self._has_ended = True
         self._unpaid += _payments_in(requests)
-        closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
-        left = [request for request in requests if not self._keep_unclaimed(request)]
-        _deliver([RequestOutcome(request, error=closed) for request in left], self)
+        self._fail(requests)
         # a full disk fails the first step and must not leave the file open
         for step in (self._write_payments, self.table.sync, self.table.close):
             try:
@@ -328,6 +337,12 @@ class CallWorker(threading.Thread):
                 self.broken = self.broken or self._rescue(error)
         if isinstance(self.broken, OutputError | DataError):
             self.broken = self._last_resort.with_location(self.broken)
+
+    def _fail(self, requests: Sequence[StoreRequest]) -> None:
+        """Fail requests that the thread will not answer any more."""
+        closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
+        left = [request for request in requests if not self._keep_unclaimed(request)]
+        _deliver([RequestOutcome(request, error=closed) for request in left], self)
 
     def _keep_unclaimed(self, request: StoreRequest) -> bool:
         """Keep a reply that cannot be stored elsewhere, where its task was cancelled and does not do so; whether that was the case."""
