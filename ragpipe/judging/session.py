@@ -7,6 +7,7 @@ metric sees it, so running again means resuming: stored replies are read, missin
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,7 @@ class JudgeSession:
         self._replies_at_hand = store if isinstance(store, RepliesAtHand) else None
         self._encoder_sessions: dict[str, JudgeSession] = {}
         self._retried: set[str] = set()
+        self._began_at = time.time()
         self._in_flight: dict[str, asyncio.Task[Call]] = {}
         self._stop_reason: RagpipeError | None = None
         if isinstance(transport, GathersQuestions):
@@ -160,6 +162,16 @@ class JudgeSession:
         for session in (self, *self._children()):
             if isinstance(session._transport, SharesProviderState):
                 session._transport.share_provider_state(providers)
+
+    def set_beginning(self, began_at: float) -> None:
+        """When the start of the run began, in seconds of the epoch; without this, when the session was made. With `retry_errors` a
+        failure that was stored later is of this start, be it by another process, and is not asked again.
+
+        Failures bear the time of the host that asked, this is that of the driver's host. Between hosts the clocks may differ by less
+        than lies between two starts of a run, which a lock keeps apart: behind, a failure is asked once per process.
+        """
+        for session in (self, *self._children()):
+            session._began_at = began_at
 
     @property
     def colleagues(self) -> tuple[JudgeSession, ...]:
@@ -333,11 +345,12 @@ class JudgeSession:
             raise
 
     def _freshness(self, question: Question, again: bool) -> Freshness:
-        """Which stored calls may answer: a failure is asked again once per session with `retry_errors`."""
+        """Which stored calls may answer: with `retry_errors`, failures of this start alone, so that each is asked again once by all
+        processes. What this session has asked again is not asked a third time, whatever the clocks say."""
         if again:
             return Freshness.NONE
         retries = self.retry_errors and question.key not in self._retried
-        return Freshness.NO_FAILURES if retries else Freshness.ANY
+        return Freshness(failures_since=self._began_at) if retries else Freshness.ANY
 
     async def _ask(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
         """Ask through the transport and store the reply, in the question's turn among those that begin alike."""

@@ -102,12 +102,10 @@ class RecordedReplies:
 
     def at_hand(self, key: str, freshness: Freshness) -> Call | None:
         """As `get_or_claim`, at once."""
-        if freshness is Freshness.NONE:
+        if freshness == Freshness.NONE:
             return None
         call = self.get(key)
-        if call is not None and call.status != "ok" and freshness is Freshness.NO_FAILURES:
-            return None
-        return call
+        return call if call is not None and freshness.accepts(call) else None
 
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""

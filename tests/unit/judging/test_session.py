@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -133,3 +134,19 @@ async def test_the_deadline_ends_a_question_that_another_process_is_asking(serve
                     await asyncio.wait_for(unanswered, 10)
             assert await patiently(session, "stored") == "ok"
     assert server.tries == 1
+
+
+async def test_a_failure_is_asked_again_once_a_start_by_all_its_processes(serve, tmp_path):
+    """Three sessions stand for three processes of a start; the second of two starts asks again, and a third one does."""
+    server = serve("400")
+    async with opened(server, tmp_path) as session:
+        assert await patiently(session) == "bad_request"
+    for tries in (2, 3):
+        began_at = time.time()
+        async with AsyncExitStack() as stack:
+            for _ in range(3):
+                session = await stack.enter_async_context(opened(server, tmp_path, retry_errors=True))
+                session._began_at = None  # the one that it is told counts
+                session.set_beginning(began_at)
+                assert await patiently(session) == "bad_request"
+        assert server.tries == tries
