@@ -103,6 +103,7 @@ class CallWorker(threading.Thread):
                 return
         if isinstance(request, PaymentRequest):
             self._last_resort.add_payment(request.entry)
+            self.tell_kept()
         else:
             self._fail([request])
 
@@ -354,6 +355,18 @@ class CallWorker(threading.Thread):
     def keep(self, request: PutRequest) -> None:
         """Keep a reply that cannot be stored in the file of last resort."""
         self._last_resort.add_call(unpacked(request.row))
+        self._tell_kept_later()
+
+    def tell_kept(self) -> None:
+        """Tell the user, in the thread that calls this, where what could not be stored is kept: once."""
+        if notice := self._last_resort.take_notice():
+            self._say(notice)
+
+    def _tell_kept_later(self) -> None:
+        """`tell_kept` in the event loop. Where none is left, whoever closes the store does it."""
+        if self._loop is not None and self._last_resort.file is not None:
+            with suppress(RuntimeError):  # the loop was closed
+                self._loop.call_soon_threadsafe(self.tell_kept)
 
     def _empty_queue(self) -> list[StoreRequest]:
         requests: list[StoreRequest] = []
@@ -384,6 +397,7 @@ class CallWorker(threading.Thread):
         for payment in self._unpaid:
             self._last_resort.add_payment(payment)
         self._unpaid = []
+        self._tell_kept_later()
 
 
 def _payments_in(requests: Sequence[StoreRequest]) -> list[PaymentEntry]:
