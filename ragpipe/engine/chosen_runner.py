@@ -30,7 +30,12 @@ _SLICES_EACH = 5
 
 
 def worker_start(
-    spec: RunSpec, iteration: int, start: str, ends_at: float | None, known: KnownMeasurements | None
+    spec: RunSpec,
+    iteration: int,
+    start: str,
+    began_at: float,
+    ends_at: float | None,
+    known: KnownMeasurements | None,
 ) -> WorkerStart:
     """What workers are told first.
 
@@ -38,6 +43,7 @@ def worker_start(
         spec: the run.
         iteration: the number of the iteration.
         start: the start of the run that asks (`ProviderRegistry.start`).
+        began_at: when that start began, in seconds of the epoch.
         ends_at: when no question is asked any more (`end_of_asking`).
         known: what need not be measured.
     """
@@ -48,6 +54,7 @@ def worker_start(
         iteration,
         metric_signatures(spec.config),
         start,
+        began_at,
         ends_at,
         None if earlier is None else earlier.as_json(),
     )

@@ -79,7 +79,7 @@ class Evaluation:
         self._config, self._folder, self._source = spec.config, spec.folder, spec.source
         self._carried_spend = CarriedSpend(spec.folder, store_place(spec.config), spec.run_id)
         self._providers = ProviderRegistry()  # calls against `judge.max_calls`, and what was learnt of the judge
-        self._began = time.monotonic()
+        self._began, self._began_at = time.monotonic(), time.time()
         self._scored: list[int] = []  # the iterations that this start judged or scored
         self._used_up: BudgetUsedUp | None = None  # why no iteration was judged after the last one
         self.calls = 0
@@ -104,6 +104,7 @@ class Evaluation:
         self._folder.create()
         self._console.folder = self._folder.root
         with FolderLock(self._folder.root) as lock:
+            self._began_at = time.time()  # under the lock: what an earlier start stored while this one waited is older
             for notice in lock.notices:
                 self._console.warn(notice)
             sweep_below(self._folder.root)
@@ -231,6 +232,7 @@ class Evaluation:
                 known=inputs.known,
                 planned_calls=inputs.planned_calls,
                 began=self._began,
+                began_at=self._began_at,
             )
         )
         self.calls += judged.calls

@@ -47,6 +47,7 @@ async def judge_iteration(
     known: KnownMeasurements | None = None,
     planned_calls: int | None = None,
     began: float | None = None,
+    began_at: float | None = None,
 ) -> JudgedIteration:
     """Judge all cases of one iteration, and show the progress.
 
@@ -59,11 +60,13 @@ async def judge_iteration(
         known: what need not be measured.
         planned_calls: calls that the plan expects of this iteration; None without a plan.
         began: when this start began, in monotonic seconds, for `judge.run_deadline_s`; None: now.
+        began_at: from when on failures are of this start, in seconds of the epoch, for `retry_errors`; None: from now on.
 
     Raises what stopped the judging early.
     """
     ends_at = end_of_asking(spec.config, time.monotonic() if began is None else began)
-    start = worker_start(spec, iteration, providers.start, ends_at, known)
+    began_at = time.time() if began_at is None else began_at
+    start = worker_start(spec, iteration, providers.start, began_at, ends_at, known)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
     folder = spec.folder.iteration(iteration)
     clock = WallClock(folder.wall)
@@ -73,7 +76,7 @@ async def judge_iteration(
             open_workers(spec, policy, start, reader.count, console) as workers,
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
-            introduce(session, providers, spec.folder)
+            introduce(session, providers, spec.folder, start.began_at)
             if workers is not None:
                 workers.on_figures = lambda: show_figures(session, workers.figures())
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())

@@ -68,8 +68,9 @@ def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasure
     )
 
 
-def introduce(session: JudgeSession, providers: ProviderRegistry, folder: RunFolder) -> None:
-    """Tell a session what is known of its providers, and which texts the run is about."""
+def introduce(session: JudgeSession, providers: ProviderRegistry, folder: RunFolder, began_at: float) -> None:
+    """Tell a session what is known of its providers, which texts the run is about, and when the start began (seconds of the epoch)."""
+    session.set_beginning(began_at)
     session.share_provider_state(providers)
     session.corpus = references_of(folder.samples)
 
@@ -86,7 +87,7 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     known = _known(start, config)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
-            introduce(session, ProviderRegistry(start.start), folder)
+            introduce(session, ProviderRegistry(start.start), folder, start.began_at)
             measure = partial(
                 measure_slice,
                 reader,

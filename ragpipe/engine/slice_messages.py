@@ -40,6 +40,7 @@ class WorkerStart:
         iteration: the iteration to measure.
         signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
         start: the start of the run that asks (`ProviderRegistry.start`): its workers count questions together.
+        began_at: when that start began, in seconds of the epoch by the driver's clock: an older failure is asked again with `retry_errors`.
         ends_at: when no question is asked any more (`judge.run_deadline_s`), in seconds of the epoch; None: never.
         earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
     """
@@ -49,6 +50,7 @@ class WorkerStart:
     iteration: int
     signatures: dict[str, str]
     start: str
+    began_at: float
     ends_at: float | None = None
     earlier: dict[str, Any] | None = None
 

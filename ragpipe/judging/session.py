@@ -7,6 +7,7 @@ metric sees it, so running again means resuming: stored replies are read, missin
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,7 @@ class JudgeSession:
         self._replies_at_hand = store if isinstance(store, RepliesAtHand) else None
         self._encoder_sessions: dict[str, JudgeSession] = {}
         self._retried: set[str] = set()
+        self._began_at = time.time()
         self._in_flight: dict[str, asyncio.Task[Call]] = {}
         self._stop_reason: RagpipeError | None = None
         if isinstance(transport, GathersQuestions):
@@ -147,17 +149,29 @@ class JudgeSession:
             session.stop(why)
 
     def end_asking(self, why: JudgeError) -> None:
-        """Ask no server any more, as no time is left: new questions, and those that wait, raise `why`. Requests in flight
-        complete, and stored replies are still given."""
+        """Ask no server any more, as no time is left: new questions, and those that wait, also for another process that asks the
+        same, raise `why`. Requests in flight complete, and stored replies are still given."""
         for session in (self, *self._children()):
             if isinstance(session._transport, SendsRequests):
                 session._transport.stop(why)
+                if session._store is not None:
+                    session._store.end_waiting(why)
 
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with the call budget, rate limits and output modes that this process has used and learned so far."""
         for session in (self, *self._children()):
             if isinstance(session._transport, SharesProviderState):
                 session._transport.share_provider_state(providers)
+
+    def set_beginning(self, began_at: float) -> None:
+        """When the start of the run began, in seconds of the epoch; without this, when the session was made. With `retry_errors` a
+        failure that was stored later is of this start, be it by another process, and is not asked again.
+
+        Failures bear the time of the host that asked, this is that of the driver's host. Between hosts the clocks may differ by less
+        than lies between two starts of a run, which a lock keeps apart: behind, a failure is asked once per process.
+        """
+        for session in (self, *self._children()):
+            session._began_at = began_at
 
     @property
     def colleagues(self) -> tuple[JudgeSession, ...]:
@@ -331,11 +345,12 @@ class JudgeSession:
             raise
 
     def _freshness(self, question: Question, again: bool) -> Freshness:
-        """Which stored calls may answer: a failure is asked again once per session with `retry_errors`."""
+        """Which stored calls may answer: with `retry_errors`, failures of this start alone, so that each is asked again once by all
+        processes. What this session has asked again is not asked a third time, whatever the clocks say."""
         if again:
             return Freshness.NONE
         retries = self.retry_errors and question.key not in self._retried
-        return Freshness.NO_FAILURES if retries else Freshness.ANY
+        return Freshness(failures_since=self._began_at) if retries else Freshness.ANY
 
     async def _ask(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
         """Ask through the transport and store the reply, in the question's turn among those that begin alike."""

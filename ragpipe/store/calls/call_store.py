@@ -7,12 +7,13 @@ stored. A key is claimed before it is asked, so that two processes do not ask th
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from threading import Event
 from typing import Any, Self
 
-from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
+from ragpipe.core.errors import FATAL, TRANSIENT, DataError, JudgeError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.call_database import StoredReader, call_database
 from ragpipe.store.calls.call_rows import packed, unpacked
@@ -20,10 +21,11 @@ from ragpipe.store.calls.call_worker import CallWorker
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.ledger_rows import payment_entry
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
-from ragpipe.store.calls.store_place import StorePlace
+from ragpipe.store.calls.store_place import PostgresPlace, StorePlace
 from ragpipe.store.calls.store_requests import (
     AbortRequest,
     ClaimResult,
+    EndWaitingRequest,
     Freshness,
     GetOrClaimRequest,
     Lookup,
@@ -47,7 +49,8 @@ class CallStore:
         beat_s: seconds between two signs of life in the store.
         silent_after_s: after how many seconds without one the claims of another process are taken over.
         patience_s: after how many seconds of waiting, for another process or a database that went away, `say` is told.
-        say: takes messages for the user that come up later, and during a wait for the database to open.
+        say: takes messages for the user that come up later, and during a wait for the database to open; also, once, where paid
+            replies are kept that could not be stored.
         is_known: whether the database was reached before, be it by another process of the run: one that went away is waited for
             then. This process knows by itself what it has reached.
     """
@@ -67,7 +70,9 @@ class CallStore:
         self.place, self.run_id = place, run_id
         self._hurry = Event()
         self._closed = False
-        self._last_resort = LastResortFile(database.setting)
+        self._last_resort = LastResortFile(
+            database.setting, host=platform.node() if isinstance(place, PostgresPlace) else ""
+        )
         self._worker = CallWorker(
             lambda tell: database.open_table(
                 OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry, is_known)
@@ -117,6 +122,7 @@ class CallStore:
             stored: Call | None = await self._result_of(PutRequest(call.key, row))
         except (OutputError, DataError) as error:
             self._last_resort.add_call(unpacked(row))
+            self._worker.tell_kept()
             raise self._last_resort.with_location(error) from error
         return stored or unpacked(row)
 
@@ -129,6 +135,7 @@ class CallStore:
         entry = payment_entry(key, self.run_id, iteration, payment)
         if self._closed or self._worker.broken:
             self._last_resort.add_payment(entry)
+            self._worker.tell_kept()
         else:
             self._worker.send(PaymentRequest(entry))
 
@@ -142,12 +149,21 @@ class CallStore:
             self._hurry.set()
             self._worker.send(AbortRequest(reason))
 
+    def end_waiting(self, reason: JudgeError) -> None:
+        """Wait no longer for other processes: every `get_or_claim` that would have to raises `reason`. Stored calls are still
+        given, calls in flight of this store are waited for, and so is a database that went away."""
+        if not self._closed:
+            self._worker.send(EndWaitingRequest(reason))
+
     def close(self) -> None:
         """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
         if not self._closed:
             self._closed = True
             self._hurry.set()
-            self._worker.stop()
+            try:
+                self._worker.stop()
+            finally:
+                self._worker.tell_kept()
 
     def __enter__(self) -> Self:
         return self
@@ -213,6 +229,9 @@ class StoredCalls:
         """Nothing was claimed."""
 
     def abort(self, reason: RagpipeError) -> None:
+        """Nothing is waited for."""
+
+    def end_waiting(self, reason: JudgeError) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:

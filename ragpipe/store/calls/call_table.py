@@ -190,10 +190,10 @@ class CallTable:
         ]
 
     def _looked_up(self, lookup: Lookup, key: bytes) -> Call | None:
-        if lookup.freshness is Freshness.NONE:
+        if lookup.freshness == Freshness.NONE:
             return None
-        call = self._stored(key, failures=lookup.freshness is Freshness.ANY)
-        return None if call == lookup.rejected else call
+        call = self._stored(key, failures=lookup.freshness.has_failures)
+        return None if call is None or call == lookup.rejected or not lookup.freshness.accepts(call) else call
 
     def _stored(self, key: bytes, failures: bool) -> Call | None:
         run = self._shared.known("runs", (self.run_id,)) if failures else None

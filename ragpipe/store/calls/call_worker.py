@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ragpipe.core.errors import DataError, OutputError, RagpipeError
+from ragpipe.core.errors import DataError, JudgeError, OutputError, RagpipeError
 from ragpipe.store.calls.call_rows import unpacked
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.ledger_rows import PaymentEntry
@@ -24,6 +24,7 @@ from ragpipe.store.calls.store_requests import (
     FREED_DIGITS,
     AbortRequest,
     ClaimResult,
+    EndWaitingRequest,
     GetOrClaimRequest,
     PaymentRequest,
     PutRequest,
@@ -79,6 +80,9 @@ class CallWorker(threading.Thread):
         self._loop: asyncio.AbstractEventLoop | None = None  # of whoever asked last
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
+        self._end_reason: JudgeError | None = None  # why no other process is waited for any more
+        self._end_lock = threading.RLock()  # a signal may make the thread that sends send again
+        self._has_ended = False  # nothing is taken from the queue any more
         self.broken: BaseException | None = None
         self.table: OpenTable
 
@@ -92,8 +96,16 @@ class CallWorker(threading.Thread):
             raise self.broken
 
     def send(self, request: StoreRequest) -> None:
-        """Queue a request. It does not wait."""
-        self._queue.put(request)
+        """Queue a request. It does not wait. After the end of the thread the request fails, and a payment is kept elsewhere."""
+        with self._end_lock:  # a request that came after the last look at the queue would be answered by nobody
+            if not self._has_ended:
+                self._queue.put(request)
+                return
+        if isinstance(request, PaymentRequest):
+            self._last_resort.add_payment(request.entry)
+            self.tell_kept()
+        else:
+            self._fail([request])
 
     def stop(self) -> None:
         """Finish what was sent before, free the claims, close the file. Raises the error that ended the thread."""
@@ -134,6 +146,8 @@ class CallWorker(threading.Thread):
         for request in group:
             if isinstance(request, AbortRequest):
                 outcomes += self._abort(request.reason)
+            elif isinstance(request, EndWaitingRequest):
+                outcomes += self._end_waiting(request.reason)
         _deliver(outcomes, self)
         self._group = []
         self._maintain()
@@ -221,8 +235,8 @@ class CallWorker(threading.Thread):
                 outcomes.append(RequestOutcome(request, result))
                 if result is ClaimResult.GRANTED and request.future is not None:
                     self._granted[request.key] = request.future.get_loop()
-            elif self._abort_reason:
-                outcomes.append(RequestOutcome(request, error=self._abort_reason))
+            elif reason := self._reason_not_to_wait(request.key):
+                outcomes.append(RequestOutcome(request, error=reason))
             else:
                 self._wait(request)
         return outcomes
@@ -272,6 +286,23 @@ class CallWorker(threading.Thread):
         waiting, self._waiting = self._waiting, []
         return [RequestOutcome(request, error=reason) for request in waiting]
 
+    def _end_waiting(self, reason: JudgeError) -> list[RequestOutcome]:
+        self._end_reason = self._end_reason or reason
+        waiting, self._waiting = self._waiting, []
+        outcomes: list[RequestOutcome] = []
+        for request in waiting:
+            if error := self._reason_not_to_wait(request.key):
+                outcomes.append(RequestOutcome(request, error=error))
+            else:
+                self._waiting.append(request)
+        return outcomes
+
+    def _reason_not_to_wait(self, key: str) -> BaseException | None:
+        """The error of a request for a key that is claimed; None where it waits."""
+        if self._abort_reason is not None or self._end_reason is None or key in self._granted:
+            return self._abort_reason
+        return JudgeError(self._end_reason.kind, self._end_reason.message)  # each has a trace of its own
+
     def _maintain(self) -> None:
         """Give a sign of life and bring what was committed to the disk, each when it is time."""
         now = time.monotonic()
@@ -294,11 +325,11 @@ class CallWorker(threading.Thread):
 
     def _end(self) -> None:
         """Answer the requests that are left, write what is left to pay, close the file."""
-        requests = [*self._group, *self._waiting, *self._empty_queue()]
+        with self._end_lock:
+            requests = [*self._group, *self._waiting, *self._empty_queue()]
+            self._has_ended = True
         self._unpaid += _payments_in(requests)
-        closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
-        left = [request for request in requests if not self._keep_unclaimed(request)]
-        _deliver([RequestOutcome(request, error=closed) for request in left], self)
+        self._fail(requests)
         # a full disk fails the first step and must not leave the file open
         for step in (self._write_payments, self.table.sync, self.table.close):
             try:
@@ -307,6 +338,12 @@ class CallWorker(threading.Thread):
                 self.broken = self.broken or self._rescue(error)
         if isinstance(self.broken, OutputError | DataError):
             self.broken = self._last_resort.with_location(self.broken)
+
+    def _fail(self, requests: Sequence[StoreRequest]) -> None:
+        """Fail requests that the thread will not answer any more."""
+        closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
+        left = [request for request in requests if not self._keep_unclaimed(request)]
+        _deliver([RequestOutcome(request, error=closed) for request in left], self)
 
     def _keep_unclaimed(self, request: StoreRequest) -> bool:
         """Keep a reply that cannot be stored elsewhere, where its task was cancelled and does not do so; whether that was the case."""
@@ -318,6 +355,18 @@ class CallWorker(threading.Thread):
     def keep(self, request: PutRequest) -> None:
         """Keep a reply that cannot be stored in the file of last resort."""
         self._last_resort.add_call(unpacked(request.row))
+        self._tell_kept_later()
+
+    def tell_kept(self) -> None:
+        """Tell the user, in the thread that calls this, where what could not be stored is kept: once."""
+        if notice := self._last_resort.take_notice():
+            self._say(notice)
+
+    def _tell_kept_later(self) -> None:
+        """`tell_kept` in the event loop. Where none is left, whoever closes the store does it."""
+        if self._loop is not None and self._last_resort.file is not None:
+            with suppress(RuntimeError):  # the loop was closed
+                self._loop.call_soon_threadsafe(self.tell_kept)
 
     def _empty_queue(self) -> list[StoreRequest]:
         requests: list[StoreRequest] = []
@@ -348,6 +397,7 @@ class CallWorker(threading.Thread):
         for payment in self._unpaid:
             self._last_resort.add_payment(payment)
         self._unpaid = []
+        self._tell_kept_later()
 
 
 def _payments_in(requests: Sequence[StoreRequest]) -> list[PaymentEntry]:

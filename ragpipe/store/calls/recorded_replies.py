@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.core.errors import TRANSIENT, DataError, Problem, RagpipeError
+from ragpipe.core.errors import TRANSIENT, DataError, JudgeError, Problem, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.reply_store import ReplyStore, WrappedStore
 from ragpipe.store.calls.store_requests import Freshness
@@ -102,12 +102,10 @@ class RecordedReplies:
 
     def at_hand(self, key: str, freshness: Freshness) -> Call | None:
         """As `get_or_claim`, at once."""
-        if freshness is Freshness.NONE:
+        if freshness == Freshness.NONE:
             return None
         call = self.get(key)
-        if call is not None and call.status != "ok" and freshness is Freshness.NO_FAILURES:
-            return None
-        return call
+        return call if call is not None and freshness.accepts(call) else None
 
     async def put(self, call: Call) -> Call:
         """Nothing is stored."""
@@ -120,6 +118,9 @@ class RecordedReplies:
         """Nothing was claimed."""
 
     def abort(self, reason: RagpipeError) -> None:
+        """Nothing is waited for."""
+
+    def end_waiting(self, reason: JudgeError) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import JudgeError, RagpipeError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.store_requests import Freshness
 
@@ -23,6 +23,8 @@ class ReplyStore(Protocol):
     async def release_claim(self, key: str) -> None: ...
 
     def abort(self, reason: RagpipeError) -> None: ...
+
+    def end_waiting(self, reason: JudgeError) -> None: ...
 
     def close(self) -> None: ...
 
@@ -57,6 +59,10 @@ class WrappedStore:
     def abort(self, reason: RagpipeError) -> None:
         """As `CallStore.abort`."""
         self._store.abort(reason)
+
+    def end_waiting(self, reason: JudgeError) -> None:
+        """As `CallStore.end_waiting`."""
+        self._store.end_waiting(reason)
 
     def close(self) -> None:
         """Close the store."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import JudgeError, RagpipeError
 from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import PackedCall
+from ragpipe.store.calls.call_rows import PackedCall, milliseconds
 from ragpipe.store.calls.ledger_rows import PaymentEntry
 
 FIRST_POLL_S = 0.02
@@ -17,15 +18,40 @@ FREED_DIGITS = 8
 """Digits of a key that say which claim was freed."""
 
 
-class Freshness(Enum):
-    """Which stored calls may answer a question."""
+@dataclass(frozen=True)
+class Freshness:
+    """Which stored calls may answer a question.
 
-    ANY = "any"
+    Replies do if `replies` is true, and failures of the same run if they were noted at `failures_since` (seconds of the epoch) or
+    later. The time of a call is by the clock of the host that asked, whatever the database.
+    """
+
+    replies: bool = True
+    failures_since: float = -math.inf
+
+    ANY: ClassVar[Freshness]
     """Replies, and failures of the same run."""
-    NO_FAILURES = "no failures"
+    NO_FAILURES: ClassVar[Freshness]
     """Replies alone: what failed before is asked again."""
-    NONE = "none"
+    NONE: ClassVar[Freshness]
     """No stored call: the question is asked again."""
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether any failure may answer."""
+        return self.failures_since < math.inf
+
+    def accepts(self, call: Call) -> bool:
+        """Whether this stored call of the same run may answer. A failure without a time is older than any."""
+        if call.status == "ok":
+            return self.replies
+        noted = milliseconds(call.created_at)
+        return self.failures_since <= (-math.inf if noted is None else noted / 1000)
+
+
+Freshness.ANY = Freshness()
+Freshness.NO_FAILURES = Freshness(failures_since=math.inf)
+Freshness.NONE = Freshness(replies=False, failures_since=math.inf)
 
 
 class ClaimResult(Enum):
@@ -91,6 +117,14 @@ class AbortRequest(StoreRequest):
     """From now on, requests that would have to wait raise `reason`."""
 
     reason: RagpipeError
+
+
+@dataclass(eq=False)
+class EndWaitingRequest(StoreRequest):
+    """From now on, requests that would have to wait for another process raise `reason`. Those for a key that a task of this store
+    is asking still wait: its call in flight completes."""
+
+    reason: JudgeError
 
 
 @dataclass(eq=False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from ragpipe.core.errors import Interrupted
+from ragpipe.core.errors import Interrupted, JudgeError
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.store.calls.call_store import CallStore
@@ -116,3 +117,36 @@ async def test_keys_are_remembered_only_where_they_are_asked_again(serve, tmp_pa
     async with opened(server, tmp_path) as session:
         await patiently(session)
         assert session._retried == set()
+
+
+async def test_the_deadline_ends_a_question_that_another_process_is_asking(serve, tmp_path):
+    server = serve()
+    over = JudgeError("run_deadline", "no time is left")
+    with CallStore(tmp_path / "calls.sqlite", run_id="other") as other:
+        assert await other.get_or_claim(question("held").key) is None
+        async with opened(server, tmp_path) as session:
+            await patiently(session, "stored")
+            waiting = asyncio.create_task(patiently(session, "held"))
+            await asyncio.sleep(0.1)
+            session.end_asking(over)
+            for unanswered in (waiting, patiently(session, "held"), patiently(session, "new")):
+                with pytest.raises(JudgeError, match="no time is left"):
+                    await asyncio.wait_for(unanswered, 10)
+            assert await patiently(session, "stored") == "ok"
+    assert server.tries == 1
+
+
+async def test_a_failure_is_asked_again_once_a_start_by_all_its_processes(serve, tmp_path):
+    """Three sessions stand for three processes of a start; the second of two starts asks again, and a third one does."""
+    server = serve("400")
+    async with opened(server, tmp_path) as session:
+        assert await patiently(session) == "bad_request"
+    for tries in (2, 3):
+        began_at = time.time()
+        async with AsyncExitStack() as stack:
+            for _ in range(3):
+                session = await stack.enter_async_context(opened(server, tmp_path, retry_errors=True))
+                session._began_at = None  # the one that it is told counts
+                session.set_beginning(began_at)
+                assert await patiently(session) == "bad_request"
+        assert server.tries == tries

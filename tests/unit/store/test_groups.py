@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,9 @@ def _call(key: str, status: str, run_id: str) -> Call:
 
 def _lookups() -> list[Lookup]:
     """Every freshness for every key, in an order in which neighbours differ."""
-    lookups = [Lookup(key, freshness) for freshness in Freshness for key in KEYS]
+    lookups = [
+        Lookup(key, freshness) for freshness in (Freshness.ANY, Freshness.NO_FAILURES, Freshness.NONE) for key in KEYS
+    ]
     return lookups[::2] + lookups[1::2]
 
 
@@ -71,3 +75,15 @@ def test_a_group_of_claims_is_granted_key_by_key(tmp_path: Path) -> None:
     first.close()  # its claims no longer count
     assert second.find_or_claim([Lookup(KEYS[n]) for n in (2, 1, 2, 3)]) == [GRANTED, GRANTED, HELD, HELD]
     second.close()
+
+
+def test_failures_from_a_moment_on_may_answer(tmp_path: Path) -> None:
+    table = CallTable(tmp_path / "calls.sqlite", run_id="mine")
+    times = ["", "2026-11-22T08:00:00.000+00:00", "2026-11-22T08:00:00.001+00:00"]
+    calls = [replace(_call(key, "cut_short", "mine"), created_at=time) for key, time in zip(KEYS, times, strict=False)]
+    calls += [replace(_call(KEYS[3], "ok", "mine"), created_at=times[1])]
+    table.write([packed(call, "") for call in calls])
+    moment = datetime.fromisoformat(times[1]).timestamp() + 0.0005
+    replies = table.find([Lookup(key, Freshness(failures_since=moment)) for key in KEYS[:4]])
+    assert [call and call.status for call in replies] == [None, None, "cut_short", "ok"]
+    table.close()

@@ -157,7 +157,7 @@ class PostgresTable:
         self._freed.update(payload.split())
 
     def _look_up(self, db: PostgresConnection, lookups: Sequence[Lookup]) -> list[Call | None]:
-        asked = [key_bytes(lookup.key) for lookup in lookups if lookup.freshness is not Freshness.NONE]
+        asked = [key_bytes(lookup.key) for lookup in lookups if lookup.freshness != Freshness.NONE]
         rows = self._rows(db, asked)
         return [self._looked_up(lookup, rows.get(lookup.key)) for lookup in lookups]
 
@@ -168,10 +168,10 @@ class PostgresTable:
         return {row[0].hex(): row for row in db.execute(_FIND, (list(keys), self._run_digest))}
 
     def _looked_up(self, lookup: Lookup, row: tuple[Any, ...] | None) -> Call | None:
-        if row is None or lookup.freshness is Freshness.NONE or (row[-1] and lookup.freshness is not Freshness.ANY):
+        if row is None or lookup.freshness == Freshness.NONE or (row[-1] and not lookup.freshness.has_failures):
             return None
         call = self._call(row)
-        return None if call == lookup.rejected else call
+        return None if call is None or call == lookup.rejected or not lookup.freshness.accepts(call) else call
 
     def _call(self, row: tuple[Any, ...]) -> Call | None:
         try:
