@@ -535,6 +535,7 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
 
     asyncio.run(work())
     durable.start()
+    time.sleep(0.6)  # the start of the server is a sign of life of this process's own store
     (file,) = folder.iterdir()
     assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
     assert read_calls(place, [one.key]) == {one.key: one}
@@ -563,6 +564,7 @@ def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
 
     asyncio.run(work())
     durable.start()
+    time.sleep(0.6)  # the start of the server is a sign of life of this process's own store
     (file,) = folder.iterdir()
     assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
     assert read_calls(place, [one.key]) == {one.key: one}
