@@ -174,7 +174,8 @@ async def test_what_a_503_asks_to_wait_is_waited_for_in_an_outage(serve, quick):
     calls = await ask(settings(server.url, concurrency=8), *(question(f"a {i}") for i in range(20)))
     assert {c.status for c in calls} == {"ok"}
     refused = max(line["done"] for line in server.log if line["status"] == 503)
-    assert min(line["arrived"] for line in server.log if line["arrived"] > refused) >= refused + 0.49
+    later = [line["arrived"] for line in server.log if line["arrived"] > refused + 0.1]  # others were on their way
+    assert min(later) >= refused + 0.49
 
 
 async def test_a_rate_limit_is_no_outage(serve, quick):

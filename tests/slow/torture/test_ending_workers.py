@@ -20,7 +20,7 @@ from ragpipe.engine.slice_workers import SliceWorkers
 from ragpipe.stages.slices import Slice
 
 pytestmark = pytest.mark.slow
-START = WorkerStart(Path("none"), "run", 1, {}, "signatures")
+START = WorkerStart(Path("none"), "run", 1, {}, "start", began_at=0.0)
 
 
 def of_workers(monkeypatch: pytest.MonkeyPatch, *command: str, **options: Any) -> tuple[SliceWorkers, list[str]]:
