@@ -76,8 +76,8 @@ class WorkerFailure(RagpipeError):
 
 
 class WorkerDied(RagpipeError):
-    """A slice took its workers with it, one after the other, or a process that it needs could not be started or died: memory, processes, or code of the user's that
-    ends its process. Not a bug of ragpipe's, as far as it can tell."""
+    """A slice took its workers with it, one after the other, or a process that the run needs could not be started, or died: memory,
+    processes, or code of the user's that ends its process. Not a bug of ragpipe's, as far as it can tell."""
 
     exit_code = 6
 

@@ -125,8 +125,8 @@ async def _serve(start: WorkerStart, incoming: BinaryIO, answers: _Answers) -> N
                 orders.end_after_calls()
             await _Work(run, answers).follow(orders)
     except Exception as error:
-        if is_open:  # the driver hands its slices out again, where it has any
-            answers.notify(f"a worker could not end as it should: {type(error).__name__}: {error}")
+        if is_open:  # the driver hands the slices that it still has to another worker
+            answers.notify(f"a worker ended with an error: {type(error).__name__}: {error}")
         else:
             await _fail_all(error, orders, answers)
 

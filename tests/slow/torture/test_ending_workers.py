@@ -60,7 +60,7 @@ async def test_what_goes_wrong_at_the_end_of_a_worker_is_said_at_once(monkeypatc
     await workers.settle()
     assert time.monotonic() - began < slice_workers._END_S / 2
     await workers.close()
-    assert warned == ["a worker could not end as it should: OutputError: replies are kept in /tmp/replies.jsonl"]
+    assert warned == ["a worker ended with an error: OutputError: replies are kept in /tmp/replies.jsonl"]
 
 
 class _AskingRun:
