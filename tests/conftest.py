@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 from ragpipe.testing.scripted import ScriptedJudge, make_case
-from tests.support import rooms
+from tests.support import rooms, thoroughness
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -38,6 +38,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         rooms.leave()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is for thorough runs alone, unless a test is named by its id."""
+    if any("::" in argument for argument in config.args):
+        return
+    left_out = thoroughness.left_out(items)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

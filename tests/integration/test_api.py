@@ -95,6 +95,7 @@ CONFIG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_mapping_and_words_say_the_same(here: Path) -> None:
     by_words, by_mapping = ragpipe.run(WORDS, quiet=True), ragpipe.run(CONFIG, quiet=True)
@@ -104,6 +105,7 @@ def test_a_mapping_and_words_say_the_same(here: Path) -> None:
     assert quickstart.path.parent.name == "quickstart"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ragpipe.run(CONFIG, quiet=True)

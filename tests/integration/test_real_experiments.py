@@ -35,6 +35,7 @@ def ours(measure: str) -> str | None:
     return WHOLE.get(measure) or (f"{NAMES[base]}@{cut}" if base in NAMES else None)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "folder", "file", "expected", "qrels"),
@@ -90,6 +91,7 @@ def _table(path: Path, query: int, doc: int, value: int, kind: Any) -> dict[str,
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_ragtruth_is_judged_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Path) -> None:
     found = run(

@@ -142,6 +142,7 @@ def test_citations_that_experts_labelled_give_the_figures_of_expertqa(real_data:
             assert share == pytest.approx(figures["accuracy_lenient"], abs=1e-6), group
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_groundedness_ranks_answers_and_systems_as_people_do(
     real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,11 +1,31 @@
-"""An even share of a long list."""
+"""An even share of a long list, and of the slow rows of a test."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support import thoroughness
-from tests.support.thoroughness import some_of
+from tests.support.thoroughness import left_out, some_of
+
+pytest_plugins = ["pytester"]
+
+MARKED = """
+import pytest
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.parametrize("row", [pytest.param("quick", marks=[]), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4))])
+def test_rows(row): ...
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_whole(): ...
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_one_row(row): ...
+
+def test_other(): ...
+"""
 
 
 @pytest.mark.parametrize(
@@ -16,6 +36,8 @@ from tests.support.thoroughness import some_of
         ("abcde", 3, ["a", "c", "e"]),
         ("abc", 3, ["a", "b", "c"]),
         ("ab", 5, ["a", "b"]),
+        ("abc", 1, ["a"]),
+        ("abc", 0, []),
     ],
 )
 def test_rows_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch, rows: range | str, count: int, expected: list) -> None:
@@ -28,6 +50,17 @@ def test_all_where_everything_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert some_of(range(10), 2) == list(range(10))
 
 
-def test_one_row_is_no_share() -> None:
-    with pytest.raises(ValueError, match="first and the last"):
-        some_of(range(10), 1)
+@pytest.mark.parametrize(
+    ("thorough", "expected"),
+    [
+        (False, {"test_rows[1]", "test_rows[2]", "test_whole", "test_one_row[2]"}),
+        (True, set()),
+    ],
+)
+def test_what_is_marked_is_left_out_of_a_usual_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, thorough: bool, expected: set[str]
+) -> None:
+    monkeypatch.setattr(thoroughness, "THOROUGH", thorough)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    slow\n    thorough\n")
+    items = pytester.getitems(MARKED)
+    assert {item.name for item in left_out(items)} == expected

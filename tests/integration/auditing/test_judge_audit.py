@@ -92,6 +92,7 @@ def test_fences_stop_what_a_gullible_judge_falls_for(tmp_path: Path, monkeypatch
             assert main(["task=verify", f"run={other}"]) == 0, other
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("bias", "state"), [(0.0, "passes"), (0.12, "biased"), (-0.15, "biased"), (0.02, "passes")])
 def test_the_interval_covers_a_planted_bias(tmp_path: Path, monkeypatch, bias: float, state: str) -> None:
     run = finished_run(tmp_path, "answer_relevance", 120, monkeypatch)
@@ -134,6 +135,7 @@ def test_a_plan_over_the_limit_is_refused_before_a_call(tmp_path: Path, monkeypa
     assert not (run / "calibration").exists()
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("word", "message"), [
     ("judge_audit.attacks=[shout]", "no such attack: shout"),
     ("judge_audit.probes=[padding,padding]", "name each probe once"),

@@ -17,6 +17,7 @@ from ragpipe.core.errors import ConfigError
 RUN = ["dataset=mine", "metrics=[retrieval]"]
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "name"),
@@ -192,6 +193,7 @@ def _interrupted_at(call: int, words: list[str]) -> tuple[int, int]:
         sys.setprofile(None)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> None:
     """OmegaConf turns an interrupt into errors of its own; every moment of 25 over the whole composing says 130."""

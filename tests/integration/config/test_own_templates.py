@@ -67,6 +67,7 @@ def started(text: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int
         return main(words), server.tries
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_refused_with_its_line_before_anything_is_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

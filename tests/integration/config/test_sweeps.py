@@ -25,6 +25,7 @@ def _start(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "launcher", [pytest.param((), id="basic"), pytest.param(JOBLIB, id="joblib", marks=pytest.mark.slow)]
 )
@@ -58,6 +59,7 @@ def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.
     assert ("this is a bug" in capfd.readouterr().err) is (code == 1)
 
 
+@pytest.mark.thorough(tried=6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "code"),
@@ -79,6 +81,7 @@ def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch
     assert ("a fault in your own code" in err) is (code == 1), "what raises it is no file of ragpipe's"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_worst_code_counts_and_an_interrupt_starts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -29,6 +29,7 @@ def _shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedP
     )  # fmt: skip
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",

@@ -26,6 +26,7 @@ from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
 from tests.support.pages import DOCS, ROOT, Section, commands, commands_with_codes, missing, sections
+from tests.support.thoroughness import some_of
 
 PAGES = (
     "README.md",
@@ -102,14 +103,22 @@ ELSEWHERE = ("walkthrough.md",)
 RUN = [section for page in PAGES for section in sections(page)] + [
     section for page, titles in MORE_SECTIONS.items() for section in sections(page) if section.title in titles
 ]
-SECTIONS = [
-    pytest.param(
-        section,
-        id=str(section),
-        marks=[] if str(section).startswith(FAST) else [pytest.mark.slow, pytest.mark.timeout(400)],
-    )
-    for section in RUN
-]
+FIRST = ("README.md", "tutorial.md")
+"""What a new user reads first: run on every change, and of the other pages a share."""
+TRIED = {
+    *(str(section) for section in RUN if str(section).startswith(FIRST)),
+    *some_of((str(section) for section in RUN if not str(section).startswith(FIRST)), 28),
+}
+
+
+def marks(section: Section) -> list[pytest.MarkDecorator]:
+    if str(section).startswith(FAST):
+        return []
+    slow = [pytest.mark.slow, pytest.mark.timeout(400)]
+    return slow if str(section) in TRIED else [*slow, pytest.mark.thorough]
+
+
+SECTIONS = [pytest.param(section, id=str(section), marks=marks(section)) for section in RUN]
 COMPOSED = [
     pytest.param(line, id=f"{page.name}: {line}")
     for page in sorted(DOCS.glob("*.md"))

@@ -56,6 +56,7 @@ def uninstall(monkeypatch):
         monkeypatch.setattr(module, "packaged_folder", lambda: None)
 
 
+@pytest.mark.thorough
 @needs_files
 @pytest.mark.slow
 def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
@@ -94,6 +95,7 @@ def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
     assert values(rescored, "bert_score_f1")["near"] == pytest.approx(100 * (raw["near"] / 100 - 0.2) / 0.8, abs=1e-9)
 
 
+@pytest.mark.thorough
 @needs_files
 @pytest.mark.slow
 def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, capsys):

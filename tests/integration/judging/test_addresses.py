@@ -117,6 +117,7 @@ asyncio.run(work())
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_litellm_adds_nothing_to_the_environment(tmp_path):
     """Without a file of its own a program counts as interactive, as a notebook does: there litellm reads ./.env."""

@@ -57,6 +57,7 @@ def document(name: str) -> dict[str, Any]:
     return read
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("part", "limit"), [("usd", 1.5), ("tokens", 11_000), ("calls", 9)])
 def test_a_used_up_budget_ends_with_what_there_is_and_the_command_that_goes_on(
     part: str, limit: float, capsys: pytest.CaptureFixture[str]
@@ -89,6 +90,7 @@ def test_a_used_up_budget_ends_with_what_there_is_and_the_command_that_goes_on(
         assert ledger()["tokens"] == billed(server)["tokens"]
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("weather", [
     ("empty_content:rate=0.3",), ("500:rate=0.2", "429:rate=0.2,retry_after=0.01"), ("invalid_json:rate=0.3",),
     ("reset:rate=0.15",),

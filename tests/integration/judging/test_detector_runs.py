@@ -114,6 +114,7 @@ def test_what_was_read_once_is_not_computed_again(here, models):
     assert len(models) == 1
 
 
+@pytest.mark.thorough
 def test_a_finished_run_needs_neither_model_nor_torch(here, models, monkeypatch, capsys):
     main(words())
     run = latest(here)

@@ -30,6 +30,7 @@ def _questions(server: Any) -> int:
     return len({line["body"] for line in server.log if line["status"] == 200})
 
 
+@pytest.mark.thorough
 def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_path, capsys):
     server = serve()
     data = write_cases(tmp_path / "cases.jsonl", CASES, chunks=4)

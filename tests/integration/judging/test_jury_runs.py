@@ -205,6 +205,7 @@ def test_members_are_held_against_people_and_the_best_alone_is_named(
     assert calibration["judge"]["label"] == "jury(a, b, c)"
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -235,6 +236,7 @@ def test_a_metric_cannot_name_a_judge_without_a_jury(court: Court, capsys: pytes
     assert "+judge@jury.members.NAME=..." in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_folder_judged_by_a_jury_names_no_address_for_a_call(
     court: Court, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_model_without_limitation_is_the_yardstick(serve, tmp_path):
     assert server.tries == CASES * 4  # two steps of faithfulness, one call of each other metric
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 @pytest.mark.parametrize(("fault", "refusals"), [
     ("no_system_role", 1), ("no_max_tokens", 1), ("no_logprobs", 0), ("thinks", 0), ("no_seed", 0),
@@ -233,6 +234,7 @@ def test_a_small_window_that_is_unknown_costs_one_refusal(serve, tmp_path, capfd
     assert (_refusals(server), _surplus(server), server.tries) == (1, 0, 4)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("model_window", [5000, 100_000])  # a server that refuses, and one that would cut in silence
 def test_a_question_beyond_a_window_that_was_given_is_not_sent(serve, tmp_path, model_window, capfd):
     server = serve(f"small_context:tokens={model_window}")

@@ -75,6 +75,7 @@ async def ask_all(found: JudgeSettings, server: Any, calls: int, *, length: int 
     return Asked(done, time.monotonic() - began, reasons, dict(live.provider.rate_limiter.held_s), server.log)
 
 
+@pytest.mark.thorough
 async def test_5_requests_per_second(serve: Any) -> None:
     """200 calls at 5 per second are 39 s with 5 in reserve."""
     server = serve(limits="rps=5", latency_ms=300, jitter=0.3)
@@ -116,6 +117,7 @@ def taken(server: Any, max_tokens: int | None) -> float:
     return float(sum(usage["prompt_tokens"] for usage in usages) + sum(replies))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("status", [503, 429])
 async def test_8_at_once_of_32(serve: Any, status: int) -> None:
     """600 calls of 0.3 s, eight at once: 22.5 s. No outage is said, as other requests are answered."""
@@ -127,6 +129,7 @@ async def test_8_at_once_of_32(serve: Any, status: int) -> None:
     assert "overload" in found.reasons
 
 
+@pytest.mark.thorough
 async def test_the_limit_in_the_headers_of_a_known_provider(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Azure through litellm, which has always an address of its own: no request is refused once the headers are known."""
     monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
@@ -142,6 +145,7 @@ async def test_the_limit_in_the_headers_of_a_known_provider(serve: Any, monkeypa
     assert "request limit" in found.reasons
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 async def test_a_header_that_says_that_nothing_is_left(serve: Any, client: str) -> None:
     """A server of one's own with headers like OpenRouter's: until the reset nothing is sent."""

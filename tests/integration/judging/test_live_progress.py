@@ -86,6 +86,7 @@ def test_a_slow_judge_shows_numbers_before_a_case_is_finished(bench: Make) -> No
     assert (seen[-1].calls, seen[-1].cases.done) == (CallCounts(sent=8, answered=8), 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_retries_count_as_sent_and_stored_replies_do_not(bench: Make) -> None:
     """The counts are those of the server's own log, of a run that is refused and cut, and of a second start that asks nothing."""

@@ -68,6 +68,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         yield Bench(tmp_path, server)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 def test_grades_are_weighted_and_every_task_repeats_it_without_a_call(
     bench: Bench, capsys: pytest.CaptureFixture[str], client: str

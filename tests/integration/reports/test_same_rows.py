@@ -121,6 +121,7 @@ def sections_with_tables(report: Report, medium: Medium) -> list[Section]:
     return [section for section in report.for_medium(medium).sections if tables_of(section)]
 
 
+@pytest.mark.thorough(tried=1)
 def test_html_has_every_row(report: Report) -> None:
     rows = PageRows(html_of(report)).by_section
     sections = sections_with_tables(report, "html")

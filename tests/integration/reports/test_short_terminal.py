@@ -65,6 +65,7 @@ def test_a_start_prints_at_most_25_lines_and_the_page_last(
     assert _screen_lines(capfd.readouterr().out, 80) > 100
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_four_jobs_is_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_sweep_of_four_jobs_is_one_table(
     assert Path(lines[-1].removeprefix("comparison: ")).is_file()
 
 
+@pytest.mark.thorough
 def test_a_terminal_gets_colours_unless_it_wants_none(tmp_path: Path) -> None:
     words = ["+experiment=quickstart", f"output_dir={tmp_path / 'out'}"]
     coloured = on_a_terminal(words, tmp_path, 80, TERM="xterm-256color")

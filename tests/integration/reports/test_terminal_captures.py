@@ -60,6 +60,7 @@ def start(tmp_path: Path, server: OpenAIServer, capture: Capture, *words: str, c
     return on_a_terminal([*WORDS, *here, *words], tmp_path, capture.columns, code=code, **capture.env)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: str) -> None:
     """13 cases of 39 calls, 0.7 s a reply, the first alone."""
@@ -107,6 +108,7 @@ def test_a_wait_that_the_provider_asks_for_is_said_and_counts_down(tmp_path: Pat
     assert f"{len(requests)} sent, {good} answered, {len(requests) - good} failed |" in last
 
 
+@pytest.mark.thorough
 def test_errors_and_a_gate_that_blocks(tmp_path: Path, server: OpenAIServer) -> None:
     """Every fifth request or so is refused for good; the gate cannot pass."""
     server.latency_ms = 10

@@ -123,6 +123,7 @@ def test_the_table_of_traces_of_langfuse(latency: str) -> None:
     assert start.reading.verdicts["helpful"].n == 2
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "cases"), [(CELLS, 2), (FLAT, 2), (TRACES, 3)])
 def test_a_table_at_the_first_try(rows: list[dict[str, Any]], cases: int, capfd: pytest.CaptureFixture[str]) -> None:
@@ -167,6 +168,7 @@ def test_the_commands_to_go_on_run_as_they_are_printed(
     assert scores["correctness"]["n_ok"] == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest.CaptureFixture[str]) -> None:
     """A CSV file with German headers and JSON in its cells: the reference is mapped by hand, and metrics that need one come with it."""

@@ -208,6 +208,7 @@ def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(
     assert REASON in (run / "report.html").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_finished_run_needs_neither_data_nor_system_section(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run("system.retrieves={closed: false}") == 0

@@ -181,6 +181,7 @@ def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[st
     assert list(records["faithfulness"]) == [1.0] * 6
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     here: Path, capfd: pytest.CaptureFixture[str]

@@ -116,6 +116,7 @@ def test_another_threshold_of_the_judge_is_no_drop(capsys: pytest.CaptureFixture
     assert "which measured otherwise: faithfulness" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_slow_decline_shows_against_a_fixed_run(capsys: pytest.CaptureFixture[str]) -> None:
     """40, 36, 32 and 28 of 40: no day is worse than the one before, the last one is than the first."""
     found = []

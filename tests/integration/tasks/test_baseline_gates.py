@@ -103,6 +103,7 @@ def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[s
     assert main(["task=rescore", f"run={run}", "scoring.gates.drop.max_drop=0.4"]) == 2
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("named", ["id", "name", "folder"])
 def test_a_gate_is_added_later_and_names_its_baseline_as_one_likes(baseline: Path, named: str) -> None:
@@ -175,6 +176,7 @@ def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(
     assert "no score faithfulness" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_run_without_the_questions_that_fell_is_blocked_as_a_comparison_refuses_it(
     baseline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +224,7 @@ def test_planned_is_for_gates_against_a_baseline(baseline: Path, capsys: pytest.
     assert "`against` beside `max_drop`, `planned` and `accept`" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize("faults", first_rows([(faults,) for faults in FAULTS], keep=4))
 def test_the_bill_is_the_servers(place: Place, faults: tuple[str, ...]) -> None:
     place.server.faults = [ServerFault.read(text) for text in faults]
@@ -270,6 +271,7 @@ def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     assert paid(place.file) == place.billed()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow  # litellm takes seconds to import
 def test_a_vector_is_paid_by_the_iteration_that_asked_for_it(place: Place) -> None:
     """Iterations share the vectors of the questions; those of texts that a judge wrote are each iteration's own."""

@@ -141,6 +141,7 @@ def test_a_calibration_is_sealed_and_the_same_every_time(run: Path, capsys: pyte
     assert "sealed   calibration/calibration.json" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_data: Path) -> None:
     from sklearn.metrics import cohen_kappa_score, roc_auc_score
@@ -280,6 +281,7 @@ def test_the_table_shows_the_statistic_that_was_asked_for(
     assert " - " not in row
 
 
+@pytest.mark.thorough
 def test_a_verdict_that_is_replaced_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = cases_of(run)
     label(run, "d1", [{**case, "label": float(case["value"] < 0.85)} for case in cases[:40]])  # the contrary
@@ -344,6 +346,7 @@ def of_no_case(run: Path) -> None:
     label(run, "d1", [{**cases_of(run)[0], "label": 1.0, "sample_id": "nobody"}])
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(
     ("prepare", "words", "message"),
     [

@@ -209,6 +209,7 @@ def other_data(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_labels_of_other_data_correct_the_pass_rate_and_no_gate(demo: Path, tmp_path: Path) -> None:
     _, calibration = calibrated(demo, tmp_path, agreeing)
     words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[markdown]", GATE % 0.1]

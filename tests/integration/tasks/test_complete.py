@@ -55,6 +55,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> tuple[re.Match[str] | None, dict[
     return COMPLETE.search(said), {what: shlex.split(words) for what, words in ways}
 
 
+@pytest.mark.thorough
 def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         words = live(here, server.url)
@@ -107,6 +108,7 @@ def test_an_incomplete_run_is_not_called_complete(here: Path, capfd: pytest.Capt
     assert COMPLETE.search(capfd.readouterr().out) is None
 
 
+@pytest.mark.thorough
 def test_a_rejudged_run_names_a_season(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
     with serving() as server:
@@ -141,6 +143,7 @@ def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.
     assert line[2] == "5 h"
 
 
+@pytest.mark.thorough
 def test_the_command_says_it_too(here: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{Path(__file__).parents[3]}", "TZ": "UTC"}
     with serving() as server:

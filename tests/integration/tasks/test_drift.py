@@ -104,6 +104,7 @@ def test_a_judge_that_changes_is_caught_at_that_check(
     assert asked(server, words(server)) == (0, ITEMS)
 
 
+@pytest.mark.thorough
 def test_twenty_unchanged_checks_of_a_noisy_judge_raise_no_alarm(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_stopped_start_goes_on_and_pays_nothing_twice(server: OpenAIServer, tm
     assert len(record(tmp_path)["checks"]) == 1
 
 
+@pytest.mark.thorough
 def test_a_lost_drift_file_is_no_free_check(server: OpenAIServer, tmp_path: Path) -> None:
     assert asked(server, words(server)) == (0, BASELINE)
     assert asked(server, words(server)) == (0, ITEMS)
@@ -143,6 +145,7 @@ def test_a_lost_drift_file_is_no_free_check(server: OpenAIServer, tmp_path: Path
     assert asked(server, words(server)) == (0, ITEMS)
 
 
+@pytest.mark.thorough
 def test_each_judge_has_a_baseline_of_its_own(server: OpenAIServer, tmp_path: Path) -> None:
     assert asked(server, words(server)) == (0, BASELINE)
     assert asked(server, words(server, "judge.temperature=0.5")) == (0, BASELINE)
@@ -239,6 +242,7 @@ def test_a_damaged_drift_file_is_named(
     assert path.name in capsys.readouterr().err
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("cut", [100, 392])
 def test_a_budget_that_ends_in_the_check_or_after_it_is_gone_on_with(
     server: OpenAIServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], cut: int

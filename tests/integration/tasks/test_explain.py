@@ -125,6 +125,7 @@ def test_questions_without_their_replies_are_all_shown(
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_question_of_several_methods_is_a_table_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -48,6 +48,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
     return folder, identity
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -118,6 +119,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     assert "evil_metric" not in sys.modules
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "said"),
@@ -140,6 +142,7 @@ def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: P
     assert not (tmp_path / "stolen").exists()
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -28,6 +28,7 @@ def gates_of(run: Path) -> dict[str, Any]:
     return json.loads((run.resolve() / "gates.json").read_text())
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("gates", "code", "verdicts"),
     [
@@ -128,6 +129,7 @@ def test_without_a_restricted_chunk_there_is_nothing_to_gate(tmp_path: Path, mon
 LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "words",
     [

@@ -96,6 +96,7 @@ def test_the_files_of_a_history(runs: Path, capsys) -> None:
     assert "# History of `nightly`" in (runs / "history" / "history.md").read_text()
 
 
+@pytest.mark.thorough
 def test_self_tests_and_derived_runs_stay_out(runs: Path, capsys) -> None:
     newest = sorted(path for path in runs.iterdir() if path.is_dir() and not path.is_symlink())[0]
     assert main(["task=selftest", f"run={newest}", "selftest.n=2"]) == 0

@@ -107,6 +107,7 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     assert "## Over 3 iterations" in (start.run / "report.md").read_text()
 
 
+@pytest.mark.thorough
 def test_a_fourth_iteration_asks_a_quarter_of_the_whole(start: Start) -> None:
     asked = start("iterations=3", "report.detail=full")
     first = content(start.run, range(1, 4))

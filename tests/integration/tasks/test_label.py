@@ -86,6 +86,7 @@ def test_a_draw_names_its_cases_and_its_probabilities(run: Path, capsys: pytest.
         assert row["answer_sha256"] == answer_digest(case.sample, case.output)
 
 
+@pytest.mark.thorough
 def test_the_same_words_are_the_same_draw_and_others_another(run: Path) -> None:
     first = draw(run, "label.n=4")
     before = content(run)

@@ -94,6 +94,7 @@ def by_strata(run: Path, folder: Path, score: dict[str, Any], method: str | None
     )
 
 
+@pytest.mark.thorough
 def test_all_labels_of_a_stratified_draw_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
     folder = labelled(run, "label.n=80", *STRATIFIED)
@@ -120,6 +121,7 @@ def test_all_labels_of_a_stratified_draw_correct_by_their_strata(demo: Path, tmp
     assert main(["task=verify", f"run={made}"]) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_all_labels_of_a_draw_by_disagreement_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
@@ -151,6 +153,7 @@ def test_a_stratum_in_which_nobody_could_tell_corrects_nothing(demo: Path, tmp_p
     assert "a stratum of the draw has cases and no label" in (made / "report.md").read_text()
 
 
+@pytest.mark.thorough
 def test_labels_are_asked_for_until_the_corrected_interval_is_as_narrow_as_wanted(
     demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

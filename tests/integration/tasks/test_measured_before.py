@@ -61,6 +61,7 @@ def tables(run: Path) -> dict[str, bytes]:
     return {name: (run / "iteration-1" / name).read_bytes() for name in TABLES}
 
 
+@pytest.mark.thorough
 def test_other_thresholds_take_over_what_a_judged_run_would_come_to(
     here: Here, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,6 +149,7 @@ _MORE: list[tuple[Callable[[Here, Path], None] | None, tuple[str, ...], str, boo
 ]
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.parametrize(
     ("change", "words", "holding", "asked_again"),
     [
@@ -227,6 +229,7 @@ FAITHFUL = "metrics=[faithfulness]"
 FAULTS = ["400", "length", "refusal", "not_json"]  # bad_request, cut_short, refused, unparsable
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_permanent_failure_is_taken_over_until_retry_errors_asks_again(here: Here, fault: str) -> None:
     """`not_json` is for every question: the text of a repair names no case."""
@@ -246,6 +249,7 @@ def test_a_permanent_failure_is_taken_over_until_retry_errors_asks_again(here: H
     assert main(["task=verify", f"run={third}"]) == 0
 
 
+@pytest.mark.thorough
 def test_a_permanent_failure_is_taken_over_where_another_case_changed(here: Here) -> None:
     here.server.faults = [ServerFault.read("length:match=case 5 say")]
     first = here.run(code=4)

@@ -159,6 +159,7 @@ def test_cases_with_a_verdict_become_a_blind_queue(run: Path, capsys: pytest.Cap
     assert label(run, *queue, "label.more=2") == 2
 
 
+@pytest.mark.thorough
 def test_labels_of_a_queue_show_agreement_and_calibrate_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = list(digests(run))
     assert label(run, f"label.import=[{verdicts(run, dict.fromkeys(keys[:5], 'fail'))}]") == 0

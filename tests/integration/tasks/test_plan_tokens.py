@@ -33,6 +33,7 @@ def planned_steps(*words: str) -> dict[str, dict]:
     return {f"{step['metric']}/{step['prompt'].rpartition('/')[2].partition('.')[0]}": step for step in steps}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_prompts_are_counted_as_the_server_counts_them() -> None:
     """120 cases of growing length, of which 50 are rendered: the rest is counted by its length."""

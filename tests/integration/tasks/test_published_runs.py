@@ -64,6 +64,7 @@ def _sealed_objects(server: S3Server) -> list[str]:
     return [key for key in server.objects if key.startswith("b/runs/")]
 
 
+@pytest.mark.thorough
 def test_the_place_of_the_data_is_no_part_of_the_run(here: Path, server: S3Server) -> None:
     server.objects |= {"b/d/data.jsonl": DATA, "b/d/part/one.jsonl": DATA}
     server.objects |= {f"b/mine/faithfulness/{path.name}": path.read_bytes() for path in PROMPTS.glob("*.jinja")}
@@ -128,6 +129,7 @@ def test_the_file_that_could_not_be_sent_is_named(
     assert ".published.json" not in said
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_published_in_part_is_no_run(
     here: Path, server: S3Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def test_a_file_that_was_changed_there_is_found(
     assert "content that its seal does not name" in capsys.readouterr().err
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("key", ["created_at", "identity", "run_id", "name"])
 def test_a_manifest_that_was_changed_there_is_found(
     published: str, server: S3Server, capsys: pytest.CaptureFixture[str], key: str

@@ -75,6 +75,7 @@ def test_it_says_that_it_is_a_recording(folder: Path) -> None:
         assert "The judge is not calibrated against human labels" in text
 
 
+@pytest.mark.thorough
 def test_another_run_has_the_same_tables_and_verifies(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_changed_case_is_named_with_what_to_do(recording: Recording) -> None:
     assert missing["message"].startswith("no stored reply for q00002")
 
 
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_over_the_recording(recording: Recording) -> None:
     recording.run()
     iteration = recording.folder() / "iteration-1"
@@ -131,6 +132,7 @@ def test_another_score_of_a_finished_run_needs_no_recording(recording: Recording
     assert NOTE in "".join(recording.capsys.readouterr())
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("content", [None, "", "no JSON"])
 def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(
     recording: Recording, content: str | None

@@ -269,6 +269,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
     assert main(words(run, None, "rejudge.mode=stored")) == 0
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(
     ("extra", "said"),
     first_rows([

@@ -75,6 +75,7 @@ def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.C
     assert content(made) == first
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "gone", "new"),
@@ -103,6 +104,7 @@ def test_metrics_are_chosen_as_the_run_has_them(run: Path) -> None:
     assert "batch: 19" in (siblings(run)[0] / "config.yaml").read_text()
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -126,6 +128,7 @@ def test_what_would_have_to_ask_is_refused_and_leaves_nothing(run: Path, capsys,
     assert siblings(run) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_sweep_makes_a_folder_a_job(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["-m", "task=rescore", f"run={run}", "scoring.weights.faithfulness=0.25,0.3,0.5"]

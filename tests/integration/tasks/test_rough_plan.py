@@ -50,6 +50,7 @@ def figures(text: str) -> dict[str, int]:
     return {name: int(match[1].replace(",", "")) for name, match in counts.items() if match}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_plan_of_many_cases_is_estimated_and_what_is_stored_is_counted(capfd: pytest.CaptureFixture[str]) -> None:
     with serving(faults=["401:after=700"]) as server:

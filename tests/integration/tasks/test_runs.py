@@ -199,6 +199,7 @@ def test_only_what_is_asked_for_is_exported(folder: Path) -> None:
     assert not run.export.exists()
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -59,6 +59,7 @@ def tampered(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.thorough
 def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
@@ -76,6 +77,7 @@ def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.Capture
     assert verified(made, capsys)[0] == 0, "a file that is not there says nothing wrong"
 
 
+@pytest.mark.thorough
 def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(
     demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +102,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("what", first_rows(CHANGES, {"chunks", "a score"}))
 def test_nothing_is_made_of_a_run_that_was_changed(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
     change, said = CHANGES[what]
@@ -169,6 +172,7 @@ def test_recorded_errors_of_a_metric_verify(
     assert (code, "identical" in said) == (0, True), said
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("stage", ["run_async", "seal_run"])
 def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     demo: Path, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -65,6 +65,7 @@ def test_mutants_are_a_run_of_their_own(tmp_path: Path, monkeypatch: pytest.Monk
     assert "mutants that a score must notice" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_embedded_judge_notices_a_changed_number(quickstart: Path, capsys) -> None:
     before = content(quickstart)
     words = ["task=selftest", f"run={quickstart}", "selftest.n=5"]
@@ -116,6 +117,7 @@ def test_replies_of_the_run_are_used_and_nothing_is_asked_twice(run: Path, capsy
     assert "plan: " in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_table_of_the_docs_is_what_the_demonstration_set_gives(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["+experiment=quickstart", "report.formats=[]"]) == 0
@@ -137,6 +139,7 @@ def test_a_plan_over_the_budget_is_refused_before_a_call(run: Path, capsys) -> N
     assert [path for path in run.parent.iterdir() if path.is_dir()] == [run], "nothing is left behind"
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("word", "message"), [
     ("selftest.mutations=[change_everything]", "no such mutation: change_everything"),
     ("selftest.mutations=[change_name,change_name]", "name each mutation once"),

@@ -33,6 +33,7 @@ def scores(case: str) -> dict[str, dict[str, object]]:
     return {name: {**row, "details": json.loads(row["details"] or "{}")} for name, row in found.items()}
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("rule", "counts", "recall", "precision"),
     [

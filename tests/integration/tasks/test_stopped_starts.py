@@ -69,6 +69,7 @@ def states(run: Path) -> dict[str, str]:
     return json.loads((run / "manifest.json").read_text())["iterations"]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("stage", ["seal_run", "score_iteration", "combine_iterations", "write_reports"])
 @pytest.mark.slow
 def test_the_first_start_and_one_more_iteration(
@@ -158,6 +159,7 @@ LOST = [
 ]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("name", "damage"), first_rows(LOST))
 def test_a_lost_table_of_a_finished_run_is_made_again(
     run: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]

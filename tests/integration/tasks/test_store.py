@@ -112,6 +112,7 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
     assert "older_then_days" in place.store("action=prune", "failures=true", "older_then_days=9", expected=2)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("days", ["-1", "100001", "1e12", ".inf", ".nan"])
 def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
@@ -129,6 +130,7 @@ def test_what_was_resent_is_in_use(place: Place) -> None:
     assert "would go: 0 calls" in place.store("action=prune", "unused=true")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *place.words, "scoring.weights.faithfulness=0.2,0.3"]) == 0
@@ -164,6 +166,7 @@ def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
     assert prune(path, Choice(failures=True))["calls"] == 0
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: str) -> None:
@@ -177,6 +180,7 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
     assert place.run(other, f"output_dir={place.root / 'out2'}") == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place: Place) -> None:
     """What a run over stored replies says to do about missing ones does help."""
@@ -189,6 +193,7 @@ def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place:
     assert place.run(*words) == 0
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")]
@@ -257,6 +262,7 @@ def created(place: Place, key: str) -> tuple[int, int]:
         return db.execute("SELECT created_at, rowid FROM calls WHERE key = ?", (bytes.fromhex(key),)).fetchone()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_why_holds_a_question_against_its_own_earlier_form(place: Place) -> None:
     """Another temperature and another text: the own question differs in two parts, each other case's in one."""

@@ -177,6 +177,7 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
     assert len(runs(here)) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
     with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
@@ -196,6 +197,7 @@ def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
         assert not (run / ".lock").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
@@ -219,6 +221,7 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
     assert [text.split(" is in use by process")[0] for text in said] == [str(run)] * 2
 
 
+@pytest.mark.thorough
 def test_over_the_same_answers_a_lenient_judge_is_not_the_best(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The answers are the same, so all of the difference is the judges': the shift is that of the two means."""
     metrics = "metrics=[faithfulness,retrieval]"
@@ -244,6 +247,7 @@ def test_over_the_same_answers_a_lenient_judge_is_not_the_best(here: Path, capfd
     assert high["shift"] < 0 < means[0] - means[1]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "launcher", [pytest.param(JOBLIB, id="joblib"), pytest.param(SUBMITIT, id="submitit", marks=has_submitit)]
 )
@@ -261,6 +265,7 @@ def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher
     assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"
 
 
+@pytest.mark.thorough
 @has_submitit
 def test_a_job_that_is_preempted_is_queued_again_and_goes_on(here: Path) -> None:
     """submitit's signal before a time limit: the job is put into the queue, ends, and starts again in its own run folder."""

@@ -249,6 +249,7 @@ def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd
     assert places == sorted(places)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_with_the_version_alone_an_edit_keeps_the_outputs(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for word in ("system.identity=version", "metrics=[faithfulness,chunk_faithfulness]"):

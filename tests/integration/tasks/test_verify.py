@@ -166,6 +166,7 @@ FLIPS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough(tried=8)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", first_rows(FLIPS, {"a reply", "the price of the model", "a score"}))
 def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,6 +179,7 @@ def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.Ca
     assert "judge.prices" in named or "judge.prices" not in first
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
@@ -194,6 +196,7 @@ def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
     assert f"differs  {file}: " in said
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("file", first_rows(["prompts/faithfulness/verify.v2.jinja", "outputs.parquet", "seal.json"]))
 def test_what_cannot_be_made_again_must_be_there(run: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:

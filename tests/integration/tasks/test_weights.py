@@ -153,6 +153,7 @@ def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.Cap
     assert "no advice: under 30 rated cases" in capsys.readouterr().out
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(
     ("words", "messages"),
     [

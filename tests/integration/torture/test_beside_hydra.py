@@ -86,6 +86,7 @@ def differences(before: dict[str, Any]) -> list[str]:
     return [key for key in before if before[key] != now[key]]
 
 
+@pytest.mark.thorough
 def test_a_run_leaves_the_process_as_it_was(settled: dict[str, Any]) -> None:
     ragpipe.run([*RUN, "name=second"])
     assert differences(settled) == []
@@ -93,6 +94,7 @@ def test_a_run_leaves_the_process_as_it_was(settled: dict[str, Any]) -> None:
     assert differences(settled) == []
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(
     "words", first_rows((pytest.param(words, id=words[-1]) for words in WRONG), {"name=${nowhere}", "hydra.run.dir=x"})
 )
@@ -106,6 +108,7 @@ def test_so_does_one_that_is_refused(words: list[str], settled: dict[str, Any]) 
     assert differences(settled) == []
 
 
+@pytest.mark.thorough
 def test_a_hydra_of_the_programmes_own_goes_on(here: Path, settled: dict[str, Any]) -> None:
     """It is initialised before, used after, and its resolver and its `_target_` are its own business."""
     OmegaConf.register_new_resolver("eval", eval)
@@ -133,6 +136,7 @@ def test_a_hydra_of_the_programmes_own_goes_on(here: Path, settled: dict[str, An
         BaseContainer._resolvers.update(settled["resolvers"])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_four_threads_at_once(here: Path, settled: dict[str, Any]) -> None:
     """Four runs and two that are refused, started together; a fifth thread resolves with the programme's own resolver."""

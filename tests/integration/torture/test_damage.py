@@ -51,6 +51,7 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("table", "damage"),
     [
@@ -228,6 +229,7 @@ def small_blocks() -> Iterator[None]:
     load_dataset.BLOCK = 1000
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("start", range(0, 100, 20))

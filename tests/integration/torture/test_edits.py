@@ -100,6 +100,7 @@ EVERY_START = {"nothing at all", "a threshold", "a renamed metric class", "concu
 """Of each kind of edit one is tried with every start of the tests."""
 
 
+@pytest.mark.thorough(tried=6)
 @pytest.mark.parametrize(
     ("edit", "overrides"),
     first_rows((pytest.param(*row, id=row[0]) for row in NOTHING), EVERY_START),

@@ -29,6 +29,7 @@ def _status(ran: Ran, **wanted: int) -> None:
     assert found == wanted, [row["reason"] for row in ran.rows() if row["status"] == "error"][:3]
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
@@ -58,6 +59,7 @@ def test_an_unusable_provider_ends_the_run_at_once(bench: Make, fault: str, word
     _status(again, ok=12)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("fault", ["401", *map(_slow, ("404", "quota", "429:retry_after=86400"))])
 def test_a_provider_that_turns_unusable_keeps_what_it_answered(bench: Make, fault: str) -> None:
     """From the 11th request on: at most those already under way are refused, and none of the answered is asked again."""
@@ -140,6 +142,7 @@ PERMANENT = [
 ]
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("fault", "kind", "words"), PERMANENT)
 def test_a_permanent_failure_is_recorded_with_its_kind(bench: Make, fault: str, kind: str, words: str) -> None:
     b = bench(zebras=(2,))
@@ -157,6 +160,7 @@ def test_a_permanent_failure_is_recorded_with_its_kind(bench: Make, fault: str, 
     assert b.run().requests == []
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("fault", ["not_json", *map(_slow, ("nan", "wrong_type", "null_value", "missing_keys"))])
 def test_an_unreadable_reply_gets_one_repair_turn(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
@@ -194,6 +198,7 @@ TRANSIENT = [
 ]
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("fault", TRANSIENT)
 @pytest.mark.slow
 def test_a_passing_fault_leaves_the_run_incomplete_and_is_asked_again(bench: Make, fault: str) -> None:
@@ -258,6 +263,7 @@ def test_a_dead_provider_ends_the_run_and_the_rest_is_asked_later(bench: Make, m
     _status(again, ok=40)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("header", ["seconds", "ms", "date"])
 def test_retry_after_holds_every_worker_back(bench: Make, header: str) -> None:
@@ -277,6 +283,7 @@ def test_retry_after_holds_every_worker_back(bench: Make, header: str) -> None:
     _status(ran, ok=24)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("fault", ["hang:match=zebra", _slow("drip:match=zebra,every=0.1")])
 def test_a_reply_that_does_not_come_is_given_up_in_time(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
@@ -314,6 +321,7 @@ def test_never_more_in_flight_than_allowed(bench: Make) -> None:
     assert len({r["peer"] for r in ran.requests}) <= 6 + 1
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "fault",
     [

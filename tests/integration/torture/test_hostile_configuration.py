@@ -106,6 +106,7 @@ GLOBAL = [  # key, its line below HEAD, and the YAML
 ]  # fmt: skip
 
 
+@pytest.mark.thorough(tried=12)
 @pytest.mark.parametrize("mode", [(), pytest.param(("-m",), marks=pytest.mark.slow)], ids=["run", "sweep"])
 @pytest.mark.parametrize(("key", "line", "body"), some(GLOBAL))
 def test_hydras_section_in_an_experiment(
@@ -168,6 +169,7 @@ def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.Ca
     assert "evilmod" not in sys.modules
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "conf/experiment/x.yaml").write_text(
@@ -232,6 +234,7 @@ ENV = [
 WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name in SECRETS if name != "MY_PASSWORD"]
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3)
@@ -246,6 +249,7 @@ def test_the_value_of_a_secret_variable_goes_nowhere(
     refuse(here, X, ("conf/experiment/x.yaml:6: dataset.name", variable, "not shown"), capfd)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["output_dir", "store.path", "judge.api_key_env", "hydra.sweep.dir", "+x.y"])
 def test_wherever_it_stands(key: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -400,6 +404,7 @@ def test_honest_texts_are_none(text: str) -> None:
 UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", "..", "v1.jinja"]
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("version", some(UP, fast=1))
 def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -212,6 +212,7 @@ def test_a_text_over_the_limit_names_the_variable_and_its_length(tmp_path: Path)
         prompt.render(q="x" * (MAX_RENDERED + 1), items=["a"])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixture[str]) -> None:
     b: Bench = bench(cases=4)

@@ -98,6 +98,7 @@ assert set(ragpipe.run(words).scores["status"]) == {"ok"}
     assert len(b.server.log) == 13
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_run_in_a_thread_beside_the_main_one(bench: Make) -> None:
     b = bench(cases=6)
@@ -139,6 +140,7 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
     assert b.run().requests == []
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     "fault",
     ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))],

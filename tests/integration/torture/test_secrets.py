@@ -44,6 +44,7 @@ FAILING = [
 ]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("log_level", ["warning", pytest.param("debug", marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_no_run_leaves_the_key_anywhere(keyed: Make, log_level: str) -> None:
@@ -109,6 +110,7 @@ def test_a_key_in_a_file_is_refused_without_being_repeated(keyed: Make, line: st
     assert b.server.log == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_other_client_keeps_the_key_to_itself(keyed: Make) -> None:

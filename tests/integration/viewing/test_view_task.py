@@ -182,6 +182,7 @@ async def test_a_comparison_that_ends_while_its_message_is_made_is_waited_for_an
     assert "<title>comparing two runs" not in texts[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_site_of_real_runs_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every link of the index and of the comparison leads to a file of the site; what cannot be read is left out."""

@@ -42,6 +42,7 @@ def monitor(desk: Desk, log: str = "logs/day.jsonl", **env: str) -> subprocess.C
     return desk.shell(["sh", "monitor.sh", log, *WORDS], **env)
 
 
+@pytest.mark.thorough
 def test_new_alerts_are_posted_once(monitored: Desk, receiver: Receiver) -> None:
     """All is well: nothing is posted. A bad day: its alerts. A post that fails: again the next time, with what came since."""
     log, alerts = monitored.folder / "logs/day.jsonl", monitored.folder / "outputs/alerts.jsonl"

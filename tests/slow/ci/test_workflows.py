@@ -202,6 +202,7 @@ def test_a_regression_gate_lets_a_good_version_pass_and_stops_a_bad_one(
     assert urllib.parse.parse_qs(body)["body"] == [(report / "report.md").read_text()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("forge", RUNNERS)
 def test_a_full_evaluation_is_held_against_the_last_one_that_passed(desk: Desk, forge: str) -> None:
     """The folder stays, as the cache of a forge does. The system changes where no file of the repository does: an index. A second
@@ -228,6 +229,7 @@ def evaluate(desk: Desk, *overrides: str, mode: str = "full_evaluation", **env: 
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_a_server_that_was_deployed_anew_is_asked_again(desk: Desk) -> None:
     """Nothing that the forge sees differs between two weeks but its own number of the run."""
     questions: list[str] = []
@@ -263,6 +265,7 @@ def test_a_server_that_was_deployed_anew_is_asked_again(desk: Desk) -> None:
     assert codes == [0, 0, 3], "a start of the same week asks nothing"
 
 
+@pytest.mark.thorough
 def test_recorded_answers_have_no_version_and_a_baseline(desk: Desk) -> None:
     write_cases(desk, "rerank")
     words = ["+experiment=demo_rerank", "metrics=[retrieval,rejection_calibration]", "name=weekly"]
@@ -295,6 +298,7 @@ def test_overrides_are_one_a_line_and_their_values_may_hold_blanks(desk: Desk) -
     assert "nowhere" in printed
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("codes", "starts", "code", "words"),
     [

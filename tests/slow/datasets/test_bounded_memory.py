@@ -20,6 +20,7 @@ print(count, int(peak.split()[1]) >> 10)
 """
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 @pytest.mark.parametrize("form", ["jsonl", "json"])

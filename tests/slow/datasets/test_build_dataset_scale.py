@@ -26,6 +26,7 @@ def benchmark() -> ModuleType:
     return module
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_same_set_from_another_order(benchmark: ModuleType, tmp_path: Path) -> None:
     benchmark.write_log(tmp_path, LINES, seed=1)

@@ -75,6 +75,7 @@ def test_a_part_without_a_new_sample_is_read_too(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}2.parquet").read_bytes() == (tmp_path / f"{name}1.parquet").read_bytes()
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("change", "fault"),
     [

@@ -12,6 +12,7 @@ from ragpipe.cli import main
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.thorough
 def test_the_table_by_category(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["+experiment=demo_categories"]) == 0

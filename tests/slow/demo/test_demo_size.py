@@ -15,6 +15,7 @@ MEBIBYTES = 2
 ASKED_FOR = {"rubric", "recorded"}  # they measure what a user writes down, and the demonstration has none of it
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_figures_of_every_metric_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """101 cases, all shipped metrics, ten breakdowns and a local server as judge: at most 2 MB for each metrics.json."""

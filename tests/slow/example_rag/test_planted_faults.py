@@ -66,6 +66,7 @@ def test_without_a_fault_none_is_named(tmp_path: Path) -> None:
     assert (modes["not_indexed"]["n"], modes["not_indexed"]["n_judged"]) == (0, 3 * 64)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("fault", NAMED)
 def test_each_fault_is_named_with_its_cases(tmp_path: Path, fault: str) -> None:
     """The expected cases follow from the labels: what a fault can spoil, and nothing else."""
@@ -129,6 +130,7 @@ def _served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             server.wait(timeout=20)
 
 
+@pytest.mark.thorough
 def test_over_http_it_answers_as_in_process(tmp_path: Path) -> None:
     """The same diagnoses by both ways; requests that fail are sent again, and none that is answered is."""
     in_process = _diagnosed(_evaluate(tmp_path / "a"))

@@ -16,7 +16,6 @@ from ragpipe.store.calls.spend import paid_by
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.asking import question
 from tests.support.batch_asker import RUN, follow_up, texts_of
-from tests.support.thoroughness import some_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 COUNT = 3
@@ -54,7 +53,8 @@ def expected_texts(server: OpenAIServer, bodies: dict[str, dict[str, Any]]) -> s
     return texts
 
 
-@pytest.mark.parametrize(("shape", "name", "number", "when"), some_of(OPENAI, 10) + some_of(ANTHROPIC, 4))
+@pytest.mark.thorough(tried=6)
+@pytest.mark.parametrize(("shape", "name", "number", "when"), OPENAI + ANTHROPIC)
 def test_killed_and_started_again(tmp_path: Path, shape: str, name: str, number: int, when: str) -> None:
     with serving() as server:
         server.batches.delay_s = 0.12  # at least two looks

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 from tests.support.asking import VARIABLE
 from tests.support.harness import ROOT
@@ -70,6 +72,7 @@ def test_five_starts_a_second_over_four_processes_one_of_which_dies(tmp_path: Pa
     assert len(steady) >= 0.9 * 12 * 5
 
 
+@pytest.mark.thorough
 def test_questions_and_requests_are_counted_over_all_processes(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with serving_in_subprocess("--log", str(log), "--latency-ms", "20") as url:

@@ -27,6 +27,7 @@ print(found["samples"], sum(found["cases"].values()), len(found["findings"]), in
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_100_000_cases() -> None:
     peaks = {}

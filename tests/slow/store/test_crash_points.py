@@ -178,6 +178,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> None:
     EXAMPLE[:] = [folder / "final"]
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_final_file_is_ever_half_written(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]

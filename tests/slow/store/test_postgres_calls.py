@@ -482,6 +482,7 @@ def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(d
     start.join()
 
 
+@pytest.mark.thorough
 def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(durable: PostgresServer) -> None:
     place = durable.place()
     link = PostgresLink(place)
@@ -608,6 +609,7 @@ def _read_only(server: PostgresServer, is_on: bool) -> None:
             db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ragpipe'")
 
 
+@pytest.mark.thorough
 def test_a_server_that_takes_no_writes_yet_is_waited_for(durable: PostgresServer) -> None:
     """A failover: the address leads to a standby for a while. A new store there is refused at once."""
     place, messages = durable.place(), list[str]()

@@ -62,6 +62,7 @@ def test_a_change_that_fails_writes_nothing_and_a_row_can_end(place: PostgresPla
     rows.close()
 
 
+@pytest.mark.thorough
 def test_rows_that_exist_no_more_are_gone_and_may_be_fought_for(place: PostgresPlace) -> None:
     """Four processes make and end the same rows: each finds what the last one left. A row that was only looked at is not left behind."""
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.store.calls.call_store import read_calls
@@ -109,6 +110,7 @@ def _seal(out: Path) -> dict[str, str]:
     return {name: digest for name, digest in files.items() if name != "config.yaml"}  # it names the store
 
 
+@pytest.mark.thorough
 def test_a_run_has_the_same_seal_over_postgres_as_over_sqlite(server: PostgresServer, tmp_path: Path) -> None:
     place = server.place()
     url = f"store.url={place.url}?schema={place.schema}"

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.harness import Server, surplus
 from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
 from tests.support.postgres_server import PostgresServer
@@ -34,6 +36,7 @@ def test_a_worker_is_killed_and_its_calls_in_flight_alone_are_asked_again(
         place.same_as_one_process("out")
 
 
+@pytest.mark.thorough
 def test_a_budget_is_exact_over_workers_and_starts(server: PostgresServer, tmp_path: Path) -> None:
     with Server(tmp_path / "log", ("--latency-ms", "20")) as judge:
         place = Place(tmp_path, judge, f"{server.url}?schema=budget")

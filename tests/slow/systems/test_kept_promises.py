@@ -119,6 +119,7 @@ def test_an_endpoint_that_fails_three_times_in_ten_loses_no_case(
     assert metrics["overall"]["operations"]["n_retried"] == sum(row["attempts"] > 1 for row in table) > 0
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_again_and_again_asks_no_finished_question_twice(
     tmp_path: Path, endpoint: Callable[..., Endpoint]
 ) -> None:
@@ -182,6 +183,7 @@ def _remembered(folder: Path) -> list[tuple[set[str], Counter[str]]]:
     return _MEMORY.pop(folder)
 
 
+@pytest.mark.thorough
 def test_sessions_order_and_concurrency_change_no_answer(tmp_path: Path, endpoint: Callable[..., Endpoint]) -> None:
     """An endpoint that answers by what its session has asked before: whoever sends no cookie has asked nothing."""
     sessions: dict[str, list[str]] = {}
@@ -231,6 +233,7 @@ def test_the_judge_is_asked_before_the_system_and_its_failure_costs_one_request(
     assert (len(judge.log), len(system.log)) == (1, 0)
 
 
+@pytest.mark.thorough
 def test_the_judges_first_question_is_one_call_and_a_finished_run_makes_none(
     tmp_path: Path, endpoint: Callable[..., Endpoint]
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_copied_folder_is_enough_without_a_network(tmp_path: Path) -> None:
     assert (code, "questions without a stored reply were not asked" in text) == (4, True), text
 
 
+@pytest.mark.thorough
 def test_a_killed_resend_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with Server(tmp_path / "log.jsonl") as server:
         data = write_cases(tmp_path / "data.jsonl", 60)

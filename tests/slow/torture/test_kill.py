@@ -97,11 +97,13 @@ def _torture(
         assert rows(run_folder(tmp_path / "killed") / table) == found, table
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_killed_three_times(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
     _torture(tmp_path, whole, concurrency=8, kills=3, seed=0, cases=20)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("concurrency", "seed"), [(1, 1), (8, 2), (32, 1)])

@@ -62,6 +62,7 @@ def in_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[tuple[floa
     return written
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("columns", [45, 80, 160])
 def test_a_judge_of_three_seconds_shows_numbers_within_two(bench: Make, columns: int) -> None:
     """8 calls, the first alone, then 4 at a time: no case is finished for six seconds."""

@@ -29,6 +29,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(tmp_path, server)
 
 
+@pytest.mark.thorough
 def test_several_workers_ask_each_question_once(place: Place) -> None:
     place.ended("out", *WORKERS)
     requests = place.server.requests()
@@ -56,6 +57,7 @@ def test_any_number_of_workers_and_any_slices_give_the_same_bytes_over_the_same_
     assert len(place.server.requests()) == asked
 
 
+@pytest.mark.thorough
 def test_workers_take_over_what_an_earlier_run_has_measured(place: Place) -> None:
     place.ended("out")
     asked = len(place.server.requests())
@@ -122,6 +124,7 @@ def test_ctrl_c_lets_the_calls_of_all_workers_finish(place: Place) -> None:
     place.same_as_one_process("out")
 
 
+@pytest.mark.thorough
 def test_ctrl_c_waits_for_slow_calls_as_one_process_does(tmp_path: Path) -> None:
     """They take longer than workers give them when the run has died."""
     with Server(tmp_path / "log", ("--latency-ms", str(1000 * (DRAIN_S + 3)))) as server:
@@ -140,6 +143,7 @@ def test_ctrl_c_waits_for_slow_calls_as_one_process_does(tmp_path: Path) -> None
         assert f"{len(requests)} sent, {len(requests)} answered" in text
 
 
+@pytest.mark.thorough
 def test_a_provider_that_refuses_the_key_ends_the_run_as_in_one_process(tmp_path: Path) -> None:
     with Server(tmp_path / "log", ("--fault", "401:rate=1")) as server:
         place = Place(tmp_path, server)

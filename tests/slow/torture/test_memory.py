@@ -35,6 +35,7 @@ def large_cases(path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

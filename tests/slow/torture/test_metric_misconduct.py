@@ -65,6 +65,7 @@ def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
     return process.returncode, process.stdout + process.stderr
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("words", [["runner=local"], WORKERS], ids=["local", "processes"])
 @pytest.mark.parametrize(
     ("mode", "message"),
@@ -88,6 +89,7 @@ def test_it_is_a_fault_of_the_metric(tmp_path: Path, mode: str, message: str, wo
     assert "Traceback" not in text
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("mode", ["exit", "cancel", "float", "scale"])
 def test_where_it_is_recorded_the_other_cases_have_their_scores(tmp_path: Path, mode: str) -> None:
     words = ["on_metric_error=record", "scoring.coverage_floor=0"]
@@ -99,6 +101,7 @@ def test_where_it_is_recorded_the_other_cases_have_their_scores(tmp_path: Path, 
     assert odd["q00007"] == "error"
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("mode", "how"), [("end", "exit code 7"), ("fork", "signal 9")])
 def test_a_metric_that_ends_its_workers_is_no_bug_and_leaves_no_process(tmp_path: Path, mode: str, how: str) -> None:
     began = time.monotonic()
@@ -110,6 +113,7 @@ def test_a_metric_that_ends_its_workers_is_no_bug_and_leaves_no_process(tmp_path
     assert [each.pid for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(tmp_path)] == []
 
 
+@pytest.mark.thorough
 def test_a_module_of_the_users_with_a_name_of_the_standard_library_is_not_imported(tmp_path: Path) -> None:
     """`ragpipe` as a command does not look for modules in the current folder, and so its workers do not."""
     write_cases(tmp_path / "cases.jsonl", 20)

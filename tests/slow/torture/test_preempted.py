@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import Server, arguments, environment, write_cases
-from tests.support.thoroughness import some_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -66,6 +65,7 @@ def job(folder: Path, words: list[str], **variables: str) -> subprocess.Complete
     )  # fmt: skip
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("kind", ["Computes", "Judges"])
 def test_within_a_metric_it_is_no_fault_of_the_metric(tmp_path: Path, kind: str) -> None:
     (tmp_path / "odd.py").write_text(METRIC)
@@ -88,7 +88,8 @@ def test_within_a_metric_it_is_no_fault_of_the_metric(tmp_path: Path, kind: str)
         assert set(server.bodies().values()) == {1}, "nothing is asked twice"
 
 
-@pytest.mark.parametrize("row", some_of(range(30), 2))
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("row", range(30))
 def test_at_any_moment_the_job_is_queued_again_or_done(tmp_path: Path, row: int) -> None:
     data, moments = write_cases(tmp_path / "cases.jsonl", 10), random.Random(row)
     with Server(tmp_path / "server.jsonl", ["--latency-ms", "30"]) as server:
@@ -106,6 +107,7 @@ def test_at_any_moment_the_job_is_queued_again_or_done(tmp_path: Path, row: int)
         assert twice == 0, f"{twice} asked twice in {len(codes) - 1} starts"
 
 
+@pytest.mark.thorough
 def test_the_workers_of_a_job_get_the_signal_too(tmp_path: Path) -> None:
     """Slurm sends it to each process of a step."""
     data = write_cases(tmp_path / "cases.jsonl", 40)

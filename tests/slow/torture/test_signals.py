@@ -13,7 +13,6 @@ import pytest
 from ragpipe.engine.event_loop import TERM_EXIT_S
 from tests.support.checks import Bench, Ran
 from tests.support.harness import ROOT, start
-from tests.support.thoroughness import some_of
 
 Make = Callable[..., Bench]
 
@@ -51,6 +50,7 @@ def test_two_interrupts_end_it_at_once(bench: Make) -> None:
     _resumed(b, 40)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "word"), [(signal.SIGTERM, "terminated"), (signal.SIGHUP, "the terminal was closed")]
@@ -70,6 +70,7 @@ def test_a_termination_ends_it_before_a_container_is_killed(bench: Make, number:
     _resumed(b, 40)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_an_interrupt_after_a_termination_ends_it_at_once(bench: Make) -> None:
     b = bench(cases=40)
@@ -94,6 +95,7 @@ def test_a_hang_up_that_is_ignored_stays_so(bench: Make) -> None:
     assert _ended(b, process).code == 0
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_before_there_is_a_run(bench: Make, number: signal.Signals) -> None:
@@ -131,6 +133,7 @@ def test_a_termination_lets_short_calls_land(bench: Make) -> None:
     _resumed(b, 60)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("fault", ["429:after=20,retry_after=35", pytest.param("500:after=20", marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_tries_to_come(bench: Make, fault: str) -> None:
@@ -168,9 +171,10 @@ def test_an_interrupt_does_not_wait_for_another_run(bench: Make) -> None:
         first.wait()
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("wait_s", some_of([0.3, 0.8, 1.2, 1.6, 2.0, 2.5, 3.0], 4))
+@pytest.mark.parametrize("wait_s", [0.3, 0.8, 1.2, 1.6, 2.0, 2.5, 3.0])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment(bench: Make, wait_s: float, number: signal.Signals) -> None:
     """Also before there is a run, and while it is being written: no traceback, a code that says so, resumable."""

@@ -28,6 +28,7 @@ def local(place: Path) -> dict[str, bytes]:
     return bytes_of(place, "local")
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("workers", "largest"), [(1, 7), (2, 1), (2, 1000), (4, 9), (8, 13)])
 def test_the_same_bytes_from_any_number_of_workers(
     place: Path, local: dict[str, bytes], workers: int, largest: int
@@ -62,6 +63,7 @@ def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Pa
     ended(place, "output_dir=fatal", "runner=processes", "runner.workers=2", "runner.slice=10")
 
 
+@pytest.mark.thorough
 def test_a_slice_that_kills_one_worker_is_measured_by_the_next(place: Path, local: dict[str, bytes]) -> None:
     ended(place, "output_dir=once", "runner=processes", "runner.workers=3", "runner.slice=10", FATAL_ONCE="q34")
     assert bytes_of(place, "once") == local
@@ -106,6 +108,7 @@ BLOCKS = ["~metrics.faithfulness", "~metrics.groundedness", "runner.workers=2", 
 """Slices that are whole blocks, of computed metrics alone: their workers write parts."""
 
 
+@pytest.mark.thorough
 def test_whole_blocks_have_the_same_bytes_whoever_is_killed(tmp_path: Path) -> None:
     place = write_place(tmp_path, 2300)
     ended(place, "output_dir=local", "runner=local", *BLOCKS, SLOW_S="0")
@@ -116,6 +119,7 @@ def test_whole_blocks_have_the_same_bytes_whoever_is_killed(tmp_path: Path) -> N
     assert sorted(journal_of(place, "sliced")) == sorted(journal_of(place, "local"))
 
 
+@pytest.mark.thorough
 def test_a_start_after_a_kill_writes_no_line_of_a_whole_block_again(tmp_path: Path) -> None:
     place = write_place(tmp_path, 2300)
     ended(place, "output_dir=local", "runner=local", *BLOCKS, SLOW_S="0")

@@ -41,6 +41,7 @@ def test_a_candidate_that_is_surely_better_is_advised() -> None:
     assert fit.over_length.is_sure
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [60, 100])
 def test_among_equally_good_candidates_the_settings_in_use_stay(n: int) -> None:

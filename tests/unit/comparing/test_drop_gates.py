@@ -73,6 +73,7 @@ def drop(
     return measure_drops(gated, read_baselines(run.baseline))["g"]
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "candidate", "state"),
@@ -301,6 +302,7 @@ def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_pa
     assert not kept.holds(BaselineNeeds({"faithfulness"}, [{"category": ["a"]}])), "other cases"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(tmp_path: Path) -> None:
     """Of 32 cases 9 fell by .3 and 1 rose by it: by .075, 2.78 standard errors. With 31 degrees of freedom that is beyond the bounds of

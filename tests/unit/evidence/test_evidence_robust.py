@@ -186,6 +186,7 @@ HUGE = {
 _LONG = ("prose", "counted prose", "Chinese", "Arabic", "bullets", "capitals", "quoted", "accents")
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _LONG else []) for n in HUGE])
 def test_the_time_of_a_hundred_kilobytes_grows_with_their_number(ask, name):
     numbers = itertools.count(1_000)

@@ -186,6 +186,7 @@ def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(
     assert (budget.spent.calls, budget.assumed.calls) == (5, 1)  # the lost one may have been billed
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
 def test_the_bill_never_exceeds_the_budget(serve: Callable[..., OpenAIServer], tmp_path: Path, seeds: range) -> None:

@@ -97,6 +97,7 @@ def test_a_limit_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(name, simulated(name, 1, monkeypatch))
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +105,7 @@ def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatc
         check(name, simulated(name, seed, monkeypatch))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("share", "latency_s", "wide"),
     [(0.05, 0.2, 8), *(pytest.param(share, 1.0, 32, marks=pytest.mark.slow) for share in (0.01, 0.05, 0.2, 0.35))],

@@ -131,6 +131,7 @@ METRICS: Mapping[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METRICS)
 def test_a_judge_of_texts_gives_equal_scores_and_details_for_every_seed(name: str, tmp_path: Any) -> None:

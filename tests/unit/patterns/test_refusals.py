@@ -181,6 +181,7 @@ def test_blanks_are_read_in_a_time_that_grows_with_their_number(blank):
         assert_linear(lambda size, read=read: read(f"I cannot{blank * (size // len(blank))}answer that."), 32_000)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.characters(codec="utf-8"), st.sampled_from(["", "a", "x. ", "```\n"]), st.sampled_from(["", "b", " but it"]))

@@ -166,6 +166,7 @@ write_reports(root / "iteration-1", target=root, settings=ReportSettings(), cons
 """
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "redirect", [">&- 2>&-", *(pytest.param(r, marks=pytest.mark.slow) for r in ("| true", "> /dev/full"))]
 )

@@ -13,7 +13,6 @@ from scipy import stats
 
 from ragpipe.stats.agreement_coefficients import cohen_kappa, quadratic_kappa
 from ragpipe.stats.kappa_verdict import decide_kappa
-from tests.support.thoroughness import some_of
 
 SPEC = importlib.util.spec_from_file_location(
     "agreement_benchmark", Path(__file__).parents[3] / "benchmarks" / "agreement.py"
@@ -35,8 +34,9 @@ SETTLED = {
 """Least and mean coverage of the simulation by which the methods were chosen, over cells of all statistics of their kind."""
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
-@pytest.mark.parametrize(("statistic", "rows"), some_of(SETTLED, 5))
+@pytest.mark.parametrize(("statistic", "rows"), SETTLED)
 def test_no_cell_covers_less_than_the_method_was_chosen_for(statistic: str, rows: int) -> None:
     """No cell may lie under the least coverage by which the method was chosen, less .02. A cell that lies exactly there is
     seen lower by chance: with 128 cells, 3.4 standard errors under it in one of twenty runs (Bonferroni)."""
@@ -49,6 +49,7 @@ def test_no_cell_covers_less_than_the_method_was_chosen_for(statistic: str, rows
     assert np.mean([cell.covered for cell in cells]) >= mean - 0.025
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_difference_of_two_versions_holds_what_it_says() -> None:
     """Two versions of 99 rows, three per question, whose errors correlate: nominal 95 %, 4 standard errors of chance."""
@@ -89,6 +90,7 @@ def verdicts_of_kappa(positive: float, kappa: float, rows: int, repetitions: int
     return states
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("positive", PASSES)
 def test_kappa_passes_as_often_as_the_page_says(positive: float) -> None:

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.support.thoroughness import some_of
-
 SPEC = importlib.util.spec_from_file_location(
     "corrected_means_benchmark", Path(__file__).parents[3] / "benchmarks" / "corrected_means.py"
 )
@@ -44,8 +42,9 @@ def chance(share: float, repetitions: int, cells: int) -> float:
     return float(stats.norm.isf(0.05 / cells)) * math.sqrt(share * (1 - share) / repetitions)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
-@pytest.mark.parametrize("size", some_of(benchmark.SIZES, 4), ids=str)
+@pytest.mark.parametrize("size", benchmark.SIZES, ids=str)
 def test_no_cell_covers_less_than_the_estimator_was_chosen_for(size: tuple[int, int]) -> None:
     """No cell may lie under the least coverage by which it was chosen, less .02; the mean of 20 cells has an error of .005."""
     least, mean = benchmark.SETTLED[size[0]]
@@ -55,6 +54,7 @@ def test_no_cell_covers_less_than_the_estimator_was_chosen_for(size: tuple[int, 
     assert np.mean([cell.covered for cell in cells(size)]) >= mean - 0.02
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("judge", WIDTHS)
 def test_intervals_are_as_narrow_as_the_judge_allows(judge: str) -> None:
@@ -80,6 +80,7 @@ def test_the_mean_of_just_these_cases(labels: int) -> None:
         assert covered >= limit - chance(limit, REPETITIONS, 3 * len(benchmark.JUDGES))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("widest", [0.1, 0.15])
 def test_stopping_at_a_width_keeps_the_coverage(widest: float) -> None:

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.support.thoroughness import some_of
-
 SPEC = importlib.util.spec_from_file_location(
     "intervals_benchmark", Path(__file__).parents[3] / "benchmarks" / "intervals.py"
 )
@@ -34,8 +32,9 @@ def cells(row: tuple[int, float]) -> list[Any]:
     return list(benchmark.cells(row, REPETITIONS, SEED))
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
-@pytest.mark.parametrize("row", some_of(benchmark.SETTLED, 4), ids=str)
+@pytest.mark.parametrize("row", benchmark.SETTLED, ids=str)
 def test_no_cell_covers_less_than_the_rule_was_chosen_for(row: tuple[int, float]) -> None:
     """No cell may lie under the least coverage by which the rule was chosen, less .02. A cell that lies exactly there is
     seen lower by chance: with 279 cells, 3.57 standard errors under it in one of twenty runs (Bonferroni). The mean over
@@ -49,6 +48,7 @@ def test_no_cell_covers_less_than_the_rule_was_chosen_for(row: tuple[int, float]
     assert np.mean([cell.rule for cell in measured]) >= mean - 0.01
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in benchmark.SETTLED if not row[1]], ids=str)
 def test_single_draws_are_covered_as_wilson_covers_them(row: tuple[int, float]) -> None:

@@ -64,6 +64,7 @@ REPETITIONS = 300
 NULL_CELLS = len(benchmark.QUESTIONS) * len(benchmark.NULLS)
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", benchmark.QUESTIONS, ids=str)
 def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tuple[int, bool]) -> None:
@@ -110,6 +111,7 @@ def test_verdicts_on_normal_differences() -> None:
     assert same["same"] == pytest.approx(0.8, abs=chance(0.8, 1000, 2))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [30, 100, 300])
 def test_gates_against_a_baseline(n: int) -> None:
@@ -140,6 +142,7 @@ def test_several_gates_scores_and_slices() -> None:
             assert benchmark.false_slices(correlation, changed, 1500, SEED) <= 0.05 + chance(0.05, 1500, 4)
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "0/1", "steps"])
 @pytest.mark.parametrize("planned", [60, 100, 400])

@@ -23,6 +23,7 @@ ADVISED = {30: 0.22, 60: 0.51, 100: 0.86, 300: 1.0}
 """By the simulation by which the rule was chosen, where people weigh quite otherwise: a true gain of .14."""
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("ratings", ADVISED)
 def test_advice_is_given_where_there_is_something_to_gain(ratings: int) -> None:
