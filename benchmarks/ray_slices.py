@@ -23,7 +23,7 @@ from workers import ROOT, write_cases
 
 sys.path.insert(0, str(ROOT))
 
-from ragpipe.engine.process_sessions import members_of
+from ragpipe.engine.workers.process_sessions import members_of
 
 LARGE = 1_000
 

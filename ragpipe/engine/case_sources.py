@@ -18,12 +18,12 @@ from ragpipe.engine.frozen_inputs import table_damage
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
-from ragpipe.engine.load_workers import load_by_workers
 from ragpipe.engine.manifest import previous_manifest
 from ragpipe.engine.system_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
-from ragpipe.engine.worker_count import worker_count
-from ragpipe.engine.worker_processes import WorkerPool
+from ragpipe.engine.workers.load_workers import load_by_workers
+from ragpipe.engine.workers.worker_count import worker_count
+from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output

@@ -21,7 +21,7 @@ from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGIN
 from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
 from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
 from ragpipe.engine.metric_lines import embedded_lines
-from ragpipe.engine.plan_summary import changed_line, missing_embedder_line
+from ragpipe.engine.plans.plan_summary import changed_line, missing_embedder_line
 from ragpipe.engine.published_runs import check_target, publish_run
 from ragpipe.engine.run_drift import carry_drift, check_before_judging, note_reply_times
 from ragpipe.engine.run_identity import metric_signatures
@@ -31,12 +31,12 @@ from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.score_workers import score_by_workers
-from ragpipe.engine.seal_workers import digests_by_workers
 from ragpipe.engine.system_identity import system_versions
 from ragpipe.engine.user_code import metric_sources
-from ragpipe.engine.worker_count import MANY_COMPUTED_CASES, worker_count
-from ragpipe.engine.worker_processes import WorkerPool
+from ragpipe.engine.workers.score_workers import score_by_workers
+from ragpipe.engine.workers.seal_workers import digests_by_workers
+from ragpipe.engine.workers.worker_count import MANY_COMPUTED_CASES, worker_count
+from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console

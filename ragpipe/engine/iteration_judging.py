@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ragpipe.engine.chosen_runner import open_workers, worker_start
 from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_deadline import end_of_asking, run_deadline
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runners.chosen_runner import open_workers, worker_start
+from ragpipe.engine.runners.slice_measuring import case_measuring, introduce
 from ragpipe.engine.session_figures import show_figures
-from ragpipe.engine.slice_measuring import case_measuring, introduce
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession

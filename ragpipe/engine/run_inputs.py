@@ -11,7 +11,6 @@ from ragpipe.engine.frozen_inputs import is_readable_table, restore_frozen, tabl
 from ragpipe.engine.identity_differences import run_differences
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_check import check_keys
-from ragpipe.engine.jury_plan import MemberPlan, check_members, member_plans
 from ragpipe.engine.manifest import (
     checked_manifest,
     copy_prompts,
@@ -24,7 +23,8 @@ from ragpipe.engine.manifest import (
 )
 from ragpipe.engine.measured_before import EarlierRuns
 from ragpipe.engine.metric_lines import unmet_lines, unscored_line
-from ragpipe.engine.plan_summary import (
+from ragpipe.engine.plans.jury_plan import MemberPlan, check_members, member_plans
+from ragpipe.engine.plans.plan_summary import (
     check_call_budget,
     over_budget,
     plan_line,

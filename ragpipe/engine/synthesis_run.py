@@ -10,7 +10,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.judge_access import open_judge, store_place
-from ragpipe.engine.plan_summary import check_call_budget, plan_line, prompt_counter
+from ragpipe.engine.plans.plan_summary import check_call_budget, plan_line, prompt_counter
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.reports.console import Console

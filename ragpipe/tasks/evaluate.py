@@ -14,7 +14,7 @@ from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.scoring_files import resolved_for_dataset
 from ragpipe.engine.user_code import system_sources
-from ragpipe.engine.worker_processes import WorkerPool
+from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.reports.console import Console
 
 

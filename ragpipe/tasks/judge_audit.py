@@ -17,7 +17,7 @@ from ragpipe.engine.audit_results import HARDENED, PLAIN, attack_section, audit_
 from ragpipe.engine.audit_source import AuditSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.plan_ahead import plan_ahead
+from ragpipe.engine.plans.plan_ahead import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge

@@ -16,15 +16,15 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
-from ragpipe.engine.batch_plan import batch_lines
 from ragpipe.engine.case_sources import DatasetSource, open_index
-from ragpipe.engine.gate_plan import gate_power_lines
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
-from ragpipe.engine.jury_plan import MemberPlan, member_plans
 from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
-from ragpipe.engine.plan_document import plan_document
-from ragpipe.engine.plan_summary import (
+from ragpipe.engine.plans.batch_plan import batch_lines
+from ragpipe.engine.plans.gate_plan import gate_power_lines
+from ragpipe.engine.plans.jury_plan import MemberPlan, member_plans
+from ragpipe.engine.plans.plan_document import plan_document
+from ragpipe.engine.plans.plan_summary import (
     missing_embedder_line,
     over_budget,
     plan_line,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ragpipe.core.errors import OutputError
-from ragpipe.engine import slice_measuring, slice_process
+from ragpipe.engine.runners import slice_measuring, slice_process
 
 
 class _Session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ragpipe.engine.plain_messages import HEAD
+from ragpipe.engine.workers.plain_messages import HEAD
 
 
 def sent(data: bytes) -> tuple[dict[str, Any], bytes]:

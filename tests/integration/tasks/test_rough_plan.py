@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.engine import plan_summary
+from ragpipe.engine.plans import plan_summary
 from ragpipe.testing.openai_server import serving
 
 CASES = 4_500  # four blocks of 1,000 and one of 500

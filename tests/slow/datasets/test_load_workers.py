@@ -15,11 +15,11 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.engine import worker_processes
-from ragpipe.engine.load_messages import load_start, part_message
-from ragpipe.engine.load_workers import FEWEST_PARTS, load_by_workers
-from ragpipe.engine.plain_messages import packed_message
-from ragpipe.engine.worker_processes import WorkerPool
+from ragpipe.engine.workers import worker_processes
+from ragpipe.engine.workers.load_messages import load_start, part_message
+from ragpipe.engine.workers.load_workers import FEWEST_PARTS, load_by_workers
+from ragpipe.engine.workers.plain_messages import packed_message
+from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.stages.load_dataset import DatasetCounts, load_dataset
 
 PART = 4000
@@ -125,7 +125,7 @@ def test_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
     dataset = written(tmp_path / "d.jsonl", records(1500))
     parts = dataset.parts(1 << 20)
     assert parts is not None
-    with worker_processes.new_process("ragpipe.engine.answering_process") as process:
+    with worker_processes.new_process("ragpipe.engine.workers.answering_process") as process:
         worker_processes.send(process, packed_message({"role": "load", "start": load_start(dataset)}))
         for part in parts:
             worker_processes.send(process, part_message(part))

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ragpipe.engine import worker_processes
+from ragpipe.engine.workers import worker_processes
 
 
 @pytest.fixture

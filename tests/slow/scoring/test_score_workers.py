@@ -16,10 +16,11 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine import evaluation, score_workers, worker_processes
-from ragpipe.engine.score_messages import ScoreStart
-from ragpipe.engine.score_workers import score_by_workers
-from ragpipe.engine.worker_processes import WorkerPool
+from ragpipe.engine import evaluation
+from ragpipe.engine.workers import score_workers, worker_processes
+from ragpipe.engine.workers.score_messages import ScoreStart
+from ragpipe.engine.workers.score_workers import score_by_workers
+from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from tests.support.divided_scoring import RESULTS, divided_run, results
 from tests.support.harness import ROOT
@@ -111,8 +112,8 @@ def test_what_is_wrong_with_the_scores_is_said_by_one_process(tmp_path: Path) ->
 
 DRIVER = """
 import json, sys, time
-from ragpipe.engine import worker_processes
-from ragpipe.engine.score_messages import RowGroupTask
+from ragpipe.engine.workers import worker_processes
+from ragpipe.engine.workers.score_messages import RowGroupTask
 new_process = worker_processes.new_process
 
 def new(module):

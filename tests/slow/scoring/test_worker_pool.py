@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.engine import load_workers, score_workers, seal_workers, worker_processes
-from ragpipe.engine.plain_messages import HEAD, packed_message
-from ragpipe.engine.seal_workers import digests_by_workers
-from ragpipe.engine.worker_processes import WorkerLost, WorkerPool
+from ragpipe.engine.workers import load_workers, score_workers, seal_workers, worker_processes
+from ragpipe.engine.workers.plain_messages import HEAD, packed_message
+from ragpipe.engine.workers.seal_workers import digests_by_workers
+from ragpipe.engine.workers.worker_processes import WorkerLost, WorkerPool
 from ragpipe.store.run.seals import seal_table
 
 CASES = 2300  # three row groups

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from ragpipe.core.errors import Interrupted
-from ragpipe.engine import ray_runner, slice_workers
-from ragpipe.engine.ray_tasks import _Worker
-from ragpipe.engine.slice_messages import WorkerDied, WorkerFailure, WorkerStart
-from ragpipe.engine.slice_workers import SliceWorkers
+from ragpipe.engine.runners import ray_runner, slice_workers
+from ragpipe.engine.runners.ray_tasks import _Worker
+from ragpipe.engine.runners.slice_messages import WorkerDied, WorkerFailure, WorkerStart
+from ragpipe.engine.runners.slice_workers import SliceWorkers
 from ragpipe.stages.slices import Slice
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.engine.process_sessions import end_session
+from ragpipe.engine.workers.process_sessions import end_session
 from tests.support.harness import Server, surplus
 from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
 from tests.support.postgres_server import postgres_server

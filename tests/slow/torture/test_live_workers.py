@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.engine.slice_process import DRAIN_S
+from ragpipe.engine.runners.slice_process import DRAIN_S
 from tests.support.harness import Server, asked_again, committed_in, surplus
 from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
 from tests.support.worker_processes import command_of, workers_of

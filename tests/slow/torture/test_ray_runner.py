@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.engine.process_sessions import end_session, members_of
+from ragpipe.engine.workers.process_sessions import end_session, members_of
 from tests.support.ray_cluster import RayCluster
 from tests.support.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ragpipe.engine.chosen_runner import default_slice
+from ragpipe.engine.runners.chosen_runner import default_slice
 from ragpipe.testing.scripted import shipped_metric
 
 RETRIEVAL, FAITHFULNESS = shipped_metric("retrieval"), shipped_metric("faithfulness")

@@ -10,7 +10,7 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import JudgeError, Skipped
-from ragpipe.engine.plan_summary import reference_lines
+from ragpipe.engine.plans.plan_summary import reference_lines
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.shared.multi_reference import mean_of_references, with_rule
 from ragpipe.prompting.fences import fence

@@ -1,0 +1,119 @@
+"""A run opened from its folder alone, to measure slices of one iteration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
+from ragpipe.config.settings import RunConfig, prompt_folders
+from ragpipe.config.storage_section import read_storage
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.validation import NoOrigins
+from ragpipe.engine.finished_run import read_config, run_prompts
+from ragpipe.engine.judge_access import case_window, open_judge
+from ragpipe.engine.run_deadline import run_deadline
+from ragpipe.engine.run_identity import metric_signatures
+from ragpipe.engine.runners.slice_messages import WorkerStart
+from ragpipe.engine.session_figures import session_figures
+from ragpipe.judging.jury.settings import JurySettings
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.transports.provider_state import ProviderRegistry
+from ragpipe.metrics.base import Metric
+from ragpipe.stages.case_measuring import CaseMeasuring
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.load_dataset import references_of
+from ragpipe.stages.measured_cases import MeasuredCases
+from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
+from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
+from ragpipe.store.run.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that slices of one iteration can be measured of.
+
+    Attributes:
+        session: its judge session.
+        measure: measures one slice; several may be under way at once.
+    """
+
+    session: JudgeSession
+    measure: Callable[[Slice], Coroutine[Any, Any, MeasuredSlice]]
+
+    @property
+    def asks_servers(self) -> bool:
+        """Whether questions go to a server, be it for a judge or for an embedder."""
+        return bool(self.session.asking_attempts() or self.session.child_attempts())
+
+    def figures(self) -> dict[str, Any]:
+        """What this process has asked and paid so far, as plain data."""
+        return session_figures(self.session)
+
+
+def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasurements | None = None) -> CaseMeasuring:
+    """How the cases of a run are measured, by its configuration. `known` is what need not be measured."""
+    metrics: list[Metric] = list(config.metrics.values())
+    return CaseMeasuring(
+        metrics,
+        session,
+        case_deadline_s=getattr(config.judge, "case_deadline_s", None),
+        on_metric_error=config.on_metric_error,
+        known=known,
+        jury=config.judge if isinstance(config.judge, JurySettings) else None,
+    )
+
+
+def introduce(session: JudgeSession, providers: ProviderRegistry, folder: RunFolder, began_at: float) -> None:
+    """Tell a session what is known of its providers, which texts the run is about, and when the start began (seconds of the epoch)."""
+    session.set_beginning(began_at)
+    session.share_provider_state(providers)
+    session.corpus = references_of(folder.samples)
+
+
+@asynccontextmanager
+async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[OpenedRun]:
+    """The run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the driver has, and what
+    opening the judge raises."""
+    folder = RunFolder(start.folder)
+    config = _config_of(folder)
+    if metric_signatures(config) != start.signatures:
+        raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
+    reader = CaseReader(folder.samples, folder.outputs, start.iteration)
+    known = _known(start, config)
+    try:
+        async with open_judge(config, start.run_id, warn=warn) as session:
+            introduce(session, ProviderRegistry(start.start), folder, start.began_at)
+            measure = partial(
+                measure_slice,
+                reader,
+                measuring=case_measuring(config, session, known),
+                room=asyncio.Semaphore(case_window(config)),
+                keep_messages=config.keep_messages,
+            )
+            with run_deadline(config, session, start.ends_at):
+                yield OpenedRun(session, measure)
+    finally:
+        reader.close()
+        known.close()
+
+
+def _known(start: WorkerStart, config: RunConfig) -> KnownMeasurements:
+    """What need not be measured: nothing that the plan has measured, for only the driver has that."""
+    replayed = ReplayedCases(keep_messages=config.keep_messages, limit=0)
+    if start.earlier is None:
+        return KnownMeasurements(replayed)
+    earlier = MeasuredCases.from_json(start.earlier, config.metrics.values())
+    return KnownMeasurements(replayed, {start.iteration: earlier})
+
+
+def _config_of(folder: RunFolder) -> RunConfig:
+    """The configuration of a run under way, with the templates that were copied into its folder."""
+    plain, origins = read_config(folder), NoOrigins()
+    storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
+    prompts = run_prompts(folder, prompt_folders(plain.get("prompt_dirs") or [], storage))
+    return validate_finished_config(plain, origins, prompts=prompts)

@@ -1,0 +1,28 @@
+"""The limits that a plan is held to before anything is spent."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ragpipe.config.settings import TransportSettings
+from ragpipe.core.errors import ConfigError
+from ragpipe.engine.plans.plan_summary import check_call_budget
+from ragpipe.judging.settings import JudgeSettings
+
+
+def config_of(max_calls: int, transport: str = "live") -> Any:
+    judge = JudgeSettings.model_construct(max_calls=max_calls)
+    return SimpleNamespace(judge=judge, transport=TransportSettings(kind=transport))
+
+
+@pytest.mark.parametrize(("new_calls", "transport"), [(0, "live"), (10, "live"), (11, "stored")])
+def test_a_plan_within_the_budget_starts(new_calls: int, transport: str) -> None:
+    check_call_budget(SimpleNamespace(new_calls=new_calls), config_of(10, transport))  # type: ignore[arg-type]
+
+
+def test_one_call_more_than_the_budget_does_not() -> None:
+    with pytest.raises(ConfigError, match="up to 11 new calls"):
+        check_call_budget(SimpleNamespace(new_calls=11), config_of(10))  # type: ignore[arg-type]
