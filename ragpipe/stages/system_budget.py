@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.judging.limits.budget import Budget
+from ragpipe.judging.limits.local_budget import LocalBudget
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.sample import Output
 from ragpipe.scoring.system_usage import USD, figures
@@ -66,7 +67,7 @@ def open_system_budget(
         before += cost if output.method not in taken_over else Amount()
     journal = HoldJournal.open(outputs_journal.with_name(JOURNAL), ledger, spent_before=before)
     try:
-        yield Budget(settings.budget, "system", journal)
+        yield LocalBudget(settings.budget, "system", journal)
     finally:
         journal.close()
 

@@ -1,6 +1,6 @@
 """The process that speaks to Ray for a run: it has slices measured by tasks until its driver is gone.
 
-`python -m ragpipe.engine.runners.ray_process`, started by `engine/ray_runner.py`, in a session of its own: with it ends all that it
+`python -m ragpipe.engine.runners.ray_process`, started by `ray_runner.py`, in a session of its own: with it ends all that it
 started. The process of the run stays free of Ray, of its threads, signal handlers and output.
 """
 
@@ -19,13 +19,11 @@ from typing import Any, BinaryIO
 
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.engine.runners.ray_cluster import join_cluster, waits_for
-from ragpipe.engine.runners.slice_messages import WorkerDied, failure_message, packed_message, read_message
-from ragpipe.engine.workers.plain_messages import own_streams
+from ragpipe.engine.runners.slice_messages import MOST_DEATHS, WorkerDied, failure_message
+from ragpipe.engine.workers.plain_messages import own_streams, packed_message, read_message
 from ragpipe.engine.workers.process_sessions import end_session
 from ragpipe.stages.slices import Slice
 
-MOST_DEATHS = 3
-"""Workers that a slice may take with it before the run ends."""
 MOST_NODES = 10
 """Nodes that may be lost while they measure the same slice before the run ends: they can be taken away by their provider."""
 

@@ -1,16 +1,14 @@
 """Tasks of Ray that measure the slices of one iteration, on this machine or on a cluster.
 
-Between this process and Ray stands `engine/ray_process.py`. When this process dies, that one sees the end of its input and ends, with
+Between this process and Ray stands `ray_process.py`. When this process dies, that one sees the end of its input and ends, with
 the tasks and a cluster that was started for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
-import struct
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,15 +19,9 @@ from typing import Any
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.runners.ray_tasks import digest_of_tables
-from ragpipe.engine.runners.slice_messages import (
-    HEAD,
-    WorkerDied,
-    WorkerFailure,
-    WorkerStart,
-    measured_of,
-    packed_message,
-)
+from ragpipe.engine.runners.slice_messages import WorkerDied, WorkerFailure, WorkerStart, measured_of
 from ragpipe.engine.session_figures import without_open_calls
+from ragpipe.engine.workers.plain_messages import awaited_message, packed_message, parted_message
 from ragpipe.engine.workers.process_sessions import end_session
 from ragpipe.engine.workers.python_processes import import_environment, import_paths, module_words
 from ragpipe.stages.slices import MeasuredSlice, Slice
@@ -123,7 +115,7 @@ class RayRunner:
                 elif "failure" in values:
                     self._break(WorkerFailure(values["failure"], values["exit_code"]))
                 else:
-                    self._answer(values["slice"], *_parted(content))
+                    self._answer(values["slice"], *parted_message(content))
         except EOFError:
             self._break(WorkerDied(f"the process that speaks to Ray died{self._last_lines()}"))
         except Exception as error:
@@ -162,10 +154,8 @@ class RayRunner:
 
     async def _message(self) -> tuple[dict[str, Any], bytes]:
         """The next message, and the bytes behind it. Raises EOFError where the other side is gone."""
-        stream = self._process.stdout
-        assert stream is not None
-        values_size, size = HEAD.unpack(await stream.readexactly(HEAD.size))
-        return json.loads(await stream.readexactly(values_size)), await stream.readexactly(size)
+        assert self._process.stdout is not None
+        return await awaited_message(self._process.stdout)
 
     async def _write(self, values: Any) -> None:
         stream = self._process.stdin
@@ -262,12 +252,3 @@ async def _discard(stream: asyncio.StreamReader) -> None:
     """Read what is left, for nobody."""
     while await stream.read(1 << 16):
         pass
-
-
-def _parted(message: bytes) -> tuple[dict[str, Any], bytes]:
-    """The JSON object of a packed message, and the bytes behind it. Raises struct.error and ValueError for what is none."""
-    try:
-        size, _ = HEAD.unpack_from(message)
-    except struct.error as error:
-        raise ValueError("a message without its head") from error
-    return json.loads(message[HEAD.size : HEAD.size + size]), message[HEAD.size + size :]

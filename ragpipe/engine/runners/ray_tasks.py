@@ -1,6 +1,6 @@
 """What a worker of Ray does: it opens a run once, and measures one slice per task.
 
-Its orders and answers are plain data, the answers those of `engine/slice_messages.py`. It says nothing else to anybody.
+Its orders and answers are plain data, the answers those of `slice_messages.py`. It says nothing else to anybody.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from uuid import uuid4
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
 from ragpipe.core.process_memory import collect_new_garbage
 from ragpipe.engine.runners.slice_measuring import OpenedRun, open_measuring
-from ragpipe.engine.runners.slice_messages import WorkerStart, failure_message, measured_message, packed_message
+from ragpipe.engine.runners.slice_messages import WorkerStart, failure_message, measured_message
 from ragpipe.engine.runners.slice_process import DRAIN_S, FIGURES_S
+from ragpipe.engine.workers.plain_messages import packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.store.run.run_folder import RunFolder
 

@@ -12,22 +12,13 @@ import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.user_faults import user_fault
-from ragpipe.engine.workers.plain_messages import HEAD, packed_message, read_message
+from ragpipe.engine.workers.plain_messages import packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 from ragpipe.store.outside_causes import outside_cause
 
-__all__ = [
-    "HEAD",
-    "WorkerDied",
-    "WorkerFailure",
-    "WorkerStart",
-    "failure_message",
-    "measured_message",
-    "measured_of",
-    "packed_message",
-    "read_message",
-]
+MOST_DEATHS = 3
+"""Workers that a slice may take with it before the run ends."""
 
 
 @dataclass(frozen=True)

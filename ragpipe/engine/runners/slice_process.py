@@ -1,6 +1,6 @@
 """The process of one worker: it measures slices of a run until its driver is gone.
 
-`python -m ragpipe.engine.runners.slice_process`, started by `engine/slice_workers.py`: first comes a WorkerStart, then orders. Each slice is
+`python -m ragpipe.engine.runners.slice_process`, started by `slice_workers.py`: first comes a WorkerStart, then orders. Each slice is
 answered with what came of it, or with what went wrong. Where a server is asked, several slices are under way at once, and the
 figures of this process go to the driver twice per second.
 """

@@ -7,7 +7,6 @@ in flight are asked again. When this process dies, its workers see the end of th
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
@@ -17,15 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.runners.slice_messages import HEAD, WorkerDied, WorkerStart, measured_of, packed_message
+from ragpipe.engine.runners.slice_messages import MOST_DEATHS, WorkerDied, WorkerStart, measured_of
 from ragpipe.engine.runners.slice_process import DRAIN_S
 from ragpipe.engine.session_figures import without_open_calls
+from ragpipe.engine.workers.plain_messages import awaited_message, packed_message
 from ragpipe.engine.workers.process_sessions import end_session
 from ragpipe.engine.workers.python_processes import import_environment, module_words
 from ragpipe.stages.slices import MeasuredSlice, Slice
 
-MOST_DEATHS = 3
-"""Workers that a slice may take with it before the run ends."""
 _END_S = DRAIN_S + 2
 """Seconds without a word after which a worker that is to end is ended: one that waits for calls reports them twice per second."""
 
@@ -292,9 +290,7 @@ async def _messages(process: Process) -> AsyncIterator[tuple[dict[str, Any], byt
     """The messages of a worker, each with the bytes behind it. Raises EOFError and OSError when it has died."""
     assert process.stdout is not None
     while True:
-        values_size, size = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
-        values = json.loads(await process.stdout.readexactly(values_size))
-        yield values, await process.stdout.readexactly(size)
+        yield await awaited_message(process.stdout)
 
 
 async def _end(process: Process) -> int | None:

@@ -1,6 +1,6 @@
 """The process of one worker that answers messages until its driver is gone.
 
-`python -m ragpipe.engine.workers.answering_process`, started by `engine/worker_processes.py`. The first message names a role and what it is
+`python -m ragpipe.engine.workers.answering_process`, started by `worker_processes.py`. The first message names a role and what it is
 played with; those after it are answered, until one says that the role ends. Then the next message names a role again: so reading,
 scoring and sealing share one start.
 """

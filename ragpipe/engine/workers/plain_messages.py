@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import os
 import struct
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
 
 HEAD = struct.Struct(">QQ")
 """The lengths of the JSON object and of the bytes behind it."""
@@ -33,6 +36,21 @@ def read_message(file: BinaryIO) -> Any:
     if not size or len(text) < size:
         raise EOFError
     return json.loads(text)
+
+
+async def awaited_message(stream: StreamReader) -> tuple[Any, bytes]:
+    """The JSON value of the next message, and the bytes behind it. Raises EOFError and OSError where the other side is gone."""
+    values_size, size = HEAD.unpack(await stream.readexactly(HEAD.size))
+    return json.loads(await stream.readexactly(values_size)), await stream.readexactly(size)
+
+
+def parted_message(message: bytes) -> tuple[Any, bytes]:
+    """The JSON value of a packed message, and the bytes behind it. Raises ValueError for what is none."""
+    try:
+        size, _ = HEAD.unpack_from(message)
+    except struct.error as error:
+        raise ValueError("a message without its head") from error
+    return json.loads(message[HEAD.size : HEAD.size + size]), message[HEAD.size + size :]
 
 
 def own_streams() -> tuple[BinaryIO, BinaryIO]:

@@ -52,7 +52,7 @@ class WorkerPool:
         ended: the next work might get their answers.
 
         Args:
-            role: what the workers do (`engine/answering_process.py`).
+            role: what the workers do (`answering_process.py`).
             start: what they are told first.
             width: their number.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.limits.budget import Budget, NoJournal, Reservation
+from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.schema.amount import PARTS, Amount
 from ragpipe.store.limits.account_row import HeldAmount
 from ragpipe.store.limits.run_account import RunAccount
@@ -32,7 +32,7 @@ class SharedBudget(Budget):
         self._account = account
         self._limits = {part: getattr(limits, part) for part in PARTS}
         account.balance(ledger)
-        super().__init__(limits, section, NoJournal())
+        super().__init__(limits, section)
         self._look()
 
     async def reserve(self, amount: Amount, name: str = "") -> Reservation:
@@ -54,7 +54,7 @@ class SharedBudget(Budget):
         if not is_held:
             self.used_up = self.used_up or self._error(hold.amount)
             raise self.used_up
-        return SharedReservation(hold.amount, 0, hold)
+        return SharedReservation(hold.amount, hold)
 
     def drop(self, name: str) -> None:
         """As of Budget."""

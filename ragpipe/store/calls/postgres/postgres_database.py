@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import COLUMNS, DamagedRow, SharedValues, call_of, digest_of, key_bytes
+from ragpipe.store.calls.call_rows import DamagedRow, SharedValues, call_of, digest_of, key_bytes
 from ragpipe.store.calls.maintenance import owner_state, refuse_if_in_use
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
@@ -15,13 +15,9 @@ from ragpipe.store.calls.postgres.postgres_errors import postgres_errors
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink
 from ragpipe.store.calls.postgres.postgres_owners import living_owners
 from ragpipe.store.calls.postgres.postgres_schema import check_tables, make_tables, no_tables
-from ragpipe.store.calls.postgres.postgres_table import PostgresTable
+from ragpipe.store.calls.postgres.postgres_table import FIND, PostgresTable
 from ragpipe.store.calls.store_place import PostgresPlace
 
-_FIND = (
-    f"SELECT {', '.join(COLUMNS)} FROM calls WHERE key = ANY(?::bytea[]) "
-    "AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?)) ORDER BY failed_in DESC"
-)
 _SIZE = "SELECT COALESCE(SUM(pg_total_relation_size(format('%%I.%%I', schemaname, tablename)::regclass)), 0)::bigint FROM pg_tables WHERE schemaname = ?"
 _AT_ONCE = 2000  # keys of one statement
 
@@ -159,9 +155,9 @@ class PostgresReader:
 
     def _calls(self, db: PostgresConnection, keys: list[bytes], run_id: str | None) -> dict[str, Call]:
         calls = dict[str, Call]()
-        for row in db.execute(_FIND, (keys, None if run_id is None else digest_of((run_id,)))).fetchall():
+        for row in db.execute(FIND, (keys, None if run_id is None else digest_of((run_id,)))).fetchall():
             try:
-                calls[row[0].hex()] = call_of(row, self._shared)
+                calls[row[0].hex()] = call_of(row[:-1], self._shared)
             except DamagedRow:
                 self.damaged.add(row[0].hex())
         return calls

@@ -26,10 +26,12 @@ from ragpipe.store.calls.store_requests import FREED_DIGITS, ClaimResult, Freshn
 
 CHANNEL = "ragpipe_calls"
 _NAMES = (*COLUMNS, "failed_in")
-_FIND = (
+FIND = (
     f"SELECT {', '.join(_NAMES)} FROM calls WHERE key = ANY(?::bytea[]) "
     "AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?)) ORDER BY failed_in DESC"
 )
+"""Finds what is stored under some keys: the failure in the run with this digest first, the reply last. A row ends with `failed_in`, 0 for a
+reply."""
 _ADD = (
     f"INSERT INTO calls ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))}) ON CONFLICT (key, failed_in) DO "
 )
@@ -165,7 +167,7 @@ class PostgresTable:
         """By key the row that this run may use: the reply where there is one, else its own failure."""
         if not keys:
             return {}
-        return {row[0].hex(): row for row in db.execute(_FIND, (list(keys), self._run_digest))}
+        return {row[0].hex(): row for row in db.execute(FIND, (list(keys), self._run_digest))}
 
     def _looked_up(self, lookup: Lookup, row: tuple[Any, ...] | None) -> Call | None:
         if row is None or lookup.freshness == Freshness.NONE or (row[-1] and not lookup.freshness.has_failures):
