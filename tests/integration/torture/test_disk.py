@@ -19,6 +19,14 @@ from tests.support.rows import first_rows
 Make = Callable[..., Bench]
 
 
+@pytest.fixture(autouse=True)
+def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paid replies that find no room are kept in the temporary folder: that of the test."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+
+
 @contextmanager
 def _mounted(path: Path, *options: str) -> Iterator[Path]:
     """A small file system in memory; skips where this user may not mount."""

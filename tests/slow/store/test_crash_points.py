@@ -129,7 +129,14 @@ TARGETS = {
 
 def run(program: str, folder: Path, *strace: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", HEAD + program, str(folder)]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "ARROW_IO_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    # one thread each, so that the calls come in the same order; replies that cannot be stored are kept in the temporary folder
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "ARROW_IO_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "TMPDIR": str(folder.parent),
+    }
     return subprocess.run([*strace, *command], capture_output=True, text=True, timeout=120, env=environment)
 
 
