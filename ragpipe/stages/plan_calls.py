@@ -40,8 +40,8 @@ class PastReplies:
 
 @dataclass(slots=True)
 class StepPlan:
-    """Expected questions of one prompt step. `shared` more are the same as those of an earlier step and are asked once for
-    both. `measured` is the number of earlier replies that `tokens_out` is measured on; 0: it follows from the form of the
+    """Expected questions of one prompt step. `shared` more are the same as others about the same question of the data, of an
+    earlier metric or method, and are asked once for all. `measured` is the number of earlier replies that `tokens_out` is measured on; 0: it follows from the form of the
     answer. `sample` has the prompts."""
 
     metric: str
@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def shared(self) -> int:
-        """Questions that several metrics ask in the same words: each is asked and paid once."""
+        """Questions that several metrics, methods or repeats ask in the same words: each is asked and paid once."""
         return sum(step.shared for step in self.steps)
 
     @property
@@ -201,7 +201,7 @@ def make_plan(
 
 
 class _Planner:
-    """Adds up the plan, case by case."""
+    """Adds up the plan, case by case. Cases of one question of the data stand together: what they all ask is planned once."""
 
     def __init__(
         self,
@@ -220,16 +220,20 @@ class _Planner:
         self._recorded: Counter[str] = Counter()
         self._verdicts: dict[str, SeenVerdicts] = {}
         self._cases = self._embeddings = self._rounds = 0
+        self._sample_id: str | None = None
+        # about this sample, by template and length: each with the number of its case
+        self._asked: dict[tuple[str, int], list[tuple[int, PlannedCall]]] = {}
 
     def add(self, case: Case) -> None:
         """Add one case for all metrics."""
         self._cases += 1
+        if case.sample.id != self._sample_id:
+            self._sample_id, self._asked = case.sample.id, {}
         self._gaps.recording.add_case(case)
         for name, value in case.output.recorded.items():
             if value is not None:
                 self._recorded[name] += 1
                 self._verdicts.setdefault(name, SeenVerdicts()).add_recorded(value)
-        asked: dict[str, list[PlannedCall]] = {}
         applying: list[Metric] = []
         for metric in self._metrics:
             plan = self._plans[metric.name]
@@ -242,17 +246,26 @@ class _Planner:
             self._embeddings += metric.planned_embeddings(case)
             calls = list(metric.planned_calls(case))
             self._rounds = max(self._rounds, metric.planned_rounds(calls))
+            is_known = True
             for call in calls:
                 try:
-                    self._add_call(metric, call, asked)
+                    is_known = self._add_call(metric, call, is_known)
                 except PromptTooLong as error:
                     plan.first_too_long = plan.first_too_long or f"{case.key}: {error}"
                     plan.too_long += 1
                     break
         _count_several(case, applying, self._several)
 
-    def _add_call(self, metric: Metric, call: PlannedCall, asked: dict[str, list[PlannedCall]]) -> None:
-        """Add one kind of question about a case. `asked` are the kinds that earlier metrics ask about it. Raises PromptTooLong."""
+    def _add_call(self, metric: Metric, call: PlannedCall, is_known: bool) -> bool:
+        """Add one kind of question about a case.
+
+        Args:
+            metric: the metric that asks.
+            call: the kind of question.
+            is_known: whether all that the metric asks before it about the case is asked elsewhere too.
+
+        Returns whether that holds after this question as well. Raises PromptTooLong.
+        """
         key = (metric.name, call.prompt.name)
         if key not in self._steps:  # what cannot be asked for is refused before anything is
             others = [other for other in metric.answer_types.get(call.prompt.step, ()) if other is not call.answer]
@@ -261,17 +274,30 @@ class _Planner:
         prompt = call.prompt
         past = self._past.get((prompt.sha256, bool(getattr(metric, "reasoning", False))))
         step = self._steps.get(key) or StepPlan(metric.name, prompt.step, prompt.signature, past=past)
-        is_shared = _asked_before(call, asked)
         length, times = prompt.length(call.values), call.times * self._iterations
+        is_shared = self._asked_before(call, length, is_known)
         messages = _rendered(call, length, always=step.sample.n < RENDERED and not is_shared)
         self._steps[key] = step
         if is_shared:
             step.shared += times
-            return
+            return is_known
         step.calls += times
         step.sample.add_calls(length, expected_tokens(call.answer, call.values), times)
         if messages and step.sample.n < RENDERED:
             step.sample.add(length, self._counter.tokens(messages, call.answer))
+        return False
+
+    def _asked_before(self, call: PlannedCall, length: int, is_known: bool) -> bool:
+        """Whether an earlier metric asks the same about this case, or about another output for its question; if not, it is kept for
+        later ones. Of another output only what is the same for certain counts: a single question, which waits for no reply that may
+        be another."""
+        earlier = self._asked.setdefault((call.prompt.sha256, length), [])
+        for number, item in earlier:
+            is_certain = number == self._cases or (call.times == 1 and is_known)
+            if is_certain and (call.answer, call.times, call.values) == (item.answer, item.times, item.values):
+                return True
+        earlier.append((self._cases, call))
+        return False
 
     def plan(self) -> Plan:
         """The plan of all cases so far."""
@@ -315,15 +341,6 @@ def _count_several(case: Case, metrics: Sequence[Metric], several: dict[Referenc
         counted = several.setdefault(rule, SeveralReferences())
         counted.cases += 1
         counted.metrics += [m.name for m in using if m.rule == rule and m.name not in counted.metrics]
-
-
-def _asked_before(call: PlannedCall, asked: dict[str, list[PlannedCall]]) -> bool:
-    """Whether an earlier metric asks the same question about this case; if not, it is added to `asked`."""
-    earlier = asked.setdefault(call.prompt.sha256, [])
-    if any((call.answer, call.times, call.values) == (item.answer, item.times, item.values) for item in earlier):
-        return True
-    earlier.append(call)
-    return False
 
 
 def _rendered(call: PlannedCall, length: int, *, always: bool) -> tuple[Message, ...]:

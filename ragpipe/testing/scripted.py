@@ -114,6 +114,7 @@ def make_case(
     answer: str | None = "Paris is the capital of France.",
     chunks: Sequence[str | dict[str, Any]] | None = ("Paris is the capital of France.",),
     question: str = "What is the capital of France?",
+    id: str = "q1",
     **fields: Any,
 ) -> Case:
     """Build a case.
@@ -122,6 +123,7 @@ def make_case(
         answer: the answer; None where it is not recorded.
         chunks: the retrieved chunks, each as its text or as a mapping of its fields; None where they are not recorded.
         question: the question.
+        id: that of the sample.
         fields: any fields field of Sample and Output by its name; `history` as (role, text) pairs, `citations` as chunk
             ids or mappings, `anchors` and `expected` as mappings.
 
@@ -143,7 +145,7 @@ def make_case(
     if chunks is not None:
         built = [{"text": chunk} if isinstance(chunk, str) else chunk for chunk in chunks]
         output["chunks"] = [Chunk(**{"id": f"c{i}", "rank": i, **chunk}) for i, chunk in enumerate(built, 1)]
-    return Case(Sample(id="q1", question=question, **sample), Output(sample_id="q1", answer=answer, **output))
+    return Case(Sample(id=id, question=question, **sample), Output(sample_id=id, answer=answer, **output))
 
 
 def shipped_metric(name: str, **parameters: Any) -> Metric:

@@ -246,7 +246,7 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
     judge = config.judge
     details = "" if plan.sampled is None else f"; estimated from {plan.sampled:,} cases, task=plan counts all"
     if plan.shared:
-        details += f"; {plan.shared:,} questions are shared: asked once for several metrics"
+        details += f"; {plan.shared:,} questions are shared: asked once for several metrics or methods"
     if plan.embeddings:
         details += f"; apart from it up to {plan.embeddings:,} texts to {config.embedder.label}"
     if isinstance(judge, JurySettings):

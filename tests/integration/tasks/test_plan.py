@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.testing.openai_server import serving
 
 CASE = {"question": "Who wrote it?", "answer": "Ada wrote it.", "contexts": ["Ada wrote it."]}
 
@@ -114,3 +115,26 @@ def test_a_live_system_is_counted_and_its_questions_are_profiled(
 def test_the_file_of_the_plan_needs_a_name(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["+experiment=quickstart", "task=plan", "plan.out=''"]) == 2
     assert "plan.out" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_methods_ask_alike_is_planned_once_and_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two models answer over the same retrieval: the plan is what the server gets, to the question."""
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
+    case = {"references": ["Ada wrote it."], "contexts": ["Ada wrote it.", "Bob did not."]}
+    methods = [case | {"id": "q", "method": name, "answer": f"{name} wrote it."} for name in ("one", "two", "three")]
+    words = write(tmp_path, *methods)
+    with serving() as server:
+        judge = [
+            "judge=llm",
+            "judge.model=openai/gpt-4o-mini-2024-07-18",
+            f"judge.api_base={server.url}",
+            "judge.api_key_env=RAGPIPE_TEST_KEY",
+        ]
+        asking = [*words, *judge, "metrics=[context_precision,groundedness]"]
+        out = tmp_path / "plan.json"
+        assert main([*asking, "task=plan", f"plan.out={out}"]) == 0
+        assert server.log == []
+        assert main(asking) == 0
+        planned = json.loads(out.read_text(encoding="utf-8"))["calls"]["new"]
+        assert (planned, len(server.log), len({row["body"] for row in server.log})) == (4, 4, 4)

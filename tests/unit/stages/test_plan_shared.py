@@ -11,7 +11,7 @@ from ragpipe.stages.plan_calls import make_plan
 from ragpipe.stages.step_tokens import PromptCounter
 from ragpipe.testing.scripted import make_case, shipped_metric
 
-CASES = [make_case(references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
+CASES = [make_case(id=f"q{i}", references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
 
 
 def plan(*metrics, iterations=1):
@@ -33,6 +33,42 @@ def test_shared_questions_are_counted_once():
         ("noise_sensitivity", "grade"): 3,
     }
     assert (plan(*metrics, iterations=2).calls, plan(*metrics, iterations=2).shared) == (36, 18)
+
+
+def test_what_methods_share_is_counted_once():
+    """The same chunks and reference, other answers: all that looks at no answer is asked once for both methods."""
+    cases = [
+        make_case(
+            f"It is {town}.", id=f"q{i}", method=town, references=["Paris is the capital."], chunks=[f"a {i}", f"b {i}"]
+        )
+        for i in range(3)
+        for town in ("Paris", "Rome")
+    ]
+    names = ("faithfulness", "context_precision", "context_recall")
+    made = make_plan(cases, [shipped_metric(name) for name in names], iterations=1, counter=PromptCounter(len))
+    # per question: extract and verify of each answer, one question that grades both chunks, extract and verify of the reference
+    assert (made.calls, made.shared) == (3 * (4 + 1 + 2), 3 * (1 + 2))
+    assert {(s.metric, s.step): (s.calls, s.shared) for s in made.steps if s.shared} == {
+        ("context_precision", "grade"): (3, 3),
+        ("context_recall", "extract"): (3, 3),
+        ("context_recall", "verify"): (3, 3),
+    }
+
+
+def test_a_chain_that_may_go_another_way_is_counted_for_each_method():
+    """The second question of a chain shows what came of the first, which another chunk decides."""
+    chains = [["a", "same"], ["b", "same"], ["a", "same"]]
+    cases = [make_case(id="q", method=f"m{n}", references=["Paris"], chunks=chunks) for n, chunks in enumerate(chains)]
+    made = make_plan(cases, [shipped_metric("chunk_relevancy")], iterations=1, counter=PromptCounter(len))
+    assert (made.calls, made.shared) == (4, 2)
+
+
+def test_questions_of_which_only_the_first_is_known_are_counted_for_each_method():
+    """A plan knows the first part of what is asked in parts, and how many follow: another chunk may stand in a later one."""
+    chains = [["a", "b", "c"], ["a", "b", "d"]]
+    cases = [make_case(id="q", method=f"m{n}", references=["Paris"], chunks=chunks) for n, chunks in enumerate(chains)]
+    made = make_plan(cases, [shipped_metric("chunk_relevancy")], iterations=1, counter=PromptCounter(len))
+    assert (made.calls, made.shared) == (5, 1)
 
 
 def test_another_parameter_that_changes_the_question_is_not_shared():
@@ -60,7 +96,7 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
         "{% for chunk in contexts %}{{ question }}{{ chunk.text }}{% endfor %}\n"
     )
     metric = Repeating(name="repeating", grade=PromptLibrary([tmp_path]).load("repeating", "grade", "v1"))
-    cases = [make_case(question="q" * 100_000, chunks=["a"] * n) for n in (3, 60, 3)]
+    cases = [make_case(id=f"q{i}", question="q" * 100_000, chunks=["a"] * n) for i, n in enumerate((3, 60, 3))]
     found = make_plan(cases, [metric], iterations=1, counter=PromptCounter(len))
     assert (found.metrics[0].cases, found.metrics[0].too_long, found.calls) == (3, 1, 2)
     assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long
