@@ -6,7 +6,6 @@ dangerous or secret reaches a file that Hydra writes.
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import threading
@@ -90,11 +89,13 @@ class Composer:
         with read_write(config), open_dict(config):
             config.hydra.mode = RunMode.RUN
             config.hydra.runtime.output_dir = os.getcwd()
-        HydraConfig.instance().set_config(config)
-        without_hydra = copy.deepcopy(config)
-        with read_write(without_hydra), open_dict(without_hydra):
-            del without_hydra["hydra"]
-        yield without_hydra
+        running = HydraConfig.instance()
+        running.set_config(config)  # a copy of Hydra's section, for which this configuration stays the root
+        # what it takes from elsewhere is resolved (`Loader._close`)
+        running.cfg.hydra._set_parent(running.cfg)  # type: ignore[union-attr]
+        with read_write(config), open_dict(config):
+            del config["hydra"]
+        yield config
 
     @contextmanager
     def refusals(self) -> Iterator[None]:

@@ -6,8 +6,7 @@ Hydra's registry of sources belongs to the whole process and is not touched: the
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,33 +67,31 @@ class FileConfigSource(file_config_source.FileConfigSource):
                 text, problems = "", [unreadable]
             if problems:
                 raise ConfigError(TITLE, problems)
-            secrets = frozenset(secrets_of_environment())
             return ConfigResult(
-                config=copy.deepcopy(file_content(text, path, Path.cwd(), self.provider == SHIPPED, secrets)),
+                config=self._content(text, path),
                 path=f"{self.scheme()}://{self.path}",
                 provider=self.provider,
                 header=self._get_header_dict(text[:512]),
             )
         return super().load_config(config_path)
 
+    def state_of(self, config_path: str) -> Hashable:
+        """What the result of `load_config` depends on; None where that is not known."""
+        path = Path(self.path) / self._normalize_file_name(config_path)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        return content, path, Path.cwd(), self.provider, frozenset(secrets_of_environment())
 
-@lru_cache(maxsize=512)
-def file_content(text: str, path: Path, cwd: Path, is_shipped: bool, secrets: frozenset[str]) -> Container:
-    """The checked content of a file, to be copied: Hydra changes what it is given. Each job of a sweep reads the same files,
-    and to check and build them takes a third of composing.
-
-    Args:
-        text, path, is_shipped: of the file.
-        cwd, secrets: what the result depends on beside it.
-
-    Raises ConfigError, for the same text each time.
-    """
-    if problems := check_text(text, key_path(path)):
-        raise ConfigError(TITLE, problems)
-    plain = yaml.load(text, Loader=_Loader)
-    if not is_shipped and (problems := _hydra_choices(plain, text, key_path(path))):
-        raise ConfigError(TITLE, problems)
-    return OmegaConf.create({} if plain is None else placed_paths(plain, path.parent))
+    def _content(self, text: str, path: Path) -> Container:
+        """The checked content of a file. Raises ConfigError."""
+        if problems := check_text(text, key_path(path)):
+            raise ConfigError(TITLE, problems)
+        plain = yaml.load(text, Loader=_Loader)
+        if self.provider != SHIPPED and (problems := _hydra_choices(plain, text, key_path(path))):
+            raise ConfigError(TITLE, problems)
+        return OmegaConf.create({} if plain is None else placed_paths(plain, path.parent))
 
 
 class StructuredConfigSource(structured_config_source.StructuredConfigSource):
@@ -121,8 +118,27 @@ def _of_hydra(config_path: str) -> bool:
     return config_path.strip("/").split("/")[0] in ("hydra", "hydra.yaml")
 
 
+LOADED: dict[Hashable, ConfigResult] = {}
+"""What was loaded in this process. Each job of a sweep loads the same files, and to check and build them takes a third of composing."""
+_MOST_LOADED = 500
+
+
 class Repository(ConfigRepository):
     """The sources of one search path, created without the registry of the process."""
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """The content of a file, and its defaults list. The content is shared with later compositions and must not be changed:
+        `Loader._embed_result_config` copies it. Raises ConfigError."""
+        source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
+        state = source.state_of(config_path) if isinstance(source, FileConfigSource) else None
+        if (loaded := LOADED.get((config_path, state))) is None or state is None:
+            loaded = super().load_config(config_path)
+            if state is None or loaded is None:
+                return loaded
+            while len(LOADED) >= _MOST_LOADED:
+                LOADED.pop(next(iter(LOADED), None), None)
+            LOADED[config_path, state] = loaded
+        return copy.copy(loaded)
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
         kinds: dict[str, Callable[[str, str], ConfigSource]] = {
@@ -195,6 +211,15 @@ class Loader(ConfigLoaderImpl):
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         self._merging = defaults
         return super()._compose_config_from_defaults_list(defaults, repo)
+
+    @staticmethod
+    def _embed_result_config(ret: ConfigResult, package_override: str | None) -> ConfigResult:
+        """A copy of what was loaded, in its package. What Hydra merges becomes a part of the configuration."""
+        embedded = ConfigLoaderImpl._embed_result_config(ret, package_override)
+        if embedded is ret:  # it has no package, and was not copied
+            embedded = copy.copy(ret)
+            embedded.config = copy.deepcopy(ret.config)
+        return embedded
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         path = default.config_path or ""

@@ -11,7 +11,7 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import compose, main
-from ragpipe.composition.config_sources import file_content
+from ragpipe.composition.config_sources import LOADED
 from ragpipe.core.errors import ConfigError
 
 RUN = ["dataset=mine", "metrics=[retrieval]"]
@@ -185,7 +185,7 @@ def _interrupted_at(call: int, words: list[str]) -> tuple[int, int]:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
 
-    file_content.cache_clear()  # each start reads the files
+    LOADED.clear()  # each start reads the files
     sys.setprofile(count)
     try:
         return main(words), made

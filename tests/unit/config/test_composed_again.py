@@ -71,3 +71,20 @@ def test_what_one_composition_sets_is_not_in_the_next() -> None:
     assert compose([*WORDS, "seed=7", "dataset.limit=3"]).dataset.limit == 3
     again = compose(WORDS)
     assert (again.dataset.limit, again.seed) == (None, 0)
+
+
+def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_next(experiment: Path) -> None:
+    """An experiment is merged into the whole configuration, not below a key."""
+    _write(experiment, "scoring:\n  weights: {retrieval_score: 2}\ndataset:\n  limit: 5")
+    words = [*WORDS, "scoring.weights.retrieval_score=3", "dataset.limit=4"]
+    assert [compose(words).scoring.weights["retrieval_score"], compose(words).dataset.limit] == [3, 4]
+    again = compose(WORDS)
+    assert (again.scoring.weights["retrieval_score"], again.dataset.limit) == (2, 5)
+
+
+def test_a_value_of_hydras_own_is_there_and_its_section_is_not() -> None:
+    assert compose([*WORDS, "name='${hydra:job.name}'"]).name == "ragpipe"
+    # `hydra.help.app_name: ${hydra.job.name}`: what stands within the section is found too
+    assert compose([*WORDS, "name='${hydra:help.app_name}'"]).name == "ragpipe"
+    with pytest.raises(ConfigError, match="hydra"):
+        compose([*WORDS, "name='${hydra.job.name}'"])
