@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ragpipe.store.calls.call_store import CallStore, read_calls
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.open_table import OpenedFor
 from ragpipe.store.calls.postgres import postgres_link, postgres_owners
+from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink, StoreUnreachable
 from ragpipe.store.calls.postgres.postgres_schema import make_tables
 from ragpipe.store.calls.postgres.postgres_table import PostgresTable
@@ -33,6 +35,7 @@ from ragpipe.store.calls.store_place import PostgresPlace
 from ragpipe.store.calls.store_requests import ClaimResult, Lookup
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
+from ragpipe.store.limits.limit_rows import Moment, Texts
 from ragpipe.store.limits.postgres_limits import PostgresLimits
 from tests.support.postgres_server import PostgresServer, postgres_server
 from tests.unit.store import test_damage as damage
@@ -466,6 +469,93 @@ def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
     start.start()
     assert paid_by(place, "one").replies > 0, "a store that was reached before is waited for"
     start.join()
+
+
+@contextmanager
+def _crash_before_commit(place: PostgresPlace, server: PostgresServer, others: int) -> Iterator[list[int]]:
+    """The server stops hard once, when all statements of a transaction were sent. It is there again at once, and so many transactions of
+    others come first."""
+    begin, crashes = PostgresConnection.transaction, list[int]()
+
+    @contextmanager
+    def transaction(db: PostgresConnection) -> Iterator[None]:
+        with begin(db):
+            yield
+            if not crashes:
+                crashes.append(1)
+                server.stop("immediate")
+                server.start()
+                with session(place) as other:
+                    for _ in range(others):
+                        other.execute("SELECT pg_current_xact_id()")
+                        other.commit()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresConnection, "transaction", transaction)
+        yield crashes
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(
+    durable: PostgresServer, others: int
+) -> None:
+    """After a crash PostgreSQL gives the number of a transaction that left no trace to a later one, or has none of that number yet. The
+    claim was lost with the first, and must be made again: else another process asks the same."""
+    place = durable.place()
+    one, two = table(place, "one"), table(place, "two")
+    key = K("k")
+    with _crash_before_commit(place, durable, others) as crashes:
+        assert one.find_or_claim([Lookup(key)]) == [ClaimResult.GRANTED]
+    assert crashes
+    assert two.find_or_claim([Lookup(key)]) == [ClaimResult.HELD]
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_limits_that_a_crash_took_are_written_again(durable: PostgresServer, others: int) -> None:
+    place = durable.place()
+    call_database(place).make()
+    limits = PostgresLimits(place)
+
+    def add(texts: Texts, _: Moment) -> tuple[Texts, str]:
+        return {"row": (texts["row"] or "") + "x"}, "done"
+
+    limits.update(["row"], add)
+    with _crash_before_commit(place, durable, others) as crashes:
+        assert limits.update(["row"], add) == "done"
+    assert crashes
+    assert limits.update(["row"], lambda texts, _: (texts, texts["row"])) == "xx"
+    limits.close()
+
+
+def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPlace) -> None:
+    """The server has committed, and the word of it never came."""
+    call_database(place).make()
+    limits, begin, lost = PostgresLimits(place), PostgresConnection.transaction, list[int]()
+
+    @contextmanager
+    def transaction(db: PostgresConnection) -> Iterator[None]:
+        with begin(db):
+            yield
+        if not lost:
+            lost.append(1)
+            db.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def add(texts: Texts, _: Moment) -> tuple[Texts, str]:
+        return {"row": (texts["row"] or "") + "x"}, "done"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresConnection, "transaction", transaction)
+        assert limits.update(["row"], add) == "done"
+    assert lost
+    assert limits.update(["row"], lambda texts, _: (texts, texts["row"])) == "x"
+    limits.close()
+    with session(place) as db:
+        assert db.execute("SELECT count(*) FROM commits").fetchone() == (0,), (
+            "a connection that was closed leaves no row"
+        )
 
 
 def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(durable: PostgresServer) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from typing import TypeVar
 
@@ -32,6 +34,11 @@ _REACHED: set[PostgresPlace] = set()
 _BACK_AT: dict[PostgresPlace, float] = {}
 """When this process last reached a database again that had gone away, in monotonic seconds."""
 _REPEATS = 20  # of a transaction that others were in the way of
+_MARK = """INSERT INTO commits (link, number) VALUES (?, ?)
+    ON CONFLICT (link) DO UPDATE SET number = EXCLUDED.number, at = EXCLUDED.at"""
+# Of a lost connection the server may still be at a transaction, which has the row locked: this waits for its end.
+_LAST_MARK = """INSERT INTO commits (link, number) VALUES (?, 0)
+    ON CONFLICT (link) DO UPDATE SET at = EXCLUDED.at RETURNING number"""
 
 
 class StoreUnreachable(StoreLost):
@@ -44,6 +51,9 @@ def _nothing(db: PostgresConnection) -> None:
 
 class PostgresLink:
     """One connection, for one thread.
+
+    Each transaction leaves a number in a row of this link, by which it is known afterwards whether it was committed. PostgreSQL's own
+    numbers do not say so: after a crash it gives the number of a transaction that left no trace on the disk to another one.
 
     Args:
         place: the database.
@@ -69,11 +79,12 @@ class PostgresLink:
         self.place, self._opened, self._tell = place, opened, tell
         self._patience_s, self._hurry = patience_s, hurry or Event()
         self._lost: StoreUnreachable | None = None
+        self._id, self._number = uuid.uuid4().hex, 0
         if is_known:
             _REACHED.add(place)
         self.connection = self._first_connection()
         try:
-            self.run(opened)
+            self.read(opened)
         except BaseException:
             self.connection.close()
             raise
@@ -91,18 +102,20 @@ class PostgresLink:
                 self._recover(error)
 
     def run(self, work: Callable[[PostgresConnection], Result]) -> Result:
-        """What `work` does in one transaction, and does once: after a lost connection the server knows whether it was committed.
+        """What `work` does in one transaction, and does once: after a lost connection the row of this link says whether it was committed.
 
         Raises as `read`.
         """
         repeats = 0
         while True:
-            transaction = ""
+            self._number += 1
+            is_marked = False
             try:
                 db = self._usable()
                 with db.transaction():
                     result = work(db)
-                    transaction = str(db.execute("SELECT pg_current_xact_id()::text").fetchone()[0])  # type: ignore[index]
+                    db.execute(_MARK, (self._id, self._number))
+                    is_marked = True
                 return result
             except Exception as error:
                 if is_passing(error) and repeats < _REPEATS:
@@ -110,7 +123,7 @@ class PostgresLink:
                     time.sleep(random.random() * 0.05)
                     continue
                 self._recover(error)
-                if transaction and self._was_committed(transaction):
+                if is_marked and self._was_committed():
                     return result
 
     def was_away(self, seconds: float) -> bool:
@@ -121,6 +134,9 @@ class PostgresLink:
 
     def close(self) -> None:
         """Close the connection."""
+        if self._number and self._lost is None:
+            with suppress(Exception):  # a row that stays is removed by a later start
+                self.connection.execute("DELETE FROM commits WHERE link = ?", (self._id,))
         self.connection.close()
 
     def _first_connection(self) -> PostgresConnection:
@@ -150,16 +166,10 @@ class PostgresLink:
         self.connection.close()
         self._connect_again(error)
 
-    def _was_committed(self, transaction: str) -> bool:
-        """Whether a transaction of the lost connection was committed. The server may be still at it."""
-
-        def status(db: PostgresConnection) -> str | None:
-            row = db.execute("SELECT pg_xact_status(?::text::xid8)", (transaction,)).fetchone()
-            return row[0] if row else None
-
-        while (known := self.read(status)) == "in progress":
-            time.sleep(_STEP_S)
-        return known == "committed"
+    def _was_committed(self) -> bool:
+        """Whether the last transaction, whose connection was lost, was committed."""
+        row = self.read(lambda db: db.execute(_LAST_MARK, (self._id,)).fetchone())
+        return row is not None and row[0] == self._number
 
     def _connect_again(self, cause: Exception) -> None:
         began, pause, is_told = time.monotonic(), _STEP_S, False

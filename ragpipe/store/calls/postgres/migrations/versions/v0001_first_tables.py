@@ -42,6 +42,8 @@ _STATEMENTS = (
         beat_at TIMESTAMPTZ NOT NULL
     ) WITH (fillfactor = 50)""",
     "CREATE TABLE claims (key BYTEA PRIMARY KEY, owner TEXT NOT NULL)",
+    # what each connection has committed last
+    "CREATE TABLE commits (link TEXT PRIMARY KEY, number BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL DEFAULT now()) WITH (fillfactor = 50)",
     # changed several times a second: without an index on the text, and with room beside it, no index has to follow
     "CREATE TABLE limits (name TEXT PRIMARY KEY, state TEXT) WITH (fillfactor = 50)",
 )
