@@ -130,10 +130,13 @@ class Repository(ConfigRepository):
         """The content of a file, and its defaults list. The content is shared with later compositions and must not be changed:
         `Loader._embed_result_config` copies it. Raises ConfigError."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
-        state = source.state_of(config_path) if isinstance(source, FileConfigSource) else None
-        if (loaded := LOADED.get((config_path, state))) is None or state is None:
+        if not isinstance(source, FileConfigSource):
+            return super().load_config(config_path)
+        state = source.state_of(config_path)
+        loaded = LOADED.get((config_path, state))
+        if loaded is None:
             loaded = super().load_config(config_path)
-            if state is None or loaded is None:
+            if loaded is None or state is None or source.state_of(config_path) != state:  # edited meanwhile
                 return loaded
             while len(LOADED) >= _MOST_LOADED:
                 LOADED.pop(next(iter(LOADED), None), None)
