@@ -298,7 +298,7 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
     with _folder_errors(), composer.refusals(), composer.sweep_folder(overrides):
         batches = composer.hydra.multirun(PRIMARY, task_function=job, overrides=overrides)
-    from ragpipe.engine import sweep_comparison
+    from ragpipe.engine.runs import sweep_comparison
 
     done = [ret for batch in batches for ret in batch] if isinstance(batches, list) else []
     warnings = [ret.return_value.warnings for ret in done]
@@ -337,7 +337,7 @@ def _sweep_job(
     words of all."""
     from ragpipe.composition.composer import job_words, typed_words
     from ragpipe.engine.preemption import preemptible
-    from ragpipe.engine.sweep_comparison import ended_job, ended_line
+    from ragpipe.engine.runs.sweep_comparison import ended_job, ended_line
 
     number, words = job_words()
     began = time.monotonic()
@@ -363,7 +363,7 @@ def _run_job(check: Callable[[], tuple[Any, Any]], *, sweep: bool = False) -> Ta
         task, checked = check()
         terminal = console()
         if sweep:
-            from ragpipe.engine.sweep_comparison import console_of_job
+            from ragpipe.engine.runs.sweep_comparison import console_of_job
 
             terminal = console_of_job(checked)
         result = TaskResult(_run_task(task, checked, terminal, sweep=sweep), resume=terminal.resume)

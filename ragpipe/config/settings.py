@@ -274,7 +274,7 @@ class RunConfig(TopSettings):
         """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
 
         Metrics are not among them: their versions and the hashes of their prompts are part of their identity
-        (`engine/run_identity.py`).
+        (`engine/runs/run_identity.py`).
         """
         return {key: value for key, value in super().identity().items() if key != "name"}
 

@@ -15,24 +15,24 @@ from ragpipe.engine.alert_file import write_alerts
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.engine.completion_notice import completion_notice
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.engine.iteration_judging import judge_iteration
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
-from ragpipe.engine.manifest import check_formats, read_manifest, write_manifest
 from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plans.plan_summary import changed_line, missing_embedder_line
-from ragpipe.engine.published_runs import check_target, publish_run
 from ragpipe.engine.run_drift import carry_drift, check_before_judging, note_reply_times
-from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
-from ragpipe.engine.run_list import write_run_list
 from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.system_identity import system_versions
-from ragpipe.engine.user_code import metric_sources
+from ragpipe.engine.runs.manifest import check_formats, read_manifest, write_manifest
+from ragpipe.engine.runs.published_runs import check_target, publish_run
+from ragpipe.engine.runs.run_identity import metric_signatures
+from ragpipe.engine.runs.run_list import write_run_list
+from ragpipe.engine.runs.system_identity import system_versions
+from ragpipe.engine.runs.user_code import metric_sources
+from ragpipe.engine.sources.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.engine.workers.score_workers import score_by_workers
 from ragpipe.engine.workers.seal_workers import digests_by_workers
 from ragpipe.engine.workers.worker_count import MANY_COMPUTED_CASES, worker_count

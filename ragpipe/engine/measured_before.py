@@ -19,8 +19,8 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, JUDGED
 from ragpipe.engine.judge_access import served_model, store_place
-from ragpipe.engine.manifest import checked_manifest
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.judging.served_model import DATED, OTHER
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed, Metric

@@ -12,12 +12,12 @@ from typing import Any
 
 from ragpipe.core.errors import Incomplete
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.finished_run import FinishedRun
 from ragpipe.engine.judge_access import open_judge, served_model, store_place
-from ragpipe.engine.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
 from ragpipe.engine.plans.plan_summary import check_call_budget, plan_line
-from ragpipe.engine.run_identity import run_id
-from ragpipe.engine.run_list import write_run_list
+from ragpipe.engine.runs.finished_run import FinishedRun
+from ragpipe.engine.runs.manifest import check_formats, config_text, new_manifest, read_manifest, write_manifest
+from ragpipe.engine.runs.run_identity import run_id
+from ragpipe.engine.runs.run_list import write_run_list
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.judging.token_count import CHARACTERS_PER_TOKEN

@@ -7,20 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.frozen_inputs import is_readable_table, restore_frozen, table_digests
-from ragpipe.engine.identity_differences import run_differences
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_check import check_keys
-from ragpipe.engine.manifest import (
-    checked_manifest,
-    copy_prompts,
-    new_manifest,
-    previous_manifest,
-    rewritten_prompt_warnings,
-    unreadable_previous,
-    write_config,
-    write_manifest,
-)
 from ragpipe.engine.measured_before import EarlierRuns
 from ragpipe.engine.metric_lines import unmet_lines, unscored_line
 from ragpipe.engine.plans.jury_plan import MemberPlan, check_members, member_plans
@@ -35,6 +23,18 @@ from ragpipe.engine.plans.plan_summary import (
 )
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.identity_differences import run_differences
+from ragpipe.engine.runs.manifest import (
+    checked_manifest,
+    copy_prompts,
+    new_manifest,
+    previous_manifest,
+    rewritten_prompt_warnings,
+    unreadable_previous,
+    write_config,
+    write_manifest,
+)
+from ragpipe.engine.sources.frozen_inputs import is_readable_table, restore_frozen, table_digests
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader

@@ -16,8 +16,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.finished_run import FinishedRun
 from ragpipe.engine.judge_access import open_judge, open_replay, recorded_replies, store_place, usable_replies
+from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.price_rates import Rates

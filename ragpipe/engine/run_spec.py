@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.engine.case_sources import CaseSource
-from ragpipe.engine.finished_run import FinishedRun
-from ragpipe.engine.run_identity import run_id
-from ragpipe.engine.scoring_files import NO_FILES, ScoringFiles
+from ragpipe.engine.runs.finished_run import FinishedRun
+from ragpipe.engine.runs.run_identity import run_id
+from ragpipe.engine.runs.scoring_files import NO_FILES, ScoringFiles
+from ragpipe.engine.sources.case_sources import CaseSource
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.store.run.run_folder import RunFolder

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
-from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import Settings

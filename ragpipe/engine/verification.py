@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem, RagpipeError
-from ragpipe.engine.case_sources import RunSource
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import FinishedRun
 from ragpipe.engine.integrity import describe_changes
 from ragpipe.engine.journal_conflicts import RunDifference, journal_conflicts
-from ragpipe.engine.run_identity import identity_differences, run_id
 from ragpipe.engine.run_policies import VerifyPolicy
 from ragpipe.engine.run_prices import config_rate_changes, sealed_rates
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.finished_run import FinishedRun
+from ragpipe.engine.runs.run_identity import identity_differences, run_id
+from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.reports.console import Console
 from ragpipe.schema.usage import Usage
 from ragpipe.stages.seal_run import SCORING_FILES, derived_and_frozen

@@ -17,7 +17,7 @@ from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, sc
 from ragpipe.calibrating.score_calibration import ScoreEvidence
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.finished_run import FinishedRun, open_run
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.labelling.draw_words import more_labels_words

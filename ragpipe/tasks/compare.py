@@ -13,9 +13,9 @@ from ragpipe.comparing.settings import CompareSettings
 from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
-from ragpipe.engine.comparison_files import ComparedRuns, compared_runs, write_comparison
-from ragpipe.engine.named_runs import find_named_run
-from ragpipe.engine.published_runs import fetch_run
+from ragpipe.engine.runs.comparison_files import ComparedRuns, compared_runs, write_comparison
+from ragpipe.engine.runs.named_runs import find_named_run
+from ragpipe.engine.runs.published_runs import fetch_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.pages.side_files import SINGLE_FILE_MB
 from ragpipe.reports.comparison_summary import summary_lines, title_line

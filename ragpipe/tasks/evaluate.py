@@ -6,14 +6,14 @@ from functools import partial
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.alert_file import alert_baseline
-from ragpipe.engine.case_sources import DatasetSource
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.judge_access import refuse_other_addresses
-from ragpipe.engine.run_identity import identity_of_dataset
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.scoring_files import resolved_for_dataset
-from ragpipe.engine.user_code import system_sources
+from ragpipe.engine.runs.run_identity import identity_of_dataset
+from ragpipe.engine.runs.scoring_files import resolved_for_dataset
+from ragpipe.engine.runs.user_code import system_sources
+from ragpipe.engine.sources.case_sources import DatasetSource
 from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.reports.console import Console
 

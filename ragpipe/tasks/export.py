@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
-from ragpipe.engine.finished_run import read_config
+from ragpipe.engine.runs.finished_run import read_config
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural

@@ -13,8 +13,8 @@ from ragpipe.comparing.history_rows import HISTORY, history_rows
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.run_history import scored_runs
-from ragpipe.engine.run_list import named_folders
+from ragpipe.engine.runs.run_history import scored_runs
+from ragpipe.engine.runs.run_list import named_folders
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.exports.csv_export import write_csv

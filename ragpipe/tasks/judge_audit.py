@@ -14,12 +14,12 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError, Incomplete, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.audit_results import HARDENED, PLAIN, attack_section, audit_document, audited_scores
-from ragpipe.engine.audit_source import AuditSource
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.plans.plan_ahead import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
+from ragpipe.engine.sources.audit_source import AuditSource
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.plain_prompts import plain_prompt

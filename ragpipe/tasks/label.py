@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.finished_run import open_run
-from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.runs.finished_run import open_run
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.labelling.asked_question import AskedQuestion, asked_question, drawn_metric
 from ragpipe.labelling.draw import CANNOT_DRAW

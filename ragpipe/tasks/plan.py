@@ -16,7 +16,6 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
-from ragpipe.engine.case_sources import DatasetSource, open_index
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
 from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
@@ -33,10 +32,11 @@ from ragpipe.engine.plans.plan_summary import (
     report_gaps,
 )
 from ragpipe.engine.profile_report import print_fields, print_findings
-from ragpipe.engine.run_identity import identity_of_dataset, run_id
-from ragpipe.engine.scoring_files import resolved_for_dataset
+from ragpipe.engine.runs.run_identity import identity_of_dataset, run_id
+from ragpipe.engine.runs.scoring_files import resolved_for_dataset
+from ragpipe.engine.runs.user_code import system_sources
+from ragpipe.engine.sources.case_sources import DatasetSource, open_index
 from ragpipe.engine.task_settings import task_settings
-from ragpipe.engine.user_code import system_sources
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.profiling.data_profile import DataProfile
 from ragpipe.profiling.metric_needs import need_of

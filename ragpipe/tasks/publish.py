@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.published_runs import publish_run
+from ragpipe.engine.runs.published_runs import publish_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings

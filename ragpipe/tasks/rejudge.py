@@ -10,12 +10,12 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.case_sources import RunSource
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.run_comparison import compare_runs
 from ragpipe.engine.run_policies import RejudgePolicy, StoredRejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
+from ragpipe.engine.runs.run_comparison import compare_runs
+from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import computed_scores

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.run_list import list_runs, named_folders, refuse_other_formats
+from ragpipe.engine.runs.run_list import list_runs, named_folders, refuse_other_formats
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural

@@ -10,11 +10,11 @@ from pydantic import Field, field_validator
 from ragpipe.core.errors import ConfigError, Incomplete
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import open_run
-from ragpipe.engine.mutant_source import MutantSource
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.finished_run import open_run
 from ragpipe.engine.selftest_results import mutants_table, selftest_document
+from ragpipe.engine.sources.mutant_source import MutantSource
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.mutating.expectations import Expectation
 from ragpipe.mutating.mutations import MUTATION_NAMES

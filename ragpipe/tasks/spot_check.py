@@ -12,10 +12,10 @@ from ragpipe.comparing.judge_disagreement import judge_reliability
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.finished_run import FinishedRun, open_run
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.spot_check_source import SpotCheckSource
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
+from ragpipe.engine.sources.spot_check_source import SpotCheckSource
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.metrics.base import Metric
 from ragpipe.reports.console import Console

@@ -13,8 +13,8 @@ from ragpipe.config.settings import StoreSettings
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
-from ragpipe.engine.referenced_calls import referenced_keys
-from ragpipe.engine.run_list import all_runs, readable_runs
+from ragpipe.engine.runs.referenced_calls import referenced_keys
+from ragpipe.engine.runs.run_list import all_runs, readable_runs
 from ragpipe.engine.task_settings import own_values, setting_keys
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.named_runs import find_named_run
+from ragpipe.engine.runs.named_runs import find_named_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
-from ragpipe.engine.finished_run import open_run
+from ragpipe.engine.runs.finished_run import open_run
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.weighing_report import (

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ragpipe.comparing.settings import CompareSettings, Part
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.comparison_files import compared_runs
+from ragpipe.engine.runs.comparison_files import compared_runs
 from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.store.files.page_writer import write_page
 from ragpipe.store.run.run_folder import RunFolder

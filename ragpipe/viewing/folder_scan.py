@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.run_list import DEPTH
+from ragpipe.engine.runs.run_list import DEPTH
 from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, SWEEPS
 from ragpipe.viewing.run_files import file_mark, json_below
 

@@ -10,7 +10,7 @@ from ragpipe.comparing.pairing import paired_cases
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import opened_side
-from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.number_format import plural
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.viewing.listed_run import ListedRun

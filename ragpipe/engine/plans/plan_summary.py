@@ -13,7 +13,7 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import open_replay, recorded_replies, store_place, usable_replies
-from ragpipe.engine.past_replies import past_replies
+from ragpipe.engine.runs.past_replies import past_replies
 from ragpipe.judging.capabilities import LOCAL, capabilities
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.jury.settings import JurySettings

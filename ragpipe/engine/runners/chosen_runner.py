@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.judge_access import case_window, computes_vectors, member_configs
-from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runners.ray_runner import RayRunner, open_ray_runner
 from ragpipe.engine.runners.slice_messages import WorkerStart
 from ragpipe.engine.runners.slice_workers import SliceWorkers
+from ragpipe.engine.runs.run_identity import metric_signatures
 from ragpipe.engine.workers.worker_count import MANY_CASES, MANY_COMPUTED_CASES, worker_count
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings

@@ -14,11 +14,11 @@ from ragpipe.config.settings import RunConfig, prompt_folders
 from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.validation import NoOrigins
-from ragpipe.engine.finished_run import read_config, run_prompts
 from ragpipe.engine.judge_access import case_window, open_judge
 from ragpipe.engine.run_deadline import run_deadline
-from ragpipe.engine.run_identity import metric_signatures
 from ragpipe.engine.runners.slice_messages import WorkerStart
+from ragpipe.engine.runs.finished_run import read_config, run_prompts
+from ragpipe.engine.runs.run_identity import metric_signatures
 from ragpipe.engine.session_figures import session_figures
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.session import JudgeSession

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.errors import ConfigError
-from ragpipe.engine.run_list import list_runs, run_list_folders
+from ragpipe.engine.runs.run_list import list_runs, run_list_folders
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.page_blocks import block_json
 

@@ -66,7 +66,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
     data = write_cases(here / "data.jsonl", 4)
 
     def run_with(url: str, parser: int) -> tuple[Path, list[Any]]:
-        monkeypatch.setattr("ragpipe.engine.run_identity.PARSER", parser)
+        monkeypatch.setattr("ragpipe.engine.runs.run_identity.PARSER", parser)
         assert main(arguments(data, here / "out", url, metrics="chunk_faithfulness")) == 0
         folder = (here / "out" / "torture" / "latest").resolve()
         return folder, pq.read_table(folder / "iteration-1" / "scores.parquet")["value"].to_pylist()

@@ -12,9 +12,9 @@ import pytest
 from ragpipe.cli import compose, main
 from ragpipe.composition.composer import Composer
 from ragpipe.core.resources import conf_dir
-from ragpipe.engine.finished_run import FinishedRun, open_run
-from ragpipe.engine.manifest import config_text, copy_prompts, new_manifest, write_manifest
-from ragpipe.engine.run_identity import run_id, run_identity
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
+from ragpipe.engine.runs.manifest import config_text, copy_prompts, new_manifest, write_manifest
+from ragpipe.engine.runs.run_identity import run_id, run_identity
 from ragpipe.scoring import default_settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.errors import OutputError
-from ragpipe.engine.run_list import LISTED, list_runs, write_run_list
+from ragpipe.engine.runs.run_list import LISTED, list_runs, write_run_list
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder

@@ -15,7 +15,7 @@ import pytest
 
 from ragpipe.cli import SEVERITY, main
 from ragpipe.core.resources import prompts_dir
-from ragpipe.engine import sweep_comparison
+from ragpipe.engine.runs import sweep_comparison
 from ragpipe.store.run import folder_lock
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import (

@@ -16,8 +16,8 @@ import pytest
 
 import ragpipe
 from ragpipe.cli import main
-from ragpipe.engine.run_identity import metric_identity
-from ragpipe.engine.user_code import callable_sources, metric_sources
+from ragpipe.engine.runs.run_identity import metric_identity
+from ragpipe.engine.runs.user_code import callable_sources, metric_sources
 from ragpipe.systems.settings import PythonSystem
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases

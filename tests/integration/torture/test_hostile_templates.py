@@ -269,7 +269,7 @@ def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsy
     """A link `prompts/<metric>` in a run folder that waits for its run would lead every template somewhere else."""
     from ragpipe.cli import compose
     from ragpipe.core.errors import OutputError
-    from ragpipe.engine.manifest import copy_prompts
+    from ragpipe.engine.runs.manifest import copy_prompts
 
     monkeypatch.chdir(tmp_path)
     config = compose(["dataset=demo", "metrics=[answer_relevance]"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.engine.run_identity import metric_identity
+from ragpipe.engine.runs.run_identity import metric_identity
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.metrics.shared.citation_parsing import citations_of
 from ragpipe.metrics.shared.verbatim import find_verbatim

@@ -10,7 +10,7 @@ import yaml
 
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir, prompts_dir
-from ragpipe.engine.run_identity import metric_identity
+from ragpipe.engine.runs.run_identity import metric_identity
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.fences import fenced_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
+from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.testing.scripted import shipped_metric, shipped_names

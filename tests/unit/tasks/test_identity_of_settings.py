@@ -18,7 +18,7 @@ from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, Trans
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
-from ragpipe.engine.run_identity import metric_identity, run_id, run_identity
+from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings

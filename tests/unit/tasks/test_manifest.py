@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.engine.frozen_inputs import remove_unstarted
-from ragpipe.engine.manifest import previous_manifest
+from ragpipe.engine.runs.manifest import previous_manifest
+from ragpipe.engine.sources.frozen_inputs import remove_unstarted
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.run.journal import HEADER
 from ragpipe.store.run.run_folder import RunFolder

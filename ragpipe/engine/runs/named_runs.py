@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.engine.run_list import run_list_folders
+from ragpipe.engine.runs.run_list import run_list_folders
 from ragpipe.store.run.run_folder import LATEST, RUN_ID, RunFolder
 
 

@@ -22,7 +22,7 @@ _FIX = (
 
 
 class FrozenTables(Protocol):
-    """What can write frozen cases again: see `ragpipe.engine.case_sources.CaseSource`."""
+    """What can write frozen cases again: see `ragpipe.engine.sources.case_sources.CaseSource`."""
 
     def restore(self, folder: RunFolder, fault: str) -> None:
         """Write both tables once more, because of this fault."""

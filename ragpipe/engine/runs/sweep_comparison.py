@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.sweep_judging import other_judgings
+from ragpipe.engine.runs.sweep_judging import other_judgings
 from ragpipe.reports.comparison_page import compared_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.console import Console, JobConsole
 from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows

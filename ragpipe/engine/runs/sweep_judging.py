@@ -10,7 +10,7 @@ from typing import Any
 from ragpipe.comparing.judge_drift import known_alarms
 from ragpipe.comparing.judging_shift import Shifts, judging_differences, judging_shifts
 from ragpipe.comparing.side import opened_side
-from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.job_comparison import OtherJudging
 from ragpipe.store.run.run_folder import RunFolder
 

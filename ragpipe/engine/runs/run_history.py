@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ragpipe.comparing.history_rows import HistoryRun
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.manifest import checked_manifest
-from ragpipe.engine.run_list import run_folders
+from ragpipe.engine.runs.manifest import checked_manifest
+from ragpipe.engine.runs.run_list import run_folders
 from ragpipe.store.run.run_folder import RunFolder
 
 _MUTATED = "selftest.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.engine.changed_cases import CaseRecord, ChangedCases
+from ragpipe.engine.sources.changed_cases import CaseRecord, ChangedCases
 from ragpipe.mutating.mutant_draw import POOL, Mutant, draw_mutants
 from ragpipe.mutating.mutations import MUTATIONS, MUTATIONS_VERSION
 from ragpipe.store.run.run_folder import RunFolder

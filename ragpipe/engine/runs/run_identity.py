@@ -9,8 +9,8 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.flat_keys import changed_keys, short_value
 from ragpipe.core.version import __version__
-from ragpipe.engine.system_identity import Sources, with_sources
-from ragpipe.engine.user_code import metric_sources
+from ragpipe.engine.runs.system_identity import Sources, with_sources
+from ragpipe.engine.runs.user_code import metric_sources
 from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ragpipe.engine.case_sources import check_frozen_tables
 from ragpipe.engine.integrity import check_unmodified
+from ragpipe.engine.sources.case_sources import check_frozen_tables
 from ragpipe.mutating.mutant_draw import drawn_order
 from ragpipe.schema.sample import Case, Output, Sample
 from ragpipe.stages.case_reader import CaseReader
@@ -26,7 +26,7 @@ class CaseRecord:
 
 
 class ChangedCases:
-    """A source of cases (see `ragpipe.engine.case_sources.CaseSource`) that are made of those of a finished run. Everything
+    """A source of cases (see `ragpipe.engine.sources.case_sources.CaseSource`) that are made of those of a finished run. Everything
     follows from the frozen cases and the arguments alone. Raises DataError where the run's tables are missing or were changed.
 
     Args:

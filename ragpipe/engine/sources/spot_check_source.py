@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.engine.changed_cases import CaseRecord, ChangedCases
+from ragpipe.engine.sources.changed_cases import CaseRecord, ChangedCases
 from ragpipe.store.run.run_folder import RunFolder
 
 

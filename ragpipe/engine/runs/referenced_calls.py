@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE
-from ragpipe.engine.manifest import read_manifest
-from ragpipe.engine.run_list import all_runs
+from ragpipe.engine.runs.manifest import read_manifest
+from ragpipe.engine.runs.run_list import all_runs
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import batches
 

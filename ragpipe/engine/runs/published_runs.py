@@ -16,7 +16,7 @@ from typing import Any
 
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
-from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.store.files.atomic import atomic_write
 from ragpipe.store.objects.addresses import address_below, address_fault, bucket_of, name_of, parent_of
 from ragpipe.store.objects.copies import copy_folder_of, transfers_to

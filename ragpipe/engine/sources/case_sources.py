@@ -14,12 +14,12 @@ from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.frozen_inputs import table_damage
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
-from ragpipe.engine.manifest import previous_manifest
-from ragpipe.engine.system_identity import kept_methods, method_identities, tables_digest
+from ragpipe.engine.runs.manifest import previous_manifest
+from ragpipe.engine.runs.system_identity import kept_methods, method_identities, tables_digest
+from ragpipe.engine.sources.frozen_inputs import table_damage
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.engine.workers.load_workers import load_by_workers
 from ragpipe.engine.workers.worker_count import worker_count

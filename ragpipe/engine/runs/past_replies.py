@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.manifest import read_manifest
+from ragpipe.engine.runs.manifest import read_manifest
 from ragpipe.stages.plan_calls import PastReplies
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_columns

@@ -22,11 +22,11 @@ from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_check import check_yaml
 from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
-from ragpipe.engine.manifest import checked_manifest
-from ragpipe.engine.published_runs import fetch_run
-from ragpipe.engine.run_identity import run_identity
-from ragpipe.engine.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
-from ragpipe.engine.system_identity import sources_of, with_sources
+from ragpipe.engine.runs.manifest import checked_manifest
+from ragpipe.engine.runs.published_runs import fetch_run
+from ragpipe.engine.runs.run_identity import run_identity
+from ragpipe.engine.runs.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
+from ragpipe.engine.runs.system_identity import sources_of, with_sources
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.objects.addresses import is_remote

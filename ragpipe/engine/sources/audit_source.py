@@ -12,7 +12,7 @@ from ragpipe.auditing.audit_figures import AuditPair
 from ragpipe.auditing.probes import CONTROL, PROBES_VERSION, Probe
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.engine.changed_cases import CaseRecord, ChangedCases
+from ragpipe.engine.sources.changed_cases import CaseRecord, ChangedCases
 from ragpipe.mutating.mutant_draw import SEPARATOR, drawn_order, is_usable
 from ragpipe.schema.sample import Case, Output
 from ragpipe.store.run.run_folder import RunFolder

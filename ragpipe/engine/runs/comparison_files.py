@@ -15,7 +15,7 @@ from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import TITLE, Side, opened_side
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
-from ragpipe.engine.manifest import checked_manifest
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.reports.comparison_markdown import summary_markdown
 from ragpipe.reports.exports.comparison_junit import comparison_junit

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
-from ragpipe.engine.identity_differences import run_differences
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
-from ragpipe.engine.manifest import read_manifest
+from ragpipe.engine.runs.identity_differences import run_differences
+from ragpipe.engine.runs.manifest import read_manifest
 from ragpipe.reports.number_format import is_recorded, price, share_below_one, whole
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
