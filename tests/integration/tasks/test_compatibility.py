@@ -176,7 +176,7 @@ def test_a_later_version_verifies_the_run_and_pays_for_nothing(
     unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("run_identity", "manifest"):
-        monkeypatch.setattr(f"ragpipe.engine.{module}.__version__", "99.0.0")
+        monkeypatch.setattr(f"ragpipe.engine.runs.{module}.__version__", "99.0.0")
     assert unpacked.start("task=verify", "run={run}") == 0
     assert unpacked.start(*WORDS) == 0
     assert unpacked.server.log == []
