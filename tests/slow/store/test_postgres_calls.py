@@ -558,6 +558,16 @@ def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPl
         )
 
 
+def test_what_killed_connections_left_is_removed_after_a_day(place: PostgresPlace) -> None:
+    call_database(place).make()
+    with session(place) as db:
+        db.execute(
+            "INSERT INTO commits (link, number, at) VALUES ('old', 1, now() - interval '25 hours'), ('new', 1, now())"
+        )
+        table(place, "r").close()
+        assert db.execute("SELECT link FROM commits").fetchall() == [("new",)]
+
+
 def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(durable: PostgresServer) -> None:
     """A worker opens the store when the process that leads it has reached it, and has done nothing there yet."""
     place, messages = durable.place(), list[str]()

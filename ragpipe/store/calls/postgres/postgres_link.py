@@ -126,6 +126,10 @@ class PostgresLink:
                 if is_marked and self._was_committed():
                     return result
 
+    def remove_old_marks(self) -> None:
+        """Remove the rows of connections that were not closed. Raises as `read`."""
+        self.read(lambda db: db.execute("DELETE FROM commits WHERE at < now() - interval '1 day'"))
+
     def was_away(self, seconds: float) -> bool:
         """Whether this process, over whatever link, lost the database and reached it again in the last so many seconds. The network of
         others may have been cut too, and they may not be back yet."""

@@ -54,10 +54,6 @@ class PostgresOwners:
         )
         self._remove_claims(db, [row[0] for row in gone])
 
-    def forget_links(self, db: PostgresConnection) -> None:
-        """Remove what connections that were not closed have left behind."""
-        db.execute("DELETE FROM commits WHERE at < now() - interval '1 day'")
-
     def bury_ended(self, db: PostgresConnection) -> None:
         """Remove the owners whose process on this host has ended, with their claims; once in a second at most."""
         if time.monotonic() - self._buried_at < _BURY_EVERY_S:

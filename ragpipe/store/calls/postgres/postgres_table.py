@@ -67,7 +67,7 @@ class PostgresTable:
         if self._may_judge_silence():
             self._link.run(self._owners.bury_silent)
         self._link.run(self._owners.bury_ended)
-        self._link.read(self._owners.forget_links)
+        self._link.remove_old_marks()
 
     def find(self, lookups: Sequence[Lookup]) -> list[Call | None]:
         return self._link.read(lambda db: self._look_up(db, lookups))
