@@ -26,10 +26,10 @@ from ragpipe.core.version import __version__
 from ragpipe.process_streams import logging_kept, steady_streams
 
 if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
     from omegaconf import DictConfig
 
-    from ragpipe.composition.composer import Composer
-    from ragpipe.composition.config_sources import Loader
+    from ragpipe.composition.composer import Composer, Sweep
     from ragpipe.config.settings import RunConfig
     from ragpipe.reports.console import Console
 
@@ -252,22 +252,23 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
 
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
-    from ragpipe.composition.composer import PRIMARY, Composer
+    from ragpipe.composition.composer import PRIMARY, Composer, running_hydra
 
     _stopped.clear()
     with Composer(args.config_dir) as composer:
         if args.shell_completion:
             with composer.refusals():
-                composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
+                running_hydra().shell_completion(config_name=PRIMARY, overrides=args.overrides)
             return TaskResult(0)
         words = composer.words(args.overrides, sweep=args.multirun)
         if args.cfg or args.info:
             with composer.refusals():
-                return TaskResult(_show(composer.hydra, args, words.overrides))
+                return TaskResult(_show(running_hydra(), args, words.overrides))
         if args.multirun:
             before_task()
-            job = partial(_sweep_job, loader=composer.loader, texts=words.texts, sweep=(words.jobs, words.overrides))
-            return _sweep(composer, job, words.overrides, words.jobs)
+            sweep = composer.sweep(words)
+            job = partial(_sweep_job, loader=composer.loader, texts=words.texts, sweep=(sweep.jobs, sweep.overrides))
+            return _sweep(composer, job, sweep)
         with composer.composed(words.overrides) as config:
             task, checked = _validated(config, loader=composer.loader, texts=words.texts)
     before_task()
@@ -276,31 +277,31 @@ def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskRes
 
 def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     """`--cfg` and `--info`; values of secret environment variables that `--resolve` would print are masked."""
-    from ragpipe.composition.interpolations import guarded
-    from ragpipe.core.secret_detection import redact, secrets_of_environment
+    from ragpipe.core.secret_detection import is_secret_name, redact, secrets_of_environment
 
     out = io.StringIO()
-    with logging_kept(), _full_errors(), guarded(hide=True), contextlib.redirect_stdout(out):
+    with logging_kept(), _full_errors(), contextlib.redirect_stdout(out):
         if args.cfg:
             hydra.show_cfg("ragpipe", overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
         else:
             hydra.show_info(args.info, config_name="ragpipe", overrides=overrides)
-    print(redact(out.getvalue(), secrets_of_environment()), end="")
+    short = {value: name for name, value in os.environ.items() if len(value) > 3 and is_secret_name(name)}
+    print(redact(out.getvalue(), secrets_of_environment() | (short if args.resolve else {})), end="")
     return 0
 
 
-def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> TaskResult:
+def _sweep(composer: Composer, job: Any, sweep: Sweep) -> TaskResult:
     """Run all jobs, also after one fails. Prints their count first and a table last; returns the worst exit code.
 
     The command to go on needs every word that one of them needs; there is none where no start can change a result."""
-    from ragpipe.composition.composer import PRIMARY, typed_value, typed_words
+    from ragpipe.composition.composer import typed_value, typed_words
 
+    jobs = sweep.jobs
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
-    with _folder_errors(), composer.refusals(), composer.sweep_folder(overrides):
-        batches = composer.hydra.multirun(PRIMARY, task_function=job, overrides=overrides)
+    with _folder_errors():
+        done = composer.run_sweep(sweep, job)
     from ragpipe.engine.runs import sweep_comparison
 
-    done = [ret for batch in batches for ret in batch] if isinstance(batches, list) else []
     warnings = [ret.return_value.warnings for ret in done]
     in_full = None in warnings
     if in_full:
@@ -322,7 +323,7 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
             print(_safe(line + (f"   {outcome.line}" if outcome.code else "")))
     try:
         short = None if in_full else [text for texts in warnings for text in texts]
-        sweep_comparison.compare_jobs(ended, typed_words(overrides), console(), short)
+        sweep_comparison.compare_jobs(ended, typed_words(sweep.overrides), console(), short)
     except RagpipeError as error:
         codes.append(report(error).code)
     worst = max(codes, key=lambda code: SEVERITY.index(code) if code in SEVERITY else SEVERITY.index(1))
@@ -331,7 +332,7 @@ def _sweep(composer: Composer, job: Any, overrides: list[str], jobs: int) -> Tas
 
 
 def _sweep_job(
-    config: DictConfig, *, loader: Loader, texts: Mapping[str, str], sweep: tuple[int, Sequence[str]]
+    config: DictConfig, *, loader: ConfigLoader, texts: Mapping[str, str], sweep: tuple[int, Sequence[str]]
 ) -> TaskResult:
     """One job of a sweep, in this process or in a launcher's. Prints its line when it ends; `sweep` has the number of jobs and the
     words of all."""
@@ -391,18 +392,15 @@ def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int
         return int(task.run(checked, terminal))
 
 
-def _validated(config: DictConfig, *, loader: Loader, texts: Mapping[str, str]) -> tuple[Any, Any]:
+def _validated(config: DictConfig, *, loader: ConfigLoader, texts: Mapping[str, str]) -> tuple[Any, Any]:
     """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
     from ragpipe.composition.composer import hydra_origins
     from ragpipe.composition.interpolations import resolved
     from ragpipe.composition.task_words import unknown_task_words
     from ragpipe.config.run_validation import INVALID_CONFIGURATION, task_name, validate_config
-    from ragpipe.config.secret_values import secrets_in
 
     origins = hydra_origins(loader, texts)
     plain = resolved(config, origins)
-    if problems := secrets_in(plain, origins):
-        raise ConfigError(INVALID_CONFIGURATION, problems)  # for every task, before it can print a value
     name = task_name(plain, origins)
     if problems := unknown_task_words(name, plain, origins):
         raise ConfigError(INVALID_CONFIGURATION, problems)

@@ -1,40 +1,40 @@
-"""Composes a configuration with Hydra: search path, checked YAML files, the user's overrides, and Hydra's errors as ours.
+"""Composes a configuration with Hydra, by its public doors: `initialize`, the config loader, sweepers; its errors as ours.
 
-Every file that Hydra opens is checked first (`core/yaml_check.py`), and so is every word of the command line: nothing
+Every file is checked when Hydra opens it (`option_files`), and every word of the command line before Hydra gets it: nothing
 dangerous or secret reaches a file that Hydra writes.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-from hydra._internal.hydra import Hydra
+from hydra import initialize
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobRuntime
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from hydra.types import RunMode
-from hydra.version import VersionBase, setbase
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
-from omegaconf.basecontainer import BaseContainer
+from hydra.experimental.callback import Callback
+from hydra.types import HydraContext, RunMode
+from hydra.version import VersionBase
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins
-from ragpipe.composition.config_sources import Loader, composed_words, word_faults
-from ragpipe.composition.hydra_keys import is_hydra
-from ragpipe.composition.interpolations import TITLE
+from ragpipe.composition.hydra_keys import is_hydra, word_faults
+from ragpipe.composition.interpolations import TITLE, interpolation_fault
 from ragpipe.composition.near_words import near_word, option_meant, written_folder
+from ragpipe.composition.option_files import SHIPPED, OptionSource, installed_plugins_only, searched
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
@@ -43,7 +43,7 @@ from ragpipe.core.yaml_lines import key_path
 
 PRIMARY = "ragpipe"
 _LOCK = threading.RLock()
-_HYDRAS = ("now", "hydra", "python_version")  # the resolvers that Hydra registers
+_RESOLVERS = ("now", "hydra", "python_version")  # those that Hydra registers
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,22 @@ class ParsedWords:
     jobs: int
 
 
-class Composer:
-    """A private Hydra: `with Composer(config_dir) as composer`. One at a time per process; other threads wait.
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is composed: Hydra's configuration, the words of all jobs, and how many jobs there are."""
 
-    Hydra and OmegaConf keep state for the whole process. Whatever this changes is restored at the end: resolvers, Hydra's
-    version base, the name and the configuration of its running job. A Hydra that the program has initialised is not touched.
+    config: DictConfig
+    overrides: list[str]
+    jobs: int
+
+
+class Composer:
+    """A Hydra of our own: `with Composer(config_dir) as composer`. One at a time per process; other threads wait.
+
+    Hydra keeps state for the whole process. A Hydra that the program has initialised is put back at the end.
     """
+
+    loader: ConfigLoader
 
     def __init__(self, config_dir: str | None = None):
         self._config_dir = config_dir
@@ -70,11 +80,10 @@ class Composer:
     def __enter__(self) -> Composer:
         with ExitStack() as undo:
             undo.enter_context(_LOCK)
-            undo.enter_context(_hydra_state_restored())
-            setbase("1.3")
-            Plugins.instance()  # finds the launchers and sweepers that are installed
-            self.loader = Loader(self._search_path())
-            self.hydra = Hydra(task_name=PRIMARY, config_loader=self.loader)
+            undo.enter_context(_hydra_put_back())
+            with searched(self._folders()):
+                initialize(config_path=None, job_name=PRIMARY, version_base="1.3")
+            self.loader = GlobalHydra.instance().config_loader()
             self._undo = undo.pop_all()
         return self
 
@@ -86,15 +95,7 @@ class Composer:
         """The configuration of a single run, its interpolations not resolved; inside `with` Hydra's own can be."""
         with self.refusals():
             config = self.loader.load_configuration(PRIMARY, overrides, RunMode.RUN)
-        with read_write(config), open_dict(config):
-            config.hydra.mode = RunMode.RUN
-            config.hydra.runtime.output_dir = os.getcwd()
-        running = HydraConfig.instance()
-        running.set_config(config)  # a copy of Hydra's section, for which this configuration stays the root
-        # what it takes from elsewhere is resolved (`Loader._close`)
-        running.cfg.hydra._set_parent(running.cfg)  # type: ignore[union-attr]
-        with read_write(config), open_dict(config):
-            del config["hydra"]
+        HydraConfig.instance().set_config(config)
         yield config
 
     @contextmanager
@@ -107,43 +108,32 @@ class Composer:
                 raise self.problems(error) from error
             raise
 
-    def _search_path(self) -> ConfigSearchPathImpl:
-        path = ConfigSearchPathImpl()
-        path.append("hydra", "pkg://hydra.conf")
-        path.append("main", f"file://{conf_dir()}")
+    def _folders(self) -> list[tuple[str, Path]]:
+        """The folders of options, with the names of their places on the search path."""
+        folders = [(SHIPPED, conf_dir())]
         if self._config_dir is not None:
             folder = Path(self._config_dir).absolute()
             if not folder.is_dir():
-                raise ConfigError(
-                    TITLE,
-                    [
-                        Problem(
-                            COMMAND_LINE,
-                            "--config-dir",
-                            f"{self._config_dir!r}, which is not a folder",
-                            "a folder with options",
-                            "see task=init for a layout that works",
-                        )
-                    ],
-                )
-            path.append("command-line", f"file://{folder}")
+                found, fix = f"{self._config_dir!r}, which is not a folder", "see task=init for a layout that works"
+                problem = Problem(COMMAND_LINE, "--config-dir", found, "a folder with options", fix)
+                raise ConfigError(TITLE, [problem])
+            folders.append(("command-line", folder))
         local = Path.cwd() / "conf"
         if local.is_dir() and local.resolve() != conf_dir().resolve():
-            path.append("working-directory", f"file://{local}")
-        path.append("schema", "structured://")
-        return path
+            folders.append(("working-directory", local))
+        return folders
 
     def words(self, overrides: Sequence[str], *, sweep: bool) -> ParsedWords:
         """Parse and check the user's overrides. Raises ConfigError."""
         problems = [p for word in overrides for p in _unsafe(word)]
         if problems:
             raise ConfigError(TITLE, problems)
-        parser = OverridesParser.create(config_loader=self.hydra.config_loader)
+        parser = OverridesParser.create(config_loader=self.loader)
         over_a_run = any(word.startswith("run=") for word in overrides)
         taken, texts, jobs = [], {}, 1
         for typed in overrides:
             override, word, faults = _parsed(parser, typed)
-            if override is None or (faults := word_faults(override) or self._misused(override)):
+            if override is None or (faults := word_faults(override, COMMAND_LINE) or self._misused(override)):
                 problems += faults
                 continue
             if over_a_run and override.is_delete() and override.key_or_group.startswith("metrics."):
@@ -167,53 +157,64 @@ class Composer:
         group = override.package is not None or self.is_group(key)
         return f"++{word}" if plain and not is_hydra(key) and not group else word
 
-    @contextmanager
-    def sweep_folder(self, overrides: list[str]) -> Iterator[None]:
-        """Removes what Hydra's sweeper leaves on disk; what a launcher writes there (submitit's logs) stays.
+    def sweep(self, words: ParsedWords) -> Sweep:
+        """The sweep that the words, and what a file says in `hydra.sweeper.params`, describe. Raises ConfigError."""
+        with self.refusals():
+            config = self.loader.load_configuration(PRIMARY, words.overrides, RunMode.MULTIRUN)
+            sweeper = config.hydra.sweeper
+            overrides, jobs = _raw(config.hydra.overrides.task), int(sweeper.get("n_trials", words.jobs))
+            if config.hydra.runtime.choices["hydra/sweeper"] == "basic" and sweeper.params:
+                typed = {word.lstrip("+").partition("=")[0] for word in overrides}
+                listed = [f"{key}={value}" for key, value in sweeper.params.items() if key not in typed]
+                more = self.words(listed, sweep=True)
+                overrides, jobs = [*more.overrides, *overrides], jobs * more.jobs
+                with open_dict(config):
+                    sweeper.params = {}
+        return Sweep(config, overrides, jobs)
+
+    def run_sweep(self, sweep: Sweep, job: Callable[[DictConfig], Any]) -> list[Any]:
+        """Run a job per combination by the chosen sweeper and launcher; returns Hydra's JobReturns. Of what the sweeper leaves on
+        disk all is removed but what a launcher writes (submitit's logs).
 
         Raises ConfigError where Hydra's `multirun.yaml` would replace a file of the user's.
         """
         with self.refusals():
-            config = self.loader.load_configuration(PRIMARY, overrides, RunMode.MULTIRUN)
-        folder = Path(config.hydra.sweep.dir).absolute()
-        is_default = folder == Path(str(config.output_dir)).absolute() / ".sweep"
+            folder = Path(sweep.config.hydra.sweep.dir).absolute()
+            is_default = folder == Path(str(sweep.config.output_dir)).absolute() / ".sweep"
         if folder.is_symlink() or (not is_default and (folder / "multirun.yaml").exists()):
-            multirun = "a folder with a multirun.yaml, which Hydra would replace"
-            kind = "a symbolic link" if folder.is_symlink() else multirun
-            raise ConfigError(
-                TITLE,
-                [
-                    Problem(
-                        "the sweep",
-                        "hydra.sweep.dir",
-                        f"{config.hydra.sweep.dir!r}, {kind}",
-                        "a folder of its own",
-                        "name another folder, or remove what is there",
-                    )
-                ],
+            kind = (
+                "a symbolic link" if folder.is_symlink() else "a folder with a multirun.yaml, which Hydra would replace"
             )
-        new = [p for p in (folder, *folder.parents) if not p.exists()]
+            found, fix = f"{sweep.config.hydra.sweep.dir!r}, {kind}", "name another folder, or remove what is there"
+            problem = Problem("the sweep", "hydra.sweep.dir", found, "a folder of its own", fix)
+            raise ConfigError(TITLE, [problem])
+        context = HydraContext(config_loader=self.loader, callbacks=Callback())  # type: ignore[arg-type]
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
-            yield
+            with self.refusals():
+                batches = (
+                    Plugins.instance()
+                    .instantiate_sweeper(hydra_context=context, task_function=_Job(job), config=sweep.config)
+                    .sweep(arguments=sweep.overrides)
+                )
         finally:
             (folder / "multirun.yaml").unlink(missing_ok=True)
             for made in new:
                 with suppress(OSError):  # it is in use
                     made.rmdir()
+        return [ended for batch in batches for ended in batch] if isinstance(batches, list) else []
 
     def is_group(self, key: str) -> bool:
         """Whether a key names a group of options anywhere on the search path."""
-        loader: Any = self.hydra.config_loader
-        return bool(loader.repository.group_exists(key))
+        return any(source.is_group(key) for source in self.loader.get_sources())
 
     def groups(self) -> list[str]:
         """All groups: `dataset`, `judge`, ... without Hydra's own."""
-        loader = self.hydra.config_loader
-        return [g for g in loader.list_groups("") if not g.startswith("hydra")]
+        return [group for group in self.loader.list_groups("") if not group.startswith("hydra")]
 
     def options(self, group: str) -> list[str]:
         """The options of a group, over the whole search path."""
-        options: list[str] = self.hydra.config_loader.get_group_options(group)
+        options: list[str] = self.loader.get_group_options(group)
         return options
 
     def _misused(self, override: Override) -> list[Problem]:
@@ -260,9 +261,9 @@ class Composer:
     def _overlay_line(self, group: str, name: str) -> str | None:
         """File and line of `override /<group>: <name>` in an experiment or a mode that was put on top."""
         line = re.compile(rf"^\s*-\s*override\s+/{re.escape(group)}\s*:.*{re.escape(name)}", re.M)
-        for source in self.hydra.config_loader.get_sources():
-            for overlay in self._overlays:
-                file = Path(source.path) / f"{overlay}.yaml"
+        for source in self.loader.get_sources():
+            for overlay in self._overlays if isinstance(source, OptionSource) else ():
+                file = source.file(overlay)
                 match = line.search(file.read_text(encoding="utf-8-sig")) if file.is_file() else None
                 if match:
                     return f"{key_path(file)}:{match.string.count(chr(10), 0, match.start()) + 1}"
@@ -292,33 +293,51 @@ class Composer:
         return Problem(where, group, repr(name), f"one of {', '.join(options)}", fix)
 
 
+class _Job:
+    """A job of a sweep. A launcher may send it to another process, which then looks for Hydra's plug-ins itself."""
+
+    def __init__(self, run: Callable[[DictConfig], Any]):
+        self.run = run
+
+    def __call__(self, config: DictConfig) -> Any:
+        return self.run(config)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        installed_plugins_only()
+        self.__dict__.update(state)
+
+
 @contextmanager
-def _hydra_state_restored() -> Iterator[None]:
-    """Afterwards the process-wide state of Hydra and OmegaConf is what it was before."""
-    resolvers, runtime, version, running = (
-        BaseContainer._resolvers,
+def _hydra_put_back() -> Iterator[None]:
+    """No Hydra is initialised meanwhile; afterwards it is the one that was before, with its version and its job."""
+    hydra, runtime, version, running = (
+        GlobalHydra.instance(),
         JobRuntime.instance(),
         VersionBase.instance(),
         HydraConfig.instance(),
     )
-    before = {name: resolvers[name] for name in _HYDRAS if name in resolvers}
-    name, base, config = runtime.get("name"), version.version_base, running.cfg
+    before = hydra.hydra, runtime.get("name"), version.version_base, running.cfg
+    new = [name for name in _RESOLVERS if not OmegaConf.has_resolver(name)]
+    hydra.clear()
     try:
         yield
     finally:
-        for resolver in _HYDRAS:
-            if resolver in before:
-                resolvers[resolver] = before[resolver]
-            else:
-                resolvers.pop(resolver, None)
+        hydra.hydra, name, version.version_base, running.cfg = before
         runtime.set("name", name)
-        version.version_base, running.cfg = base, config
+        for resolver in new:
+            OmegaConf.clear_resolver(resolver)
 
 
-def hydra_origins(loader: Loader, texts: Mapping[str, str]) -> HydraOrigins:
+def running_hydra() -> Any:
+    """The Hydra of the composer that is open: it shows what it composed, and completes words in a shell."""
+    return GlobalHydra.instance().hydra
+
+
+def hydra_origins(loader: ConfigLoader, texts: Mapping[str, str]) -> HydraOrigins:
     """The origins of the configuration of the job that is running."""
     hydra = HydraConfig.get()
-    return HydraOrigins(loader, hydra.job.config_name or PRIMARY, composed_words(hydra), texts)
+    words = [*_raw(hydra.overrides.hydra), *_raw(hydra.overrides.task)]
+    return HydraOrigins(loader, hydra.job.config_name or PRIMARY, words, texts)
 
 
 def _raw(words: Any) -> list[str]:
@@ -371,7 +390,8 @@ def _unsafe(word: str) -> list[Problem]:
         return [Problem(COMMAND_LINE, name, f"{secret} (not shown)", "no secret on the command line", FIX)]
     if "_target_" in word:
         return [Problem(COMMAND_LINE, key, "`_target_`", "nothing that is called", "name a class with `class`")]
-    return []
+    fault = interpolation_fault(word) if is_hydra(key) and "job." not in word else None
+    return [Problem(COMMAND_LINE, key, *fault)] if fault else []
 
 
 def _secret_in(word: str, key: str, value: str) -> str | None:

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
 
+from ragpipe.composition.option_files import OptionSource
 from ragpipe.core.yaml_lines import key_path, lines_of
 
 COMMAND_LINE = "command line"
@@ -27,7 +30,7 @@ class HydraOrigins:
     after `=`, by key.
     """
 
-    def __init__(self, loader: Any, config_name: str, overrides: Sequence[str], texts: Mapping[str, str]):
+    def __init__(self, loader: ConfigLoader, config_name: str, overrides: Sequence[str], texts: Mapping[str, str]):
         self._loader, self._config_name, self._overrides = loader, config_name, list(overrides)
         self._texts = dict(texts)
 
@@ -59,14 +62,14 @@ class HydraOrigins:
             if key in OVERLAYS:
                 value: Any = override.value()
                 for option in value if isinstance(value, list) else [value]:
-                    chosen |= dict.fromkeys(self._set_by(f"{key}/{option}.yaml"))
+                    chosen |= dict.fromkeys(self._set_by(f"{key}/{option}"))
             elif key != "task":
                 chosen[override.package or key.replace("/", ".")] = None
         return tuple(chosen)
 
     def _set_by(self, name: str) -> list[str]:
         """The keys that an overlay's file sets, and the groups whose options it chooses."""
-        path = next((path for path, _ in self._files() if path.as_posix().endswith(f"/{name}")), None)
+        path = self._file(name)
         if path is None:
             return []
         listed = (yaml.safe_load(path.read_text(encoding="utf-8-sig")) or {}).get("defaults") or []
@@ -104,22 +107,22 @@ class HydraOrigins:
             for key, line in lines_of(path).items():
                 origins[f"{package}.{key}" if package else key] = f"{printed}:{line}"
         for key, text in self._typed.items():
-            if not self._loader.repository.group_exists(key):
+            if not any(source.is_group(key) for source in self._sources):
                 origins[key] = f"{COMMAND_LINE} ({text})"
                 for inner in [k for k in origins if k.startswith(f"{key}.")]:
                     del origins[inner]
         return origins
 
+    @cached_property
+    def _sources(self) -> list[OptionSource]:
+        return [source for source in self._loader.get_sources() if isinstance(source, OptionSource)]
+
+    def _file(self, config_path: str) -> Path | None:
+        """The file of an option: that of the first folder on the search path which has it."""
+        return next((s.file(config_path) for s in self._sources if s.is_config(config_path)), None)
+
     def _files(self) -> list[tuple[Path, str]]:
         """The YAML files in the order in which they were merged, each with its package."""
-        sources = [s for s in self._loader.get_sources() if s.scheme() == "file"]
-        files = []
-        for item in self._loader.merged_files(self._config_name, self._overrides):
-            if item.config_path is None or item.config_path.startswith("hydra"):
-                continue
-            for source in sources:
-                if source.is_config(item.config_path):
-                    name = item.config_path if item.config_path.endswith(".yaml") else f"{item.config_path}.yaml"
-                    files.append((Path(source.path) / name, "" if item.package == "_global_" else item.package or ""))
-                    break
-        return files
+        merged = self._loader.compute_defaults_list(self._config_name, self._overrides, RunMode.RUN).defaults
+        placed = ((self._file(item.config_path or ""), item.package or "") for item in merged)
+        return [(path, "" if package == "_global_" else package) for path, package in placed if path is not None]

@@ -2,151 +2,128 @@
 
 Everything else of Hydra's section could run code (`job_logging`, `callbacks`), change the process (`job.chdir`,
 `job.env_set`) or write somewhere (`run.dir`), and ragpipe has keys of its own for what a user may need. It is refused
-where it is set, and `FORCED` whatever is set.
+where it is set: in a file when Hydra opens it, in a word before Hydra gets it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-GROUPS = ("hydra/launcher", "hydra/sweeper")
-"""Groups of Hydra's of which another option may be chosen, by a word or in a defaults list."""
+from hydra.core.override_parser.types import Override
 
-_NO_LOGGING = {"version": 1, "root": None, "disable_existing_loggers": False}
-FORCED: Mapping[str, Any] = {
-    "hydra.hydra_logging": _NO_LOGGING,
-    "hydra.job_logging": _NO_LOGGING,
-    "hydra.verbose": False,
-    "hydra.callbacks": {},
-    "hydra.searchpath": [],
-    "hydra.run.dir": ".",
-    "hydra.output_subdir": None,
-    "hydra.job.name": "ragpipe",
-    "hydra.job.chdir": False,
-    "hydra.job.env_set": {},
-    "hydra.job.env_copy": [],
-}
-"""What these keys are in every composition, whatever was set."""
+from ragpipe.core.errors import Problem
+from ragpipe.core.yaml_lines import lines_in
 
-_LAUNCHER = frozenset(
-    {
-        # joblib
-        "n_jobs",
-        "verbose",
-        "timeout",
-        "batch_size",
-        "max_nbytes",
-        # Slurm
-        "timeout_min",
-        "cpus_per_task",
-        "gpus_per_node",
-        "tasks_per_node",
-        "mem_gb",
-        "nodes",
-        "name",
-        "partition",
-        "qos",
-        "account",
-        "array_parallelism",
-        "max_num_timeout",
-        "signal_delay_s",
-        "constraint",
-        "exclude",
-        "gres",
-        "cpus_per_gpu",
-        "gpus_per_task",
-        "mem_per_gpu",
-        "mem_per_cpu",
-        "stderr_to_stdout",
-    }
-)
-_SWEEPER = frozenset({"max_batch_size", "params", "n_trials", "n_jobs", "direction", "study_name", "max_failure_rate"})
-_FROM_FILES = {"launcher": _LAUNCHER, "sweeper": _SWEEPER}
-_JOB = re.compile(r"\$\{hydra[.:]job\.(num|id)\}")
-_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_GROUPS = ("hydra/launcher", "hydra/sweeper")
+_IN_FILES = {
+    "launcher": (
+        "n_jobs", "verbose", "timeout", "batch_size", "max_nbytes",  # joblib; then Slurm
+        "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name", "partition", "qos", "account",
+        "array_parallelism", "max_num_timeout", "signal_delay_s", "constraint", "exclude", "gres", "cpus_per_gpu", "gpus_per_task",
+        "mem_per_gpu", "mem_per_cpu", "stderr_to_stdout",
+    ),
+    "sweeper": ("max_batch_size", "params", "n_trials", "n_jobs", "direction", "study_name", "max_failure_rate"),
+}  # fmt: skip
+"""The parameters that a file may set: they start nothing and name no file. A word may set any other, too."""
 _EXPECTED = (
     "nothing of hydra but hydra/launcher, hydra/sweeper, their parameters, hydra.sweep.dir and hydra.sweep.subdir"
 )
 _INSTEAD = {
-    "hydra.searchpath": "--config-dir=DIR",
-    "hydra.run.dir": "output_dir=DIR",
-    "hydra.output_subdir": "output_dir=DIR",
-    "hydra.verbose": "log_level=debug",
-    "hydra.job_logging": "log_level=debug",
-    "hydra.hydra_logging": "log_level=debug",
-    "hydra.job.env_set": "set the variable in the shell",
-    "hydra.job.chdir": "start in that folder",
-    "hydra.mode": "-m",
-}
+    "searchpath": "--config-dir=DIR", "run": "output_dir=DIR", "output_subdir": "output_dir=DIR", "mode": "-m",
+    "verbose": "log_level=debug", "job_logging": "log_level=debug", "hydra_logging": "log_level=debug",
+}  # fmt: skip
 
 
 def is_hydra(key: str) -> bool:
-    """Whether a key or a group of the command line is one of Hydra's own."""
-    return re.match(r"hydra([./@:]|\Z)", key) is not None
+    """Whether a key, a group or a package is Hydra's own."""
+    return re.match(r"(_global_\.)?hydra([./@:]|\Z)", key) is not None
 
 
-def group_refused(group: str) -> bool:
-    """Whether a group (`hydra/job_logging`) is one of Hydra's whose options are not to be chosen."""
-    return is_hydra(group) and group.partition("@")[0] not in GROUPS
+def word_faults(override: Override, where: str) -> list[Problem]:
+    """What a word of the command line, or of a sweeper, sets in Hydra's section and may not."""
+    key, package = override.key_or_group, override.package or ""
+    if not is_hydra(key) and not is_hydra(package):
+        return []
+    if "/" in key or package:
+        if key in _GROUPS and not package:
+            return []
+        expected = "hydra/launcher=NAME or hydra/sweeper=NAME"
+        return [Problem(where, key, "a group or a package of Hydra's own", expected, "log_level=debug for more lines")]
+    if override.is_delete():
+        return [Problem(where, key, "a key of Hydra's own, removed", "keys of the configuration")]
+    value = "" if override.is_sweep_override() else override.value()
+    fault = _fault(key, getattr(value, "text", value), typed=True)
+    return [Problem(where, key, *fault)] if fault else []
 
 
-def key_fault(key: str, value: Any, *, typed: bool) -> tuple[str, str, str] | None:
-    """What is wrong with a key of Hydra's section: found, expected, how to fix it. None when it may be set.
+def file_faults(content: Any, package: str, text: str, where: str) -> list[Problem]:
+    """What a file sets in Hydra's section, or chooses of its groups, and may not.
 
-    `typed` is what stands on the command line: a parameter of a launcher or a sweeper that is named there may be any. A file
-    may set those that start nothing and name no file.
+    `content` is the file as plain data, `package` where its header places it, `text` and `where` give the lines.
     """
-    parts = key.split(".")
-    section, name = (parts[1], parts[2]) if len(parts) > 2 else ("", "")
-    if parts[1:] in (["sweep", "dir"], ["sweep", "subdir"]):
-        return _folder_fault(parts[2], value)
-    if section in _FROM_FILES:
-        allowed = (typed and _PARAMETER.match(name)) or name in _FROM_FILES[section]
-        if not allowed:
-            names = ", ".join(sorted(_FROM_FILES[section]))
-            return (
-                f"the parameter {name!r} of hydra.{section} in a file",
-                f"one of {names}",
-                f"write {key}=... as a word",
-            )
-        if (section, name) == ("sweeper", "params"):
-            return _sweep_fault(parts[3:], value)
-        if len(parts) > 3 or not _is_plain(value, interpolated=typed):
-            return "a mapping or an interpolation", "a number, true or false, a text, or a list of them", ""
-        return None
-    instead = next((text for start, text in _INSTEAD.items() if f"{key}.".startswith(f"{start}.")), "")
-    return "a key of Hydra's own", _EXPECTED, f"{instead} instead" if "=" in instead else instead
+    if not isinstance(content, dict) or ("hydra" not in text and not is_hydra(package)):
+        return []
+    lines, package = lines_in(text), package.removeprefix("_global_").lstrip(".")
+    section = {k: v for k, v in content.items() if k != "defaults"} if is_hydra(package) else content.get("hydra", {})
+    problems = []
+    for item in content.get("defaults") or ():
+        name = str(next(iter(item), "") if isinstance(item, dict) else item)
+        group, at, placed = name.split(" ")[-1].strip("/").partition("@")
+        allowed = "/".join(group.split("/")[:2]) in _GROUPS and not at
+        if (is_hydra(group) and not allowed) or is_hydra(placed.rpartition(":")[2]):
+            line = next(number for number, row in enumerate(text.splitlines(), 1) if name in row)
+            expected = "options of ragpipe's groups, of hydra/launcher or of hydra/sweeper"
+            problems.append(Problem(f"{where}:{line}", "defaults", repr(name), expected, "remove the line"))
+    for key, value in _leaves(section, package if is_hydra(package) else "hydra"):
+        if fault := _fault(key, value, typed=False):
+            in_file = key.removeprefix(f"{package}.") if package else key
+            line = next((lines[part] for part in _upwards(in_file) if part in lines), 1)
+            problems.append(Problem(f"{where}:{line}", key, *fault))
+    return problems
 
 
-def _folder_fault(part: str, value: Any) -> tuple[str, str, str] | None:
-    if not isinstance(value, str) or not value or "\0" in value:
-        return f"{value!r}"[:80], "the name of a folder", ""
-    if part == "subdir":
-        path = PurePosixPath(_JOB.sub("0", value))
-        if "${" in str(path) or path.is_absolute() or ".." in path.parts:
-            return f"{value!r}"[:80], "a folder below hydra.sweep.dir, such as ${hydra.job.num}", ""
+def _fault(key: str, value: Any, *, typed: bool) -> tuple[str, str, str] | None:
+    """What is wrong with a key of Hydra's section: found, expected, how to fix it. None when it may be set."""
+    _, section, name, *rest = [*key.split("."), "", ""]
+    found = f"{value!r}"[:80]
+    if section == "sweep" and name in ("dir", "subdir"):
+        if not isinstance(value, str) or not value or "\0" in value:
+            return found, "the name of a folder", ""
+        base, expected = (
+            ("${output_dir}/", "output_dir: ${output_dir}/NAME") if name == "dir" else ("", "hydra.sweep.dir")
+        )
+        inside = re.sub(r"\$\{hydra[.:]job\.(num|id)\}", "0", value).removeprefix(base)
+        if (typed and name == "dir") or (value.startswith(base) and not re.search(r"\$\{|^/|(^|/)\.\.(/|$)", inside)):
+            return None
+        return found, f"a folder below {expected}", f"write {key}=... as a word for a folder elsewhere" if base else ""
+    if section not in _IN_FILES:
+        return "a key of Hydra's own", _EXPECTED, f"{_INSTEAD[section]} instead" if section in _INSTEAD else ""
+    if not (typed and re.match(r"[A-Za-z]", name)) and name not in _IN_FILES[section]:
+        found = f"the parameter {name!r} of hydra.{section}"
+        return found, f"one of {', '.join(_IN_FILES[section])}", f"write {key}=... as a word"
+    param = ".".join(filter(None, rest)) if (section, name) == ("sweeper", "params") else ""
+    if is_hydra(param.lstrip("+~")):
+        return f"the key {param!r} in hydra.sweeper.params", "keys of the configuration", ""
+    items = value if isinstance(value, list) else [value]
+    if (not param and any(rest)) or any(isinstance(item, Mapping | list) for item in items):
+        return "a mapping", "a number, true or false, a text, or a list of them", ""
+    if not typed and any("${" in str(item) for item in items):
+        return "an interpolation", "a number, true or false, a text, or a list of them", ""
     return None
 
 
-def _sweep_fault(path: list[str], value: Any) -> tuple[str, str, str] | None:
-    """`hydra.sweeper.params`: words of the command line under other names."""
-    if isinstance(value, Mapping) and not path:
-        faults = (_sweep_fault([str(name)], item) for name, item in value.items())
-        return next((fault for fault in faults if fault), None)
-    name = ".".join(path).lstrip("+~")
-    if is_hydra(name):
-        return f"the key {name!r} in hydra.sweeper.params", "keys of the configuration", ""
-    return None if _is_plain(value, interpolated=False) else ("a mapping or an interpolation", "a plain value", "")
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, f"{key}.{name}")
+    else:
+        yield key, value
 
 
-def _is_plain(value: Any, *, interpolated: bool) -> bool:
-    if isinstance(value, list):
-        return all(_is_plain(item, interpolated=interpolated) and not isinstance(item, list) for item in value)
-    return (
-        value is None
-        or isinstance(value, bool | int | float)
-        or (isinstance(value, str) and (interpolated or "${" not in value))
-    )
+def _upwards(key: str) -> Iterator[str]:
+    """`a.b.c`, `a.b`, `a`."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]

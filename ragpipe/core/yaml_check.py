@@ -1,12 +1,11 @@
-"""Checks a YAML file before it is composed: size, aliases, tags, duplicate keys, tabs, secrets.
+"""Checks a YAML file before it is used: size, depth, aliases, tags, duplicate keys, tabs, secrets.
 
-A few lines of YAML can expand to a billion values through aliases, and composing only 59,049 of them took 37 s. So the
-expanded size is counted on the parser's events, where it costs nothing.
+A few lines can expand to a billion values through aliases. The parser's nodes share what an alias repeats, so the expanded
+size is counted on them, where it costs nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -21,128 +20,64 @@ MAX_DEPTH = 64
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")} | {"!"}
 
 
-@dataclass
-class _Frame:
-    """An open mapping or list: its keys so far, and how many nodes it has expanded to."""
+class _Check:
+    """One pass over a document's nodes."""
 
-    mapping: bool
-    anchor: str | None
-    line: int
-    size: int = 1
-    keys: dict[str, int] = field(default_factory=dict)
-    key: str | None = None  # the key whose value comes next; None when a key comes next
-    at_value: bool = False
-
-
-class _YamlScan:
-    """One pass over the parser's events."""
-
-    def __init__(self, where: str, lines_before: int = 0):
+    def __init__(self, where: str, lines_before: int):
         self.where, self.lines_before = where, lines_before
         self.problems: list[Problem] = []
-        self.frames: list[_Frame] = []
-        self.sizes: dict[str, int] = {}
-        self.documents = 0
+        self.sizes: dict[int, int] = {}  # of each node that was visited, by its id
         self.known = secrets_of_environment()
 
-    def add_problem(self, line: int, content: str, expected: str, fix: str = "") -> None:
-        where = f"{self.where}:{self.lines_before + line + 1}"
-        self.problems.append(Problem(where, self._key() or "the file", content, expected, fix))
+    def add(self, line: int, key: str, found: str, expected: str, fix: str = "") -> None:
+        self.problems.append(
+            Problem(f"{self.where}:{self.lines_before + line + 1}", key or "the file", found, expected, fix)
+        )
 
-    def _key(self) -> str:
-        """The dotted key of the current place."""
-        return ".".join(frame.key for frame in self.frames if frame.mapping and frame.key)
+    def size(self, node: yaml.Node, key: str) -> int:
+        """Check a node and what is below it, once each; returns how many values it expands to."""
+        if id(node) not in self.sizes:
+            line = node.start_mark.line
+            self.sizes[id(node)] = 1  # while it is visited: an alias may lead back
+            if isinstance(node, yaml.ScalarNode):
+                self.scalar(line, key, node.value)
+            elif isinstance(node, yaml.MappingNode):
+                self.sizes[id(node)] += sum(self.pairs(node, key))
+            else:
+                self.sizes[id(node)] += sum(self.size(item, key) for item in node.value)
+            if self.sizes[id(node)] > MAX_NODES and not self.problems:
+                found = f"more than {MAX_NODES:,} values once the aliases are expanded"
+                self.add(line, key, found, "a configuration", "write the values out, or keep data in a data file")
+        return self.sizes[id(node)]
 
-    def event(self, event: yaml.events.Event) -> bool:
-        """Take one event; False when the rest need not be looked at."""
-        line = event.start_mark.line if event.start_mark else 0
-        if isinstance(event, yaml.DocumentStartEvent):
-            return self.start_document(line)
-        self.check_tag(line, getattr(event, "tag", None))
-        if isinstance(event, yaml.AliasEvent):
-            return self.leaf(line, None, self.sizes.get(event.anchor or "", 1))
-        if isinstance(event, yaml.ScalarEvent):
-            if event.anchor:
-                self.sizes[event.anchor] = 1
-            return self.leaf(line, event.value, 1)
-        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            return self.open(line, isinstance(event, yaml.MappingStartEvent), event.anchor)
-        if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            return self.close(line)
-        return True
+    def pairs(self, node: yaml.MappingNode, above: str) -> list[int]:
+        """The sizes of a mapping's values, its keys checked."""
+        first: dict[str, int] = {}
+        sizes = []
+        for name, value in node.value:
+            line, key = name.start_mark.line, f"{above}.{name.value}".lstrip(".")
+            if not isinstance(name, yaml.ScalarNode):
+                self.add(line, above, "a key that is a list or a mapping", "a text as key")
+                continue
+            if name.value in first:
+                self.add(
+                    line, key, f"the key {name.value!r} twice, first in line {first[name.value]}", "every key once"
+                )
+            first.setdefault(name.value, self.lines_before + line + 1)
+            if secret := looks_secret(name.value, self.known):
+                self.add(line, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
+                key = f"{above}....".lstrip(".")
+            if name.value == "_target_":
+                expected = "nothing that is called by the configuration"
+                self.add(line, key, "`_target_`", expected, "name a class with `class:`")
+            sizes.append(1 + self.size(value, key))
+        return sizes
 
-    def start_document(self, line: int) -> bool:
-        self.documents += 1
-        if self.documents == 2:
-            self.add_problem(line, "a second document (---)", "one document per file")
-            return False
-        return True
-
-    def check_tag(self, line: int, tag: str | None) -> None:
-        if tag is not None and tag not in _TAGS:
-            name = tag.replace("tag:yaml.org,2002:", "!!")
-            self.add_problem(line, f"the tag {name}", "plain YAML without tags", "remove the tag")
-
-    def open(self, line: int, mapping: bool, anchor: str | None) -> bool:
-        if not self.frames and not mapping:
-            self.add_problem(line, "a list", "a mapping (key: value)")
-            return False
-        self.frames.append(_Frame(mapping, anchor, line))
-        if len(self.frames) > MAX_DEPTH:
-            self.add_problem(line, f"more than {MAX_DEPTH} levels", "a configuration")
-            return False
-        return True
-
-    def leaf(self, line: int, value: str | None, size: int) -> bool:
-        """A key or a value; None for an alias."""
-        if not self.frames:
-            if value:
-                self.add_problem(line, f"the text {value[:40]!r}", "a mapping (key: value)")
-            return False
-        frame = self.frames[-1]
-        if frame.mapping and not frame.at_value and value is not None:
-            self.name(frame, line, value)
-            frame.size += size
-            return True
-        if value is not None and "\0" in value:
-            self.add_problem(line, "a text with a NUL character", "a text without one")
-        if secret := secret_at(self._key(), value, self.known):
-            self.add_problem(line, f"{secret} (not shown)", "no secret in a file", FIX)
-        return self.grow(line, size)
-
-    def name(self, frame: _Frame, line: int, key: str) -> None:
-        frame.key, frame.at_value = key, True
-        if key in frame.keys:
-            self.add_problem(line, f"the key {key!r} twice, first in line {frame.keys[key] + 1}", "every key once")
-        frame.keys[key] = line
-        if secret := looks_secret(key, self.known):
-            frame.key = None
-            self.add_problem(line, f"{secret} as a key (not shown)", "no secret in a file", FIX)
-            frame.key = "..."
-        if key == "_target_":
-            self.add_problem(
-                line, "`_target_`", "nothing that is called by the configuration", "name a class with `class:`"
-            )
-
-    def grow(self, line: int, size: int) -> bool:
-        frame = self.frames[-1]
-        frame.size += size
-        frame.at_value, frame.key = False, None
-        if sum(f.size for f in self.frames) > MAX_NODES:
-            self.add_problem(
-                line,
-                f"more than {MAX_NODES:,} values once the aliases are expanded",
-                "a configuration",
-                "write the values out, or keep data in a data file",
-            )
-            return False
-        return True
-
-    def close(self, line: int) -> bool:
-        frame = self.frames.pop()
-        if frame.anchor:
-            self.sizes[frame.anchor] = frame.size
-        return self.grow(line, frame.size) if self.frames else True
+    def scalar(self, line: int, key: str, value: str) -> None:
+        if "\0" in value:
+            self.add(line, key, "a text with a NUL character", "a text without one")
+        if secret := secret_at(key, value, self.known):
+            self.add(line, key, f"{secret} (not shown)", "no secret in a file", FIX)
 
 
 def check_yaml(path: Path, where: str | None = None) -> list[Problem]:
@@ -168,14 +103,39 @@ def yaml_text(path: Path, where: str | None = None) -> tuple[str, list[Problem]]
 
 def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]:
     """As `check_yaml` for a text, which may be a part of a file that begins after `lines_before` lines."""
-    scan = _YamlScan(where, lines_before)
+    check = _Check(where, lines_before)
     try:
-        for event in yaml.parse(text, Loader=FastLoader):
-            if not scan.event(event):
-                break
+        _check_events(text, check)
+        if not check.problems and (tree := yaml.compose(text, Loader=FastLoader)) is not None:
+            check.size(tree, "")
     except yaml.YAMLError as error:
-        scan.problems.append(yaml_problem(error, where, text, lines_before))
-    return scan.problems
+        check.problems.append(yaml_problem(error, where, text, lines_before))
+    return check.problems
+
+
+def _check_events(text: str, check: _Check) -> None:
+    """Depth, tags and the number of documents: what must be known before the nodes are made."""
+    depth = documents = 0
+    for event in yaml.parse(text, Loader=FastLoader):
+        line = event.start_mark.line if event.start_mark else 0
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents == 2:
+                return check.add(line, "", "a second document (---)", "one document per file")
+        elif isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent):
+            tag = event.tag
+            if tag is not None and tag not in _TAGS:
+                name = tag.replace("tag:yaml.org,2002:", "!!")
+                check.add(line, "", f"the tag {name}", "plain YAML without tags", "remove the tag")
+            if depth == 0 and not isinstance(event, yaml.MappingStartEvent) and getattr(event, "value", True):
+                found = "a list" if isinstance(event, yaml.SequenceStartEvent) else f"the text {event.value[:40]!r}"
+                return check.add(line, "", found, "a mapping (key: value)")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            if depth > MAX_DEPTH:
+                return check.add(line, "", f"more than {MAX_DEPTH} levels", "a configuration")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return None
 
 
 def yaml_problem(error: yaml.YAMLError, where: str, text: str = "", lines_before: int = 0) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -13,33 +14,31 @@ FastDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def lines_of(path: Path) -> dict[str, int]:
-    """Dotted key -> line (from 1) of every key in a YAML file, list items by their index.
-
-    Empty when the file cannot be read.
-    """
+    """`lines_in` a file; empty when it cannot be read."""
     try:
-        tree = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=FastLoader)
+        return lines_in(path.read_text(encoding="utf-8-sig"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return {}
+
+
+def lines_in(text: str) -> dict[str, int]:
+    """Dotted key -> line (from 1) of every key in a YAML text, list items by their index; of equal keys the first counts. A
+    defaults list is left out. Raises yaml.YAMLError."""
     lines: dict[str, int] = {}
-    if tree is not None:
-        _add_lines(tree, "", lines)
+    for name, line in _lines(yaml.compose(text, Loader=FastLoader), ""):
+        lines.setdefault(name, line)
     return lines
 
 
-def _add_lines(node: yaml.Node, prefix: str, lines: dict[str, int]) -> None:
-    """Add the keys below `node`; of equal keys the first counts."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            name = f"{prefix}{key.value}"
-            if name == "defaults" or name in lines:
-                continue
-            lines[name] = key.start_mark.line + 1
-            _add_lines(value, f"{name}.", lines)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            lines[f"{prefix}{index}"] = value.start_mark.line + 1
-            _add_lines(value, f"{prefix}{index}.", lines)
+def _lines(node: yaml.Node | None, above: str) -> Iterator[tuple[str, int]]:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    if isinstance(node, yaml.SequenceNode):
+        pairs = [(yaml.ScalarNode("", str(index), item.start_mark), item) for index, item in enumerate(node.value)]
+    for key, value in pairs:
+        name = f"{above}{key.value}"
+        if name != "defaults":
+            yield name, key.start_mark.line + 1
+            yield from _lines(value, f"{name}.")
 
 
 def key_path(path: Path) -> str:
