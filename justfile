@@ -36,11 +36,13 @@ ray:
 wheel:
     python -m pytest -m wheel
 
-# lint, format, types
+# lint, format, types, and what is made from the code
 check:
     python -m ruff check .
     python -m ruff format --check .
     python -m mypy
+    python docs/generate.py --check
+    python -m pytest -m slow tests/unit/config/test_json_schemas.py
 
 # write the pages of docs/ that are made from the code, and build the site to site/: the extra dev-docs
 docs:

@@ -566,7 +566,7 @@ def main(check: bool) -> int:
         if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != make()
     ]
     for name in stale:
-        print(f"docs/{name} is stale" if check else f"wrote docs/{name}")
+        print(f"docs/{name} is stale: run `python docs/generate.py`" if check else f"wrote docs/{name}")
         if not check:
             (HERE / name).write_text(PAGES[name](), encoding="utf-8")
     return int(check and bool(stale))

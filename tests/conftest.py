@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,16 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# the time of one example says more of the machine than of the code; `.ci/run` asks for the same examples each time
-hypothesis.settings.register_profile("ragpipe", deadline=None, derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ)
+# the time of one example says more of the machine than of the code; `.ci/run` asks for the same examples each time, at night for more
+hypothesis.settings.register_profile(
+    "ragpipe",
+    deadline=None,
+    derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ,
+    max_examples=500 if thoroughness.THOROUGH else 25,
+)
 hypothesis.settings.load_profile("ragpipe")
 
-
+platform.platform()  # openai's client asks for it, and once per process that starts `uname`: not in a test that may start nothing
 rooms.watch()
 
 

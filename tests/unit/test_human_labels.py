@@ -47,7 +47,8 @@ def judged(record: dict[str, Any], **parameters: Any) -> Score:
     return score_of(metric, case, ScriptedJudge(reply))["faithfulness"]
 
 
-@pytest.mark.parametrize("batch", [20, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [20, 3])
 def test_claims_that_people_labelled_give_the_figures_of_refchecker(real_data: Path, batch: int) -> None:
     for name, records, figures in refchecker(real_data):
         one = [judged(record, batch=batch) for record in records]

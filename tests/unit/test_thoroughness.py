@@ -50,17 +50,10 @@ def test_all_where_everything_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert some_of(range(10), 2) == list(range(10))
 
 
-@pytest.mark.parametrize(
-    ("thorough", "expected"),
-    [
-        (False, {"test_rows[1]", "test_rows[2]", "test_whole", "test_one_row[2]"}),
-        (True, set()),
-    ],
-)
-def test_what_is_marked_is_left_out_of_a_usual_run(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, thorough: bool, expected: set[str]
-) -> None:
-    monkeypatch.setattr(thoroughness, "THOROUGH", thorough)
+def test_what_is_marked_is_left_out_of_a_usual_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    slow\n    thorough\n")
     items = pytester.getitems(MARKED)
-    assert {item.name for item in left_out(items)} == expected
+    monkeypatch.setattr(thoroughness, "THOROUGH", False)
+    assert {item.name for item in left_out(items)} == {"test_rows[1]", "test_rows[2]", "test_whole", "test_one_row[2]"}
+    monkeypatch.setattr(thoroughness, "THOROUGH", True)
+    assert left_out(items) == set()

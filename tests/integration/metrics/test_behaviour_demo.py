@@ -11,6 +11,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.core.resources import PACKAGE
 
+pytestmark = pytest.mark.slow
 ON = "citation,source_policy,policy_compliance,rejection_calibration,abstention,must_quote,expected_citation_recall,recency_conflict"
 
 
@@ -53,7 +54,6 @@ FOUND = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", FOUND)
 def test_planted_failures(mode, records, planted):
     told = {key for key, row in records.items() if mode in row["failure_modes"]}

@@ -188,6 +188,7 @@ def test_planted_failures_that_it_cannot_see_are_not_told(demo: Any) -> None:
     assert SEEN | set(PARTLY) | NOT_TOLD | NO_MODE == {mode for planted, _ in demo.values() for mode in planted}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "first"),
     [

@@ -21,6 +21,7 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow
 WORDS = ["dataset=demo", "metrics=[retrieval]", "name=x", "dataset.limit=4", "report.formats=[]"]
 
 
@@ -55,7 +56,6 @@ def rows(folder: Path) -> list[list[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=runs", f"output_dir={folder.parent}", "name=x"]) == 0
     out = capsys.readouterr().out
@@ -77,7 +77,6 @@ def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture
     assert f"  against {first[0]}: scoring.gates.r.min: (absent) -> 1.0" in out
 
 
-@pytest.mark.slow
 def test_nothing_is_rewritten_that_would_not_change(folder: Path) -> None:
     write_run_list(folder)
     assert write_run_list(folder) is False
@@ -120,7 +119,6 @@ def test_texts_of_a_strangers_manifest_are_no_markup(folder: Path) -> None:
     assert not any("evil" in token.content or "img" in token.content for token in inline if token.type == "text")
 
 
-@pytest.mark.slow
 def test_every_name_is_found_and_links_are_passed_over(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +133,6 @@ def test_every_name_is_found_and_links_are_passed_over(
     assert "no run folder in it" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_only_the_newest_are_listed(folder: Path) -> None:
     run = next(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     for number in range(LISTED):
@@ -148,7 +145,6 @@ def test_only_the_newest_are_listed(folder: Path) -> None:
     assert lines[-1].state in ("not scored", "complete")
 
 
-@pytest.mark.slow
 def test_a_finished_run_is_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=export", f"run={folder / 'latest'}"]) == 0
     run = RunFolder.find(folder)
@@ -170,7 +166,6 @@ def test_gates_are_data(folder: Path) -> None:
     assert [gate["name"] for gate in gates["gates"]] == ["r"]
 
 
-@pytest.mark.slow
 def test_all_iterations_are_in_the_files(tmp_path: Path) -> None:
     words = [
         *WORDS[:-2],
@@ -190,7 +185,6 @@ def test_all_iterations_are_in_the_files(tmp_path: Path) -> None:
     assert rows(run.root.parent)[1][2] == "complete, 2 iterations"
 
 
-@pytest.mark.slow
 def test_only_what_is_asked_for_is_exported(folder: Path) -> None:
     run = RunFolder.find(folder)
     assert main(["task=export", f"run={run.root}", "formats=[junit]"]) == 0
@@ -200,7 +194,6 @@ def test_only_what_is_asked_for_is_exported(folder: Path) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     first_rows(
@@ -219,7 +212,6 @@ def test_what_cannot_be_exported(folder: Path, words: list[str], said: str, caps
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_run_that_is_not_scored_or_at_work_is_not_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunFolder.find(folder)
     with FolderLock(run.root):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.minilm import needs_files
 from tests.support.slice_runs import CASES, bytes_of, ended, lives, seals, start, until, workers_of, write_place
 
 pytestmark = pytest.mark.slow
@@ -98,6 +99,7 @@ def test_ctrl_c_ends_the_workers_and_the_run_goes_on_later(place: Path, local: d
     assert bytes_of(place, "interrupted") == local
 
 
+@needs_files
 def test_what_workers_cannot_do_is_said_and_done_by_this_process(place: Path) -> None:
     words = ["metrics=[semantic_similarity]", "embedder=minilm", "output_dir=embedded", "dataset.limit=2"]
     out = ended(place, *words, "runner=processes")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core import strict_json
@@ -32,7 +32,6 @@ def thorough(text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(PLAIN, st.booleans(), st.sampled_from([(", ", ": "), (",", ":"), (" ,", " :")]))
 def test_values_are_the_same(value: Any, ascii_only: bool, separators: tuple[str, str]) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, separators=separators)
@@ -41,7 +40,6 @@ def test_values_are_the_same(value: Any, ascii_only: bool, separators: tuple[str
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(st.text('{}[]:,"\\u0022aeE1.-9 ', max_size=24))
 def test_any_text_ends_alike(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

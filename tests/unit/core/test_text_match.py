@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_pieces
@@ -43,7 +43,6 @@ def test_a_quote_is_found_at_its_characters(quote: str, text: str, stretches: li
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(TEXT, TEXT)
 def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> None:
     parts = highlight(text, Quotes([(quote, "quoted")]))
@@ -52,7 +51,6 @@ def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(TEXT, st.integers(0, 40), st.integers(1, 12))
 def test_every_span_holds_its_piece(text: str, start: int, length: int) -> None:
     """The stretch found for a piece of the text has that piece in its own normal form, and stretches do not overlap."""
@@ -82,7 +80,6 @@ def _slow_pieces(quote: str) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(st.one_of(TEXT, st.text(max_size=40), st.text(st.characters(max_codepoint=127), max_size=40)))
 def test_the_short_ways_give_the_same_normal_form_and_pieces(text: str) -> None:
     assert normalise(text) == normalise(text) == _slowly_normalised(text)
@@ -117,7 +114,6 @@ def signs_with_places(text: str) -> list[tuple[str, tuple[int, int]]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(TEXT)
 def test_every_sign_of_the_normal_form_leads_back_to_its_characters(text: str) -> None:
     """A quote of one letter is found at all the characters from which that letter was made."""
@@ -142,7 +138,6 @@ def highlighted_character_by_character(text: str, quotes: Sequence[tuple[str, st
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(TEXT, st.lists(st.tuples(TEXT | st.sampled_from("abeß"), st.sampled_from(("supports", "against", "quoted")))), st.integers(0, 50))  # fmt: skip
 def test_the_first_of_two_overlapping_quotes_wins(text: str, quotes: list[tuple[str, str]], limit: int) -> None:
     quotes = quotes + [(text[start : start + 5], kind) for start, (_, kind) in enumerate(quotes)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
@@ -393,7 +393,6 @@ def _is_beginning(cut: Any, whole: Any) -> bool:
     return bool(cut == whole)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=5), st.integers(1, 400))
 def test_json_that_is_cut_anywhere_gives_its_complete_elements_and_nothing_else(values: list[Any], end: int) -> None:
     document = {"first": "text", "rows": values, "last": 1}

@@ -136,7 +136,6 @@ def test_written_and_read_back(
     assert [(record.sample, record.output) for record in found] == expected
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["jsonl", "json", "csv", "parquet", "trec"]))
 def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: bytes, form: str) -> None:
     (folder / "bytes").write_bytes(raw)
@@ -151,7 +150,6 @@ def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: byt
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(st.lists(outputs, min_size=1, max_size=3))
 def test_the_table_of_a_run_gives_back_its_outputs(given_outputs: list[Output]) -> None:
     rows = table_of([output_row(output, 0) for output in given_outputs], OUTPUTS).to_pylist()

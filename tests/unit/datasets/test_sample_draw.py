@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
@@ -41,7 +41,6 @@ def per_day(log: dict[str, int], budget: int, **selection: Any) -> frozenset[str
 
 
 @given(LOG, st.randoms(use_true_random=False))
-@settings(max_examples=40)
 def test_the_order_of_the_lines_changes_nothing(log: dict[str, int], order: random.Random) -> None:
     shuffled = list(log.items())
     order.shuffle(shuffled)
@@ -50,14 +49,12 @@ def test_the_order_of_the_lines_changes_nothing(log: dict[str, int], order: rand
 
 
 @given(LOG, st.integers(1, 4))
-@settings(max_examples=40)
 def test_lines_of_other_days_change_nothing(log: dict[str, int], day: int) -> None:
     that_day = {name: number for name, number in log.items() if number == day}
     assert per_day(that_day, 3, rate=0.8) == {name for name in per_day(log, 3, rate=0.8) if log[name] == day}
 
 
 @given(LOG, LOG)
-@settings(max_examples=40)
 def test_a_later_line_displaces_only_where_the_budget_is_full(log: dict[str, int], later: dict[str, int]) -> None:
     more = {**later, **log}
     before, after = per_day(log, 4, rate=0.9), per_day(more, 4, rate=0.9)
@@ -68,13 +65,11 @@ def test_a_later_line_displaces_only_where_the_budget_is_full(log: dict[str, int
 
 @pytest.mark.slow
 @given(LOG, LOG)
-@settings(max_examples=40)
 def test_a_rate_alone_never_displaces(log: dict[str, int], later: dict[str, int]) -> None:
     assert drawn(log, rate=0.4) == drawn({**later, **log}, rate=0.4) & log.keys()
 
 
 @given(LOG)
-@settings(max_examples=40)
 def test_more_is_always_a_superset_and_the_budget_is_used(log: dict[str, int]) -> None:
     assert per_day(log, 2) <= per_day(log, 5) <= per_day(log, 100) == frozenset(log)
     assert drawn(log, rate=0.2) <= drawn(log, rate=0.6) <= drawn(log, rate=1.0) == frozenset(log)

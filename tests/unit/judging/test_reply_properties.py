@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
@@ -77,7 +77,6 @@ def wrapped(draw: st.DrawFn, reply: str) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_noise_around_a_right_reply_never_gives_another_value(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(RIGHT))
@@ -105,7 +104,6 @@ def _is_cut_grade(row: dict[str, Any], cut: str) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_a_cut_never_gives_another_value(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from([row for row in RIGHT if row["id"] not in OPENED_IN_PROMPT]))
@@ -176,7 +174,6 @@ SPELLINGS = {
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(_ANSWERS, st.sampled_from(sorted(SPELLINGS)), st.data())
 def test_a_reply_in_any_spelling_and_cut_anywhere_keeps_its_value(
     answer: Answer, spelling: str, data: st.DataObject

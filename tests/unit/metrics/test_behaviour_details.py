@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError
@@ -315,7 +315,6 @@ WORDS = st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join)
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
 @given(WORDS, WORDS, st.integers(2, 5))
 def test_every_literal_stretch_is_made_of_runs_of_the_text_and_none_is_left_out(answer, text, least):
     found = find_verbatim(answer, text, least)

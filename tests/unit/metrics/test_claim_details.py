@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.text_match import normalise, occurs, quote_pieces
@@ -151,7 +151,6 @@ LETTERS = st.text(
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
 @given(st.lists(LETTERS, min_size=1, max_size=3), st.lists(LETTERS), st.integers(0, 40), st.integers(1, 12))
 def test_every_place_cut_from_its_chunk_is_the_quote(
     texts: list[str], quotes: list[str], start: int, length: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.text_match import normalise, occurs
@@ -28,14 +28,12 @@ def check(case, unit):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(PLACE, max_size=12), st.lists(PLACE, min_size=1, max_size=5), st.sampled_from(["document", "chunk"]))
 def test_anchored_rankings_stay_in_their_range(chunks, anchors, unit):
     check(make_case(chunks=chunks, anchors=anchors), unit)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(NAMES, max_size=12),
     st.dictionaries(NAMES, st.sampled_from([0.5, 1.0, 3.0]), min_size=1),
@@ -47,7 +45,6 @@ def test_rankings_of_ids_stay_in_their_range(ids, gains, unit):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.text("ab x", min_size=1), max_size=4), st.lists(st.text("ab x", min_size=1), max_size=4))
 def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, own):
     chunk = Chunk(id="c", rank=1, rel_path="n.md", heading_path=">".join(own))
@@ -59,7 +56,6 @@ def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, ow
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(st.text("abQ1 \n\u00e9\u2019'\u201c\"-\u2014,", max_size=60), st.integers(0, 60), st.integers(1, 60))
 def test_a_piece_of_a_text_occurs_in_it_however_it_is_set(text, start, length):
     piece, texts = text[start : start + length], [normalise(text)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.cli import compose
@@ -72,7 +72,6 @@ VERDICTS = st.none() | st.booleans() | st.floats(-2, 3, allow_subnormal=False) |
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(st.lists(VERDICTS, max_size=5), st.sampled_from(["mean", "median", "majority", "min", "max"]))
 def test_a_score_lies_among_the_verdicts_it_is_made_of_and_none_is_lost(verdicts, combine):
     found = score_of(shipped_metric("recorded", take={"s": {"combine": combine}}), make_case(recorded={"s": verdicts}))[

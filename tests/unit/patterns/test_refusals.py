@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import JudgeError
@@ -154,7 +154,6 @@ def test_the_reason_of_a_refusal(answer, reason):
     assert read_refusal(f"{answer} The fee is 45 euros.", SHIPPED).reasons == ()
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text("aI '\"\n.,;:?!-[]*can not unable to answer", max_size=120))
 def test_reading_never_fails_and_every_clause_is_a_piece_of_the_answer(answer):
     found = read_refusal(answer, SHIPPED)
@@ -183,7 +182,6 @@ def test_blanks_are_read_in_a_time_that_grows_with_their_number(blank):
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.characters(codec="utf-8"), st.sampled_from(["", "a", "x. ", "```\n"]), st.sampled_from(["", "b", " but it"]))
 def test_a_run_of_one_character_is_read_in_a_time_that_grows_with_its_length(character, before, after):
     for read in READERS:

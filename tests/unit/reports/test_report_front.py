@@ -184,13 +184,14 @@ def test_sections_stand_in_the_order_in_which_they_are_asked_for(tmp_path: Path)
     report = report_of_rows(tmp_path, rows, gates=gates, accept_uncalibrated=True)
     names = [section.name for section in report.sections if section.name not in ("lowest", "distributions")]
     expected = ["better", "scores", "methods", "gates", "slices", "spread", "coverage", "cost", "operations", "reading"]
-    assert [name for name in names if name in expected] == expected
+    where = "a section of the first page stands here too, in the order of SECTIONS in ragpipe/reports/build.py"
+    assert [name for name in names if name in expected] == expected, where
     assert len(SECTIONS) == len(set(SECTIONS))
     front = front_markup(report)
     above, below = (re.findall(r'<section id="(\w+)"', str(part)) for part in (front.sections, front.fine_print))
     on_the_page = ["better", "scores", "methods", "gates", "spread", "slices"]  # the second column before where
-    assert [name for name in above if name in expected] == on_the_page
-    assert below == expected[6:]
+    assert [name for name in above if name in expected] == on_the_page, "and here, in the order of the page"
+    assert below == expected[6:], where
     assert str(front.fine_print).rstrip().endswith("</ul>"), "the signature stands last"
 
 

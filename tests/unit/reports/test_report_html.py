@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.safe_text import printable
@@ -215,7 +215,6 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(cases=st.lists(st.tuples(st.none() | st.sampled_from((0.0, 0.5, 1.0)), st.none() | st.booleans(), st.integers(-1, 2))), count=st.integers(0, 9))  # fmt: skip
 def test_the_lowest_cases_are_the_first_of_all_sorted(
     cases: list[tuple[float | None, bool | None, int]], count: int

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -82,7 +82,6 @@ FACTS = facts()
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(RULES)
 def test_rules_say_what_plain_logic_says(rule: dict[str, Any]) -> None:
     found = READ.validate_python(rule).holds(FACTS)

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.schema.table_schemas import JUDGE_INPUTS
@@ -26,7 +26,6 @@ def text_length(rows: list[dict[str, Any]]) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(ROW, max_size=3), max_size=5), st.integers(1, 40))
 def test_rows_are_packed_and_grouped_without_a_change(cases: list[list[dict[str, Any]]], limit: int) -> None:
     groups = [by_row(group) for group in row_groups(map(PackedInputs.of, cases), limit)]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.stats.agreement_coefficients import (
@@ -103,7 +103,6 @@ def test_pairs_are_whole() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(PAIRS)
 def test_the_same_as_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     from sklearn.metrics import cohen_kappa_score
@@ -119,7 +118,6 @@ def test_the_same_as_scikit_learn(pairs: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(*[st.floats(-1e6, 1e6) | GRADES.map(float)] * 2), min_size=3, max_size=40))
 def test_the_same_as_scipy(pairs: list[tuple[float, float]]) -> None:
     from scipy import stats

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -175,7 +175,6 @@ def test_no_interval_of_a_correlation_without_grounds(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])
 def test_raters_rows_and_numbers_of_questions_may_change_places(

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -243,7 +243,6 @@ def of_rows(rows: list[tuple[int, int | None, int]]) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
 @given(CASES, st.randoms(use_true_random=False))
 def test_order_names_and_direction_mean_nothing(rows: list[tuple[int, int | None, int]], random) -> None:
     judged, labels, questions = of_rows(rows)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -210,7 +210,6 @@ def test_the_same_as_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_order_of_rows_and_numbers_of_questions_mean_nothing(rows: list[tuple[int, int, int]], random) -> None:
     shuffled = rows.copy()

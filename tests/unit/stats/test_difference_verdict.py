@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -204,7 +204,6 @@ def test_without_a_scale_few_changes_pass_nothing() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
 @given(ROWS, st.floats(0.01, 0.5), st.booleans())
 def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, higher: bool) -> None:
     base, candidate = (np.array([row[place] / 10 for row in rows]) for place in (0, 1))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -40,7 +40,6 @@ def test_a_rate_of_85_percent(n: int, fails_at: float, passes_at: float) -> None
     assert 0.77 < passes < 0.86
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.floats(0.02, 0.98), st.floats(2, 5000))
 def test_both_values_solve_their_equation(limit: float, rows: float) -> None:
     resolution = resolve_limit(limit, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import confint_proportions_2indep
 
@@ -35,7 +35,6 @@ def test_published_intervals(first: tuple[int, int], second: tuple[int, int], lo
     assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_rates_are_those_of_another_library(data: st.DataObject) -> None:
     sizes = [data.draw(st.integers(2, 300)) for _ in range(2)]

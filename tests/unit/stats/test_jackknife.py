@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -120,7 +120,6 @@ def test_the_same_labels_make_a_narrower_interval_than_two_single_ones() -> None
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("statistic", [auroc, cohen_kappa, balanced_accuracy])
 def test_a_difference_has_no_side_and_no_order(statistic, rows: list[tuple[int, int, int, int]], random) -> None:

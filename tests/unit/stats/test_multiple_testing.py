@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -53,13 +53,11 @@ def test_the_same_as_statsmodels(seed: int) -> None:
     assert benjamini_hochberg(p_values) == pytest.approx(list(multitest.multipletests(p_values, method="fdr_bh")[1]))
 
 
-@settings(max_examples=100, deadline=None)
 @given(P_VALUES)
 def test_benjamini_and_hochberg_as_in_scipy(p_values: list[float]) -> None:
     assert benjamini_hochberg(p_values) == pytest.approx(list(stats.false_discovery_control(p_values)))
 
 
-@settings(max_examples=100, deadline=None)
 @given(P_VALUES, st.sampled_from([0.01, 0.05, 0.2]))
 def test_holm_rejects_step_by_step(p_values: list[float], level: float) -> None:
     """The procedure itself: from the smallest on, reject while p is at most level / (tests that are left)."""
@@ -72,7 +70,6 @@ def test_holm_rejects_step_by_step(p_values: list[float], level: float) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(P_VALUES, st.randoms(use_true_random=False))
 def test_never_below_the_p_value_and_in_any_order(p_values: list[float], random) -> None:
     places = random.sample(range(len(p_values)), len(p_values))

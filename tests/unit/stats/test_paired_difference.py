@@ -9,7 +9,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -166,7 +166,6 @@ def test_the_same_as_statsmodels() -> None:
     assert paired_difference(base, candidate).p_value == pytest.approx(expected)
 
 
-@settings(max_examples=40, deadline=None)
 @given(ROWS.filter(bool))
 def test_few_changed_questions_are_the_exact_permutation_test(rows: list[tuple[int, int, int]]) -> None:
     base, candidate, questions = columns(rows)
@@ -179,7 +178,6 @@ def test_few_changed_questions_are_the_exact_permutation_test(rows: list[tuple[i
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None:
     base, candidate, questions = columns(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ragpipe.stats.rogan_gladen import RoganGladen, rogan_gladen
@@ -95,7 +95,6 @@ def test_copies_of_a_question_are_no_news() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
 @given(
     st.integers(1, 200), st.floats(0, 1), st.tuples(st.integers(5, 80), st.floats(0.5, 1)),
     st.tuples(st.integers(5, 80), st.floats(0.5, 1)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -110,7 +110,6 @@ def test_fleiss_kappa_without_grounds() -> None:
         fleiss_kappa(np.ones((4, 1)))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=30))
 def test_fleiss_kappa_equals_statsmodels(rows: list[tuple[int, ...]]) -> None:
     from statsmodels.stats.inter_rater import aggregate_raters
@@ -211,7 +210,6 @@ def test_classes_and_scales_are_held() -> None:
         estimate_alpha(OBSERVERS, scale=(0, 3))
 
 
-@settings(max_examples=50, deadline=None)
 @given(ROWS)
 def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, float, int]]) -> None:
     package = pytest.importorskip("krippendorff")
@@ -224,7 +222,6 @@ def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, fl
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("squared", [False, True])
 def test_order_of_units_and_raters_means_nothing(squared: bool, rows, random) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -14,7 +14,6 @@ NUMBER = st.integers(-9, 9).map(float)
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(
     st.integers(1, 6).flatmap(
         lambda k: st.lists(st.lists(NUMBER, min_size=k + 1, max_size=k + 1), min_size=1, max_size=15)

@@ -116,7 +116,6 @@ calls = made()
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(calls)
 def test_every_field_comes_back(one: Call) -> None:
     async def go(path: Path) -> list[Call | None]:

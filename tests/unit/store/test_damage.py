@@ -160,7 +160,6 @@ def test_a_schema_that_is_no_utf8_is_a_damaged_file(whole: bytes) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: bytes, data: st.DataObject) -> None:
     content = bytearray(whole)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
@@ -37,7 +37,6 @@ def reopened(path: Path) -> tuple[list[dict], list[str]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(entry_lists)
 def test_any_json_comes_back(entries: list[dict]) -> None:
     with quick_folder() as folder:
@@ -47,7 +46,6 @@ def test_any_json_comes_back(entries: list[dict]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(entry_lists, st.data())
 def test_a_journal_cut_anywhere_gives_a_prefix_and_goes_on(entries: list[dict], data: st.DataObject) -> None:
     with quick_folder() as folder:
@@ -239,7 +237,6 @@ def test_a_long_journal_is_read_back_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(entry_lists, st.integers(0, 8))
 def test_lines_made_elsewhere_are_those_of_the_journal(entries: list[dict], last: int) -> None:
     entries = [*entries, ODD]

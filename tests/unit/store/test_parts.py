@@ -105,7 +105,6 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_changed_byte_of_a_part_goes_unseen(data: st.DataObject) -> None:
     """Also one in the footer, which no checksum of Parquet covers."""

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.store.run import seals
@@ -104,7 +104,6 @@ ROWS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(ROWS, st.integers(1, 9))
 def test_rows_and_columns_are_sealed_cell_by_cell(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], group: int

