@@ -17,6 +17,7 @@ import pytest
 
 from ragpipe.testing.scripted import ScriptedJudge, make_case
 from tests.support import rooms, thoroughness
+from tests.support.finished_runs import FinishedRuns
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -71,6 +72,13 @@ def real_data() -> Path:
     if not (DATA / "EXPECTED.json").is_file():
         pytest.skip(f"no real data at {DATA}: set RAGPIPE_DATA")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> FinishedRuns:
+    """Finished runs of whole commands, each made once: ask for them in fixtures, before a test patches anything."""
+    base = tmp_path_factory.getbasetemp()
+    return FinishedRuns((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished_runs")
 
 
 @pytest.fixture

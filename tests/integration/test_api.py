@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ragpipe
-from ragpipe.cli import main
 from ragpipe.core.errors import ConfigError, DataError
+from tests.support.finished_runs import FinishedRuns
 
 WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", "metrics.retrieval.k=[5]", "name=api"]
 
@@ -75,12 +75,12 @@ def test_what_is_wrong_is_raised(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_of_five_lines(here: Path) -> None:
+def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None:
     """The README's example, in a fresh interpreter: pandas and the rest come in by themselves."""
     page = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     script = page.split("```python\n")[1].split("```")[0]
     assert len(script.strip().split("\n")) <= 5
-    assert main(["+experiment=quickstart"]) == 0
+    finished_runs.of("+experiment=quickstart").copied_outputs(here)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout

@@ -25,6 +25,7 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
+from tests.support.finished_runs import FinishedRuns
 from tests.support.minilm import needs_files
 from tests.support.pages import DOCS, ROOT, Section, commands, commands_with_codes, missing, sections
 from tests.support.thoroughness import some_of
@@ -86,8 +87,6 @@ NOT_RUN = (
     "tail ",
 )
 """What other tests run (tests/slow/ci the scripts of docs/ci), or only a reader can."""
-FAST = ("adding-a-metric.md", "building-test-sets.md", "datasets.md", "systems.md")
-"""Pages without many whole runs; the examples of all others are slow."""
 SHELL = ("mkdir ", "cp ", "sh eval/")
 """Commands that are given to a shell; `../ragpipe` is this repository."""
 MORE_SECTIONS = {
@@ -105,18 +104,32 @@ RUN = [section for page in PAGES for section in sections(page)] + [
     section for page, titles in MORE_SECTIONS.items() for section in sections(page) if section.title in titles
 ]
 FIRST = ("README.md", "tutorial.md")
-"""What a new user reads first: run on every change, and of the other pages a share."""
+"""What a new user reads first: each command is run on every change, and of the other pages a share."""
+QUICKSTART = "python -m ragpipe +experiment=quickstart"
+"""So many pages begin with it that it is run once for all of them."""
+
+
+def ragpipe_commands(section: Section) -> set[str]:
+    """The commands of a section that are run here."""
+    lines = {line for step in section.steps if step.kind == "commands" for line in commands(step.text)}
+    return {line for line in lines if line.startswith("python -m ragpipe ")} - {QUICKSTART}
+
+
+IN_TUTORIAL = set().union(*(ragpipe_commands(section) for section in RUN if section.page == "tutorial.md"))
 TRIED = {
-    *(str(section) for section in RUN if str(section).startswith(FIRST)),
-    *some_of((str(section) for section in RUN if not str(section).startswith(FIRST)), 28),
+    *(str(section) for section in RUN if section.page == "tutorial.md"),
+    *(
+        str(section)
+        for section in RUN
+        if section.page == "README.md" and not (set() < ragpipe_commands(section) <= IN_TUTORIAL)
+    ),
+    *some_of((str(section) for section in RUN if section.page not in FIRST), 24),
 }
 
 
 def marks(section: Section) -> list[pytest.MarkDecorator]:
-    if str(section).startswith(FAST):
-        return []
-    slow = [pytest.mark.slow, pytest.mark.timeout(400)]
-    return slow if str(section) in TRIED else [*slow, pytest.mark.thorough]
+    limit = pytest.mark.timeout(400)
+    return [limit] if str(section) in TRIED else [limit, pytest.mark.thorough]
 
 
 SECTIONS = [pytest.param(section, id=str(section), marks=marks(section)) for section in RUN]
@@ -173,6 +186,7 @@ def test_what_a_page_shows_happens(
     here: Path,
     provider: OpenAIServer,
     request: pytest.FixtureRequest,
+    finished_runs: FinishedRuns,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     tmp_path = here
@@ -196,6 +210,11 @@ def test_what_a_page_shows_happens(
             capfd.readouterr()
             for line, expected in commands_with_codes(step.text):
                 if line.startswith(NOT_RUN):
+                    continue
+                if line == QUICKSTART and not (tmp_path / "outputs").exists():
+                    quickstart = finished_runs.of(*shlex.split(QUICKSTART)[3:])
+                    quickstart.copied_outputs(tmp_path)
+                    print(quickstart.printed)
                     continue
                 if line.startswith("curl "):
                     assert run_curl(line, request.getfixturevalue("example_address")) == expected

@@ -100,6 +100,7 @@ def test_verdicts_by_hand(here, models, capsys):
     assert len(models) == 1
 
 
+@pytest.mark.thorough
 def test_what_was_read_once_is_not_computed_again(here, models):
     main(words("iterations=2"))
     (model,) = models
@@ -130,6 +131,7 @@ def test_a_finished_run_needs_neither_model_nor_torch(here, models, monkeypatch,
     assert len(models) == 1
 
 
+@pytest.mark.thorough
 def test_other_weights_are_another_run(here, models):
     main(words(metrics="faithfulness"))
     first = latest(here)
@@ -142,6 +144,7 @@ def test_other_weights_are_another_run(here, models):
     assert "weights: " in config
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("family", ["minicheck", "nli"])
 def test_pairs_of_claims_and_passages(here, models, monkeypatch, family):
     """Each claim against each passage: 3 claims of the two answers, one of which both have, times 2 passages."""
@@ -157,6 +160,7 @@ def test_pairs_of_claims_and_passages(here, models, monkeypatch, family):
     assert claims[0]["reason"].endswith("passage 1 of 2")
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("missing", ["torch", "files"])
 def test_what_is_missing_ends_the_run_before_it_starts(here, models, monkeypatch, capsys, missing):
     monkeypatch.setenv("HF_HUB_CACHE", str(here / "hub"))

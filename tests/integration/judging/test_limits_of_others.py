@@ -78,6 +78,7 @@ async def test_an_outage_pauses_the_other_and_its_end_is_seen(serve: Any, tmp_pa
     assert server.tries == 4 + 11 + 22, "no question was sent in vain but those that met the outage, and its probes"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 async def test_the_first_call_goes_alone_over_all_processes(serve: Any, tmp_path: Path) -> None:
     server = serve(latency_ms=200)

@@ -26,6 +26,7 @@ def _key(monkeypatch):
     monkeypatch.setenv(VARIABLE, "a-test-key-of-no-worth")
 
 
+@pytest.mark.thorough(tried=6)
 @pytest.mark.parametrize(("asked", "served", "kind"), [
     (PINNED, "gpt-4o-mini-2024-07-18", "asked"),
     (PINNED, "openai/gpt-4o-mini-2024-07-18", "asked"),
@@ -53,6 +54,7 @@ def test_which_model_answered(asked, served, kind):
     assert ServedModel(found).kind(served) == kind
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(("keys", "refuses"), [
     ({"model": PINNED}, True),
     ({"model": "openai/gpt-4o", "allow_unpinned": True}, False),
@@ -142,6 +144,7 @@ def test_a_stored_reply_of_another_model_is_asked_again_where_it_is_refused(serv
     capfd.readouterr()
 
 
+@pytest.mark.thorough
 def test_a_resend_counts_and_asks_what_is_refused(serve, tmp_path, capfd):
     server = serve("other_model:nth=2")
     code, folder = run(tmp_path, server)

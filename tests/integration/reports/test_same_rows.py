@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import main
 from ragpipe.reports import build
 from ragpipe.reports.build import build_report
 from ragpipe.reports.model import (
@@ -31,6 +29,7 @@ from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.finished_runs import FinishedRuns
 from tests.support.reports import html_of, markdown_of, terminal_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
@@ -49,14 +48,12 @@ MEDIA: tuple[Medium, ...] = ("terminal", "markdown", "html")
 
 
 @pytest.fixture(scope="module", params=RUNS.values(), ids=RUNS)
-def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+def data(request: pytest.FixtureRequest, finished_runs: FinishedRuns) -> ReportData:
     """What the reports of a run of the demonstration set, with three methods, are made from."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("run"))
-        assert main(["+experiment=quickstart", "report.formats=[]", *request.param]) in (0, 3)
-        run = RunFolder(Path("outputs/quickstart/latest").resolve())
-        settings = ReportSettings(formats=["markdown", "html"], percent=["faithfulness"])
-        return read_report_data(run, run.iteration(max(run.iterations())), settings)
+    code = 3 if GATES in request.param else 0
+    run = RunFolder(finished_runs.of("+experiment=quickstart", "report.formats=[]", *request.param, code=code).latest())
+    settings = ReportSettings(formats=["markdown", "html"], percent=["faithfulness"])
+    return read_report_data(run, run.iteration(max(run.iterations())), settings)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from ragpipe.reports.short_report import result_lines
 from ragpipe.reports.styled_text import Screen, columns_of
 from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.finished_runs import FinishedRuns
 from tests.support.terminals import on_a_terminal
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -27,11 +28,8 @@ def _screen_lines(text: str, columns: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("quickstart"))
-        assert main(["+experiment=quickstart", "report.formats=[]"]) == 0
-        return RunFolder(Path("outputs/quickstart/latest").resolve())
+def run(finished_runs: FinishedRuns) -> RunFolder:
+    return RunFolder(finished_runs.of("+experiment=quickstart", "report.formats=[]").latest())
 
 
 @pytest.mark.parametrize(("columns", "most"), [(60, 32), (80, 25), (100, 25), (160, 25)])

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import ragpipe
-from ragpipe.cli import main
 from ragpipe.core.markdown_text import escape_markdown
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
+from tests.support.finished_runs import FinishedRuns
 from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, write_run
 
@@ -150,15 +150,9 @@ NO_MODE = {"wrong_number", "wrong_name", "dangling_citation", "refusal_then_answ
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], tuple[set[str], dict[str, Any]]]:
+def demo(finished_runs: FinishedRuns) -> dict[tuple[str, str], tuple[set[str], dict[str, Any]]]:
     """Every case of the quickstart: what was planted in it, and its record."""
-    root = tmp_path_factory.mktemp("demo")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert main(["+experiment=quickstart", "report.formats=[]"]) == 0
-    (folder,) = (
-        path for path in (root / "outputs" / "quickstart").iterdir() if path.is_dir() and not path.is_symlink()
-    )
+    folder = finished_runs.of("+experiment=quickstart", "report.formats=[]").latest()
     planted = {
         (line["id"], output["method"]): set(line["meta"].get("planted", {}).get(output["method"], ()))
         for line in map(json.loads, DEMO.read_text(encoding="utf-8").splitlines())

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import ragpipe
-from ragpipe.cli import main
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.shared_scores import asked, shared_score
+from tests.support.finished_runs import FinishedRuns
 from tests.support.run_tables import Row, score, write_run
 
 FAITHFUL, RECALL = ScoreSpec("faithfulness"), ScoreSpec("recall@5")
@@ -84,13 +84,10 @@ def test_no_question_in_common_is_a_score_without_a_mean() -> None:
 
 
 @pytest.mark.slow
-def test_the_demonstrations_order_turns_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demonstrations_order_turns_round(finished_runs: FinishedRuns) -> None:
     """Measured by a second reading of records.parquet with pandas: over all that each one answered no_rerank_small_k is ahead
     (87.5 to 85.7), on the 19 questions for which all three methods have a value rerank is (92.1 to 86.8)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "96")
-    assert main(["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[markdown]"]) == 0
-    run = ragpipe.load("outputs/quickstart/latest")
+    run = ragpipe.load(finished_runs.of("+experiment=quickstart").latest())
     everything = {name: g["scores"]["faithfulness"]["mean"] for name, g in run.metrics["by"]["method"].items()}
     assert round(everything["no_rerank_small_k"], 3) == 0.875
     assert round(everything["rerank"], 3) == 0.857

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.finished_runs import FinishedRuns
 from tests.support.rejudged import travelled
 
 
 @pytest.fixture(scope="session")
-def travelled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def travelled_run(finished_runs: FinishedRuns) -> Path:
     """The folder of a finished run by a language model, far from its data set, its call store and its judge."""
-    return travelled(tmp_path_factory.mktemp("travelled"))
+    return finished_runs.made("travelled", travelled) / "elsewhere" / "run"

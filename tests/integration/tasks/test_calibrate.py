@@ -28,6 +28,7 @@ from ragpipe.scoring.calibration_file import (
     binding_of,
     read_calibration,
 )
+from tests.support.finished_runs import FinishedRuns
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -47,11 +48,8 @@ def mtrag(tmp_path_factory: pytest.TempPathFactory, real_data: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo")
-    metrics = "metrics=[faithfulness,groundedness]"
-    assert main(["+experiment=quickstart", metrics, f"output_dir={folder}", "report.formats=[]"]) == 0
-    return (folder / "quickstart/latest").resolve()
+def demo(finished_runs: FinishedRuns) -> Path:
+    return finished_runs.of("+experiment=quickstart", "report.formats=[]").latest()
 
 
 @pytest.fixture

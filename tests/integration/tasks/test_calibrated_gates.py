@@ -18,6 +18,7 @@ from ragpipe.cli import main
 from ragpipe.stats.corrected_mean import corrected_mean
 from ragpipe.stats.rogan_gladen import rogan_gladen
 from tests.integration.tasks.test_calibrate import cases_of, label
+from tests.support.finished_runs import FinishedRuns
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -25,11 +26,10 @@ GATE = "+scoring.gates.grounded={score: faithfulness, min: %s}"
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo")
-    words = ["+experiment=quickstart", "metrics=[faithfulness]", f"output_dir={folder}", "report.formats=[]"]
-    assert main([*words, GATE % 0.65]) == 3, "a critical gate by an uncalibrated judge"
-    return (folder / "quickstart/latest").resolve()
+def demo(finished_runs: FinishedRuns) -> Path:
+    """A run that ends with 3: a critical gate by an uncalibrated judge."""
+    words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[]", GATE % 0.65]
+    return finished_runs.of(*words, code=3).latest()
 
 
 def calibrated(demo: Path, folder: Path, grade: Callable[[float, random.Random], float]) -> tuple[Path, Path]:

@@ -17,6 +17,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.labelling.label_files import draw_folders, read_drawn, read_strata
 from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean
+from tests.support.finished_runs import FinishedRuns
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -25,11 +26,8 @@ STRATIFIED = ["label.draw=stratified", "label.field=method", "label.allocation=e
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo")
-    words = ["+experiment=quickstart", "metrics=[faithfulness]", f"output_dir={folder}", "report.formats=[]"]
-    assert main(words) == 0
-    return (folder / "quickstart/latest").resolve()
+def demo(finished_runs: FinishedRuns) -> Path:
+    return finished_runs.of("+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[]").latest()
 
 
 def judged_values(run: Path) -> dict[tuple[str, str, int], float]:

@@ -77,6 +77,7 @@ def test_the_place_of_the_data_is_no_part_of_the_run(here: Path, server: S3Serve
     assert len(again) == 2  # once by each address, however often it was read
 
 
+@pytest.mark.thorough
 def test_templates_of_a_bucket_are_frozen_in_the_run(here: Path, server: S3Server) -> None:
     verify = (PROMPTS / "verify.v2.jinja").read_bytes().replace(b"decide for each", b"now decide for each")
     server.objects["b/mine/faithfulness/verify.v9.jinja"] = verify
@@ -116,6 +117,7 @@ def test_a_run_is_published_seal_last_and_only_once(
     assert [seen.path for seen in server.seen("PUT")].count(f"{folder}/report.html") == 0
 
 
+@pytest.mark.thorough
 def test_the_file_that_could_not_be_sent_is_named(
     published: str, server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,7 +196,7 @@ def test_a_file_that_was_changed_there_is_found(
     assert "content that its seal does not name" in capsys.readouterr().err
 
 
-@pytest.mark.thorough(tried=1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["created_at", "identity", "run_id", "name"])
 def test_a_manifest_that_was_changed_there_is_found(
     published: str, server: S3Server, capsys: pytest.CaptureFixture[str], key: str
@@ -220,6 +222,7 @@ def test_a_run_is_the_one_of_its_address(published: str, server: S3Server, capsy
     assert not Path("elsewhere").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_changed_here_is_not_published(
     published: str, server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +239,7 @@ def test_a_run_that_was_changed_here_is_not_published(
     assert "publish=s3://bucket/prefix" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_run_goes_to_any_store_that_fsspec_knows_and_back(
     published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,6 +258,7 @@ def test_a_run_goes_to_any_store_that_fsspec_knows_and_back(
     assert capsys.readouterr().out.count(published) == 1  # the copy that was verified is no run of its own
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_published_is_said_before_anything_is_asked(
     here: Path, server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,6 +189,7 @@ def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
     assert f"requests with the same bytes as then: {len(bodies)} of {len(bodies)}" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
     with serving() as server:
         extra = ("rejudge.mode=resend", "transport=stored")
@@ -199,6 +200,7 @@ def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
     assert "the same command asks for them again" not in said
 
 
+@pytest.mark.thorough
 def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys) -> None:
     """Every case stands twice; of what is stored only replies are not asked, with retry_errors no failure either."""
     path = run / "iteration-1" / "judge_inputs.parquet"
@@ -225,6 +227,7 @@ def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys)
     assert planned == sent
 
 
+@pytest.mark.thorough
 def test_resend_counts_other_answers(run: Path) -> None:
     with serving(script=ALWAYS_NO) as server:
         assert main(words(run, server, "rejudge.mode=resend", model=OTHER)) == 0
@@ -236,6 +239,7 @@ def test_resend_counts_other_answers(run: Path) -> None:
     assert {row["payload_id"] for row in rows} == old, "resend asks no question of its own"
 
 
+@pytest.mark.thorough
 def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
     path = run / "iteration-1" / "judge_inputs.parquet"
     table = pq.read_table(path)
@@ -269,7 +273,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
     assert main(words(run, None, "rejudge.mode=stored")) == 0
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("extra", "said"),
     first_rows([

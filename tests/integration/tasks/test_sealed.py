@@ -102,7 +102,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("what", first_rows(CHANGES, {"chunks", "a score"}))
 def test_nothing_is_made_of_a_run_that_was_changed(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
     change, said = CHANGES[what]
@@ -192,6 +192,7 @@ def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     assert verified(demo, capsys)[0] == 0
 
 
+@pytest.mark.thorough
 def test_a_resend_is_called_what_it_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]

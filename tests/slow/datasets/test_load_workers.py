@@ -59,6 +59,7 @@ def test_two_and_four_workers_write_what_one_process_writes(tmp_path: Path) -> N
             assert (tmp_path / f"{name}{width}.parquet").read_bytes() == (tmp_path / f"{name}1.parquet").read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_part_without_a_new_sample_is_read_too(tmp_path: Path) -> None:
     """All of one method first: the parts of the second half hold samples of the first half alone."""
 
@@ -75,7 +76,7 @@ def test_a_part_without_a_new_sample_is_read_too(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}2.parquet").read_bytes() == (tmp_path / f"{name}1.parquet").read_bytes()
 
 
-@pytest.mark.thorough(tried=1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
@@ -95,6 +96,7 @@ def test_what_is_wrong_is_left_to_one_process(tmp_path: Path, change: dict[str, 
         load_dataset(dataset, samples=tmp_path / "s.parquet", outputs=tmp_path / "o.parquet")
 
 
+@pytest.mark.thorough
 def test_a_dead_worker_leaves_the_reading_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, lines = list[subprocess.Popen[bytes]](), list[str]()
     new_process, answer_of = worker_processes.new_process, worker_processes.answer_of

@@ -98,6 +98,7 @@ def test_a_process_that_is_killed_leaves_its_holds_spent(tmp_path: Path) -> None
     assert len(arrivals(log)) >= 80 - 4, "at most the requests that the killed process had under way"
 
 
+@pytest.mark.thorough
 def test_a_retry_after_that_one_process_meets_holds_all(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     fault = "429:nth=120,retry_after=3"
@@ -109,6 +110,7 @@ def test_a_retry_after_that_one_process_meets_holds_all(tmp_path: Path) -> None:
     assert max(arrivals(log)) > refused["done"] + 3
 
 
+@pytest.mark.thorough
 def test_slots_are_shared_and_those_of_the_dead_are_freed(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with serving_in_subprocess("--log", str(log), "--latency-ms", "400") as url:

@@ -76,6 +76,7 @@ def test_a_run_is_sealed_alike_whoever_scores_it(
         started.clear()
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_leaves_scoring_to_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_killed_worker_leaves_scoring_to_one_process(
     assert all(process.returncode is not None for process in started)
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_with_the_scores_is_said_by_one_process(tmp_path: Path) -> None:
     inputs, lines = divided_run(tmp_path, 40), list[str]()
     metrics = by_workers(inputs, lines.append)
@@ -132,6 +134,7 @@ with worker_processes.WorkerPool() as workers:
 """
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("state", ["answering", "waiting"])
 def test_no_worker_outlives_its_driver(tmp_path: Path, state: str) -> None:
     start = json.dumps(ScoreStart.of(divided_run(tmp_path, 40)).values())

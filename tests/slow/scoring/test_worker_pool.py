@@ -71,6 +71,7 @@ def test_a_run_reads_scores_and_seals_by_the_same_workers(
         assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.thorough
 def test_a_worker_killed_in_the_midst_leaves_sealing_to_one_process(
     table: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_worker_killed_in_the_midst_leaves_sealing_to_one_process(
     assert 9 <= len(calls) <= 12
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_with_a_table_is_said_by_one_process(table: Path) -> None:
     data = bytearray(table.read_bytes())
     start = pq.read_metadata(table).row_group(20).column(0).data_page_offset
@@ -115,6 +117,7 @@ def test_a_worker_that_died_while_it_waited_is_replaced(table: Path, started: li
     assert all(process.returncode is not None for process in started)
 
 
+@pytest.mark.thorough
 def test_workers_whose_work_was_broken_off_are_not_used_again(
     table: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:

@@ -52,6 +52,7 @@ def test_no_change_is_lost_and_time_grows_with_the_order_of_the_changes(place: P
     rows.close()
 
 
+@pytest.mark.thorough
 def test_a_change_that_fails_writes_nothing_and_a_row_can_end(place: PostgresPlace) -> None:
     rows = PostgresLimits(place)
     rows.update(["a"], lambda texts, _: ({"a": "nul \x00"}, None))
@@ -83,6 +84,7 @@ def test_rows_that_exist_no_more_are_gone_and_may_be_fought_for(place: PostgresP
     rows.close()
 
 
+@pytest.mark.thorough
 def test_a_connection_that_the_server_ended_is_no_failure(place: PostgresPlace) -> None:
     rows = PostgresLimits(place)
     rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
@@ -95,6 +97,7 @@ def test_a_connection_that_the_server_ended_is_no_failure(place: PostgresPlace) 
         opened.close()
 
 
+@pytest.mark.thorough
 def test_who_is_in_a_hurry_does_not_wait_for_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in an outage: nobody waits for 60 s, neither for the rows nor for the end of their thread."""
     monkeypatch.setattr(postgres_link, "HURRIED_S", 0.5)

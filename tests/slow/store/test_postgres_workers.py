@@ -18,6 +18,7 @@ from tests.support.worker_processes import workers_of
 WORKERS = ["runner=processes", "runner.workers=3", "runner.slice=4"]
 
 
+@pytest.mark.thorough
 def test_a_worker_is_killed_and_its_calls_in_flight_alone_are_asked_again(
     server: PostgresServer, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ class _AskingRun:
         raise self._why[0]
 
 
+@pytest.mark.thorough
 async def test_a_slice_of_ray_that_comes_after_the_stop_asks_nothing(tmp_path: Path) -> None:
     stop, run = tmp_path / "stop", _AskingRun()
     stop.touch()
@@ -94,6 +95,7 @@ async def test_a_slice_of_ray_that_comes_after_the_stop_asks_nothing(tmp_path: P
     assert run.asked == 0
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("unread", [1_000, 400_000])
 async def test_what_is_not_read_does_not_keep_the_process_that_speaks_to_ray(unread: int) -> None:
     """It writes more than a pipe and its reader hold, and ends when its input does."""

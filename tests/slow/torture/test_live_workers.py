@@ -47,6 +47,7 @@ def test_several_workers_ask_each_question_once(place: Place) -> None:
     assert len(place.server.requests()) == len(requests)
 
 
+@pytest.mark.thorough
 def test_any_number_of_workers_and_any_slices_give_the_same_bytes_over_the_same_replies(place: Place) -> None:
     place.ended("local")
     asked, local = len(place.server.requests()), place.content("local")
@@ -91,6 +92,7 @@ def test_workers_killed_at_random_cost_their_calls_in_flight(place: Place) -> No
     place.same_as_one_process("out")
 
 
+@pytest.mark.thorough
 def test_a_killed_driver_stops_its_workers_and_the_next_start_goes_on(place: Place) -> None:
     process = place.started("out", *WORKERS)
     wait_for_calls(place, process, 60)
@@ -111,6 +113,7 @@ def test_a_killed_driver_stops_its_workers_and_the_next_start_goes_on(place: Pla
     place.same_as_one_process("out")
 
 
+@pytest.mark.thorough
 def test_ctrl_c_lets_the_calls_of_all_workers_finish(place: Place) -> None:
     process = place.started("out", *WORKERS)
     wait_for_calls(place, process, 60)
@@ -153,6 +156,7 @@ def test_a_provider_that_refuses_the_key_ends_the_run_as_in_one_process(tmp_path
         assert errors[0] == errors[1]
 
 
+@pytest.mark.thorough
 def test_limits_hold_over_all_workers(place: Place) -> None:
     place.ended("out", *WORKERS)
     assert max(request["in_flight"] for request in place.server.requests()) <= CONCURRENCY

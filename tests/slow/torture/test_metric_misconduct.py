@@ -65,7 +65,7 @@ def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
     return process.returncode, process.stdout + process.stderr
 
 
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("words", [["runner=local"], WORKERS], ids=["local", "processes"])
 @pytest.mark.parametrize(
     ("mode", "message"),
@@ -89,7 +89,7 @@ def test_it_is_a_fault_of_the_metric(tmp_path: Path, mode: str, message: str, wo
     assert "Traceback" not in text
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("mode", ["exit", "cancel", "float", "scale"])
 def test_where_it_is_recorded_the_other_cases_have_their_scores(tmp_path: Path, mode: str) -> None:
     words = ["on_metric_error=record", "scoring.coverage_floor=0"]

@@ -29,7 +29,7 @@ def local(place: Path) -> dict[str, bytes]:
     return bytes_of(place, "local")
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("workers", "largest"), [(1, 7), (2, 1), (2, 1000), (4, 9), (8, 13)])
 def test_the_same_bytes_from_any_number_of_workers(
     place: Path, local: dict[str, bytes], workers: int, largest: int
@@ -56,6 +56,7 @@ def test_a_killed_worker_is_replaced_and_only_its_slices_are_done_again(place: P
     assert len(names) <= CASES + 10  # a worker has two slices of five
 
 
+@pytest.mark.thorough
 def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Path) -> None:
     out = ended(
         place, "output_dir=fatal", "runner=processes", "runner.workers=2", "runner.slice=10", FATAL="q34", code=6
@@ -86,6 +87,7 @@ def test_a_killed_driver_leaves_no_worker_and_the_next_start_gives_the_same_byte
     assert bytes_of(place, "driver") == local
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_the_workers_and_the_run_goes_on_later(place: Path, local: dict[str, bytes]) -> None:
     words = ["output_dir=interrupted", "runner=processes", "runner.workers=2", "runner.slice=4"]
     process = start(place, *words, SLOW_S="0.5")
@@ -100,6 +102,7 @@ def test_ctrl_c_ends_the_workers_and_the_run_goes_on_later(place: Path, local: d
 
 
 @needs_files
+@pytest.mark.thorough
 def test_what_workers_cannot_do_is_said_and_done_by_this_process(place: Path) -> None:
     words = ["metrics=[semantic_similarity]", "embedder=minilm", "output_dir=embedded", "dataset.limit=2"]
     out = ended(place, *words, "runner=processes")

@@ -26,6 +26,7 @@ def _ranges(server: S3Server) -> list[str]:
     return [seen.range for seen in server.seen("GET", "b/x.bin")]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_cut_connection_of_a_bucket_goes_on_at_the_piece_that_was_cut(server: S3Server, tmp_path: Path) -> None:
     server.objects["b/x.bin"] = CONTENT
@@ -121,6 +122,7 @@ def test_a_file_is_given_up_after_so_many_failures_in_a_row(server: S3Server, tm
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["s3", "http"])
 def test_a_file_that_changes_while_it_is_read_is_noticed(server: S3Server, tmp_path: Path, kind: str) -> None:
@@ -160,6 +162,7 @@ def test_a_copy_that_was_changed_here_is_made_again(server: S3Server, tmp_path: 
     assert copy.read_bytes() == b"one"
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("has_versions", [True, False])
 def test_a_copy_in_use_is_not_replaced_by_the_same_bytes(server: S3Server, tmp_path: Path, has_versions: bool) -> None:
