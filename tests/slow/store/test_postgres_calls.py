@@ -38,6 +38,7 @@ from ragpipe.store.calls.transfer import export_calls, import_calls
 from ragpipe.store.limits.limit_rows import Moment, Texts
 from ragpipe.store.limits.postgres_limits import PostgresLimits
 from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.support.waiting import HANGS_AFTER_S
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
     K,
@@ -183,7 +184,7 @@ def test_a_damaged_row_counts_as_missing(place: PostgresPlace) -> None:
 
 async def _all(place: PostgresPlace) -> tuple[int, int]:
     with CallStore(place, run_id="r") as store:
-        calls = [await asyncio.wait_for(store.get_or_claim(key), 10) for key in damage.KEYS]
+        calls = [await asyncio.wait_for(store.get_or_claim(key), HANGS_AFTER_S) for key in damage.KEYS]
         return sum(one is not None for one in calls), store.damaged
 
 
@@ -260,7 +261,7 @@ def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: Postg
     other, first = table(place, "other"), table(place, "first")
     assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(30)
+    ended.wait(HANGS_AFTER_S)
     with session(place) as db:
         db.execute("UPDATE owners SET pid = %s WHERE run_id = 'other'", (ended.pid,))
     _cut(first)
@@ -322,7 +323,7 @@ def test_the_reply_of_a_woken_process_harms_nothing(
             CallStore(place, run_id="two", silent_after_s=0.3) as two,
         ):
             assert await one.get_or_claim(K("k")) is None
-            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
             order = (one, two) if is_first else (two, one)
             replies = [await store.put(replace(call(), text=f"by {store.run_id}")) for store in order]
             assert replies[0] == replies[1] == await one.get_or_claim(K("k"))
