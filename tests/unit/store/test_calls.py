@@ -25,6 +25,7 @@ from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.calls import call_schema, call_table, owners
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
+from ragpipe.store.calls.call_rows import packed, unpacked
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import Freshness
@@ -132,6 +133,11 @@ def test_every_field_comes_back(one: Call) -> None:
         assert read_calls(path, [K("k")]) == {K("k"): one}
 
 
+@pytest.mark.parametrize("wire_hash", [None, "", "not a hash", K("body")])
+def test_the_hash_of_a_body_comes_back_whatever_it_is(wire_hash: str | None) -> None:
+    assert unpacked(packed(replace(call(), wire_hash=wire_hash), "r")).wire_hash == wire_hash
+
+
 async def test_text_that_is_no_unicode_is_stored_with_replacements(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         put = await store.put(replace(call(), text="bad \ud800 here", message="\udfff"))
@@ -180,7 +186,7 @@ async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path:
         assert await two.get_or_claim(K("k"), freshness=Freshness.NO_FAILURES) is None
         await two.put(call())
         for store in (one, two):  # a good reply ends the failures of all runs
-            assert await store.get_or_claim(K("k")) == replace(call(), run_id="two", silent_after_s=3600)
+            assert await store.get_or_claim(K("k")) == replace(call(), run_id="two")
 
 
 async def test_fresh_all_asks_again_and_the_new_reply_stands(tmp_path: Path) -> None:
@@ -411,11 +417,7 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
             patch.setattr(owners, "is_alive", lambda _: False)
             assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
         first = await two.put(replace(call(), text="first"))
-        assert (
-            await one.put(replace(call(), text="late"))
-            == first
-            == replace(call(), text="first", run_id="two", silent_after_s=3600)
-        )
+        assert await one.put(replace(call(), text="late")) == first == replace(call(), text="first", run_id="two")
         assert (await one.get_or_claim(K("k"))).text == "first"  # type: ignore[union-attr]
 
 
