@@ -24,7 +24,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the time of one example says more of the machine than of the code; `.ci/run` asks for the same examples each time
-hypothesis.settings.register_profile("ragpipe", deadline=None, derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ)
+hypothesis.settings.register_profile(
+    "ragpipe",
+    deadline=None,
+    derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("ragpipe")
 
 

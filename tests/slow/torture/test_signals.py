@@ -139,9 +139,7 @@ def test_a_termination_lets_short_calls_land(bench: Make) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "fault", ["429:after=20,retry_after=60", pytest.param("500:after=20", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("fault", ["429:after=20,retry_after=60", pytest.param("500:after=20", marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_tries_to_come(bench: Make, fault: str) -> None:
     """Calls that wait for their next try are not in flight: an interrupt does not sit the pause out."""

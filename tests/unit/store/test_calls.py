@@ -31,7 +31,7 @@ from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.files.processes import Process
 from tests.support.memory import quick_folder
-from tests.support.waiting import HANGS_AFTER_S
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 ASKER = """
 import asyncio, os, random, sys
@@ -76,13 +76,6 @@ def call(name: str = "k", status: str = "ok", **more: object) -> Call:
 def starts(path: Path, log: Path, seed: int, keys: int, mode: str = "ask") -> subprocess.Popen[str]:
     command = [sys.executable, "-c", ASKER, str(path), str(log), str(seed), str(keys), mode]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def until(condition: object, timeout: float = 20) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 texts = st.none() | st.text() | st.just("nul \x00 and \u2028")
@@ -360,7 +353,7 @@ def test_the_claims_of_a_killed_process_are_taken_over_at_once(keys: int) -> Non
     with quick_folder() as name:
         folder = Path(name)
         holder = starts(folder / "c", folder / "log", 1, keys, "hang")
-        until(lambda: (folder / "log").exists() and (folder / "log").read_bytes().count(b"\n") == keys)
+        wait_until(lambda: (folder / "log").exists() and (folder / "log").read_bytes().count(b"\n") == keys)
         heir = starts(folder / "c", folder / "log", 2, keys)
         time.sleep(0.3)
         assert heir.poll() is None, "a live claim is waited for"
