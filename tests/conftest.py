@@ -31,6 +31,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     derandomize="RAGPIPE_SAME_EXAMPLES" in os.environ,
     max_examples=500 if thoroughness.THOROUGH else 25,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("ragpipe")
 

@@ -23,7 +23,7 @@ SUFFIXES = {
     ".run": "trec",
     ".qrels": "trec",
 }
-_READERS = {
+READERS = {
     "jsonl": jsonl_rows.read_jsonl_rows,
     "json": json_rows.read_json_rows,
     "json_objects": json_rows.read_json_objects,
@@ -108,7 +108,7 @@ def read_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, A
     if file.path.stat().st_size == 0:
         faults.add(file.display_path, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
         return iter(())
-    return _READERS[file.format](file, faults)
+    return READERS[file.format](file, faults)
 
 
 def place(file: DataFile, position: int) -> str:

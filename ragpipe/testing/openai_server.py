@@ -324,7 +324,7 @@ def serving(**options: Any) -> Iterator[OpenAIServer]:
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    ready.wait(10)
+    ready.wait()
     try:
         yield server
     finally:
@@ -341,7 +341,7 @@ def serving_in_subprocess(*options: str) -> Iterator[str]:
         yield process.stdout.readline().strip()
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait()
         if process.stdout is not None:
             process.stdout.close()
 

@@ -13,6 +13,7 @@ import pytest
 import ragpipe
 from ragpipe.core.errors import ConfigError, DataError
 from tests.support.finished_runs import FinishedRuns
+from tests.support.waiting import HANGS_AFTER_S
 
 WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", "metrics.retrieval.k=[5]", "name=api"]
 
@@ -81,7 +82,9 @@ def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None
     script = page.split("```python\n")[1].split("```")[0]
     assert len(script.strip().split("\n")) <= 5
     finished_runs.of("+experiment=quickstart").copied_outputs(here)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout
 

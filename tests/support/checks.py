@@ -7,7 +7,6 @@ import io
 import json
 import math
 import subprocess
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from ragpipe.cli import main
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.harness import arguments, run_folder, write_cases
+from tests.support.waiting import wait_until
 
 ZEBRA = "zebra"  # marks the cases that a fault is meant for: it stands in every question about them
 
@@ -96,14 +96,9 @@ class Bench:
         check_folder(self.folder)
         return Ran(code, text, self.server.log[before:], run_folder(self.folder / "out"))
 
-    def until(self, requests: int, process: subprocess.Popen[str], timeout: float = 60) -> None:
+    def until(self, requests: int, process: subprocess.Popen[str]) -> None:
         """Wait until the server has so many requests, answered or not, while the process goes on."""
-        deadline = time.monotonic() + timeout
-        while self.server.arrivals < requests:
-            if process.poll() is not None:
-                raise AssertionError(f"ended too early: {process.communicate()[0]}")
-            assert time.monotonic() < deadline, f"{self.server.arrivals} requests after {timeout:g} s"
-            time.sleep(0.01)
+        wait_until(lambda: self.server.arrivals >= requests, process)
 
 
 def check_folder(folder: Path) -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from ragpipe.example_rag.rag_server import RagServer
 from ragpipe.example_rag.system import ExampleRag
+from tests.support.waiting import HANGS_AFTER_S
 
 _PAGE_ADDRESS = "http://127.0.0.1:8123"
 
@@ -53,6 +54,8 @@ def at_address(words: list[str], address: str) -> list[str]:
 
 def run_curl(line: str, address: str) -> int:
     """Run a curl command of a page against `address`, its output to that of this process; its exit code."""
-    done = subprocess.run(line.replace(_PAGE_ADDRESS, address), shell=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        line.replace(_PAGE_ADDRESS, address), shell=True, capture_output=True, text=True, timeout=HANGS_AFTER_S
+    )
     print(done.stdout, done.stderr)
     return done.returncode

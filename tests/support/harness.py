@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.testing.openai_server import SERVER
+from tests.support.waiting import HANGS_AFTER_S, wait_for_hang_up, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 VOLATILE = ("latency_ms", "attempts", "judge_duration_ms")
@@ -99,25 +100,21 @@ def start(
     )  # fmt: skip
 
 
-def finish(args: Sequence[str], cwd: Path, timeout: float = 120) -> tuple[int, str]:
+def finish(args: Sequence[str], cwd: Path) -> tuple[int, str]:
     process = start(args, cwd)
-    text, _ = process.communicate(timeout=timeout)
+    text, _ = process.communicate(timeout=HANGS_AFTER_S)
     return process.returncode, text
 
 
-def kill_after(args: Sequence[str], cwd: Path, server: Server, calls: int, timeout: float = 60) -> float | None:
+def kill_after(args: Sequence[str], cwd: Path, server: Server, calls: int) -> float | None:
     """Start, wait until the server has seen `calls` more requests, kill -9. Returns the moment, None when it had ended."""
     before = len(server.requests())
     process = start(args, cwd, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline and process.poll() is None:
-        if len(server.requests()) - before >= calls:
-            break
-        time.sleep(0.01)
+    wait_until(lambda: process.poll() is not None or len(server.requests()) - before >= calls)
     ended = process.poll() is not None
     process.send_signal(signal.SIGKILL)
     process.wait()
-    time.sleep(0.2)  # what the process had sent is at the server by now, and the next one has not begun
+    wait_for_hang_up(server.url)
     return None if ended else time.time()
 
 

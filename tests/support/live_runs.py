@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 from tests.support.harness import Server, arguments, finish, start, write_cases
+from tests.support.waiting import wait_until
 
 CASES, CONCURRENCY = 60, 8
 EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
@@ -65,8 +65,4 @@ class Place:
 
 def wait_for_calls(place: Place, process: subprocess.Popen[str], count: int) -> None:
     before = len(place.server.requests())
-    end = time.monotonic() + 60
-    while len(place.server.requests()) < before + count:
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: len(place.server.requests()) >= before + count, process)

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.store.calls.store_place import PostgresPlace
+from tests.support.waiting import HANGS_AFTER_S
 
 _QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 _SETTINGS = ("max_connections=60", "shared_buffers=64MB", "unix_socket_directories=", "logging_collector=off")
@@ -76,7 +77,7 @@ class PostgresServer:
             [*self.prefix, *_as_user(command[len(self.prefix) :])], stdout=log, stderr=log, cwd=self.folder
         )
         log.close()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANGS_AFTER_S
         while time.monotonic() < deadline and self.process.poll() is None:
             ready = [*self.prefix, str(self.programs / "pg_isready"), "-q", "-h", self.address, "-p", str(self.port)]
             if subprocess.run(ready, check=False).returncode == 0:
@@ -88,7 +89,7 @@ class PostgresServer:
         """Stop it: `fast` in order, `immediate` as a crash would."""
         self._run("pg_ctl", "stop", "-D", str(self.folder / "data"), "-m", mode, "-w", "-t", "30")
         if self.process is not None:
-            self.process.wait(30)
+            self.process.wait(HANGS_AFTER_S)
 
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(

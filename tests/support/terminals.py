@@ -10,18 +10,16 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.harness import environment
+from tests.support.waiting import HANGS_AFTER_S
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_a_terminal(
-    words: Sequence[str], cwd: Path, columns: int, *, code: int = 0, timeout: float = 120, **env: str
-) -> str:
+def on_a_terminal(words: Sequence[str], cwd: Path, columns: int, *, code: int = 0, **env: str) -> str:
     """What a terminal that is so many columns wide gets of `python -m ragpipe` with these words, control characters too."""
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -35,8 +33,8 @@ def on_a_terminal(
         stderr=writer,
     )
     os.close(writer)
-    parts, end = [], time.monotonic() + timeout
-    while time.monotonic() < end:
+    parts = []
+    while True:
         try:
             part = os.read(reader, 65536)
         except OSError:  # Linux's word for the end of a terminal
@@ -46,7 +44,7 @@ def on_a_terminal(
         parts.append(part)
     os.close(reader)
     text = b"".join(parts).decode()
-    assert process.wait(30) == code, text
+    assert process.wait(HANGS_AFTER_S) == code, text
     return text
 
 

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.viewing.view_server import ViewOptions, ViewServer
 from tests.support.compared_runs import graded, scored_run
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 PAGE = "<!doctype html><title>report</title><p>a report"
 
@@ -66,7 +66,7 @@ class ViewProcess:
 
     def get(self, path: str) -> tuple[int, bytes]:
         """An answer to a browser that has the cookie."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)
         cookie = f"ragpipe-view-{self.port}={self.address.partition('token=')[2]}"
         connection.request("GET", path, headers={"Cookie": cookie})
         answer = connection.getresponse()
@@ -75,13 +75,9 @@ class ViewProcess:
     def progress(self) -> dict[str, Any]:
         return dict(json.loads(self.get("/progress")[1]))
 
-    def when(self, is_so: Callable[[dict[str, Any]], Any], seconds: float = 60) -> dict[str, Any]:
+    def when(self, is_so: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """What `/progress` says once the condition holds."""
-        deadline = time.monotonic() + seconds
-        while not is_so(progress := self.progress()):
-            assert time.monotonic() < deadline, progress
-            time.sleep(0.1)
-        return progress
+        return wait_until(lambda: progress if is_so(progress := self.progress()) else None)
 
 
 @contextmanager
@@ -95,7 +91,7 @@ def view_process(folder: Path, *words: str) -> Iterator[ViewProcess]:
         assert "http://" in line, line + process.stdout.read()
         yield ViewProcess(process, line.split()[-1])
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(HANGS_AFTER_S) == 0
     finally:
         process.kill()
         process.wait()

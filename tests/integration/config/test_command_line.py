@@ -8,10 +8,10 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from ragpipe.composition.config_sources import LOADED
 
 import ragpipe
 from ragpipe.cli import compose, main
-from ragpipe.composition.config_sources import LOADED
 from ragpipe.core.errors import ConfigError
 
 RUN = ["dataset=mine", "metrics=[retrieval]"]

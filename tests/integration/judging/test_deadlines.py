@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -52,10 +51,8 @@ def test_a_start_ends_at_its_deadline_with_what_it_has(bench: Make) -> None:
 
 def test_waiting_questions_end_at_the_deadline_too(bench: Make) -> None:
     b = bench(cases=6)
-    b.fault("429:after=3,retry_after=30")
-    began = time.monotonic()
-    ran = b.run("judge.run_deadline_s=3", concurrency=2)
-    assert time.monotonic() - began < 15
+    b.fault("429:after=3,retry_after=3600")
+    ran = b.run("judge.run_deadline_s=3", "judge.retry_after_cap_s=3600", concurrency=2)
     assert ran.code == 4
     assert "run_deadline" in faithfulness(ran)["errors"]
 
@@ -72,14 +69,12 @@ def test_a_later_iteration_of_the_start_has_no_time_of_its_own(bench: Make) -> N
 
 def test_a_case_that_takes_too_long_fails_alone(bench: Make) -> None:
     b = bench(cases=8, zebras=(3,))
-    b.fault(f"hang:match={ZEBRA},seconds=20")
-    began = time.monotonic()
-    ran = b.run("judge.case_deadline_s=1", concurrency=4)
-    assert time.monotonic() - began < 12
+    b.fault(f"hang:match={ZEBRA}")
+    ran = b.run("judge.case_deadline_s=10", "judge.timeout_s=3600", concurrency=4)
     failed = [row for row in ran.rows() if row["status"] == "error"]
     assert len(failed) == 1
     assert faithfulness(ran)["errors"] == {"case_deadline": 1}
-    assert "judge.case_deadline_s=1 s together" in failed[0]["reason"]
+    assert "judge.case_deadline_s=10 s together" in failed[0]["reason"]
     assert (ran.code, ran.state) == (4, "incomplete")
     b.fault()
     again = b.run(concurrency=4)
@@ -89,8 +84,8 @@ def test_a_case_that_takes_too_long_fails_alone(bench: Make) -> None:
 
 def test_the_case_deadline_stands_still_while_the_server_asks_to_wait(bench: Make) -> None:
     b = bench(cases=3)
-    b.fault("429:nth=2+5,retry_after=3")
-    ran = b.run("judge.case_deadline_s=2.5", concurrency=2)
+    b.fault("429:nth=2+5,retry_after=9")
+    ran = b.run("judge.case_deadline_s=8", concurrency=2)
     assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 3), ran.text
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import environment, rows, start, write_cases
+from tests.support.waiting import wait_for_hang_up, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -116,14 +116,11 @@ def test_a_killed_jury_goes_on_and_asks_nothing_twice(court: Court, tmp_path: Pa
     court.server.latency_ms = 60
     words = court.words(*(f"jury.members.{name}.concurrency=3" for name in MODELS), metrics="rubric,faithfulness")
     process = start(words, tmp_path)
-    deadline = time.monotonic() + 60
-    while court.server.arrivals < 40:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: court.server.arrivals >= 40, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    time.sleep(0.2)
+    wait_for_hang_up(court.server.url)
+    wait_until(lambda: not court.server.in_flight)
     answered = {(line["model"], line["body"]) for line in court.server.log if line["written"]}
     before = len(court.server.log)
     court.server.latency_ms = 0

@@ -16,6 +16,7 @@ from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.store.limits.sqlite_limits import SqliteLimits
 from tests.support.asking import nobody, question, settings
+from tests.support.waiting import HANGS_AFTER_S
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ async def ask(live: LiveTransport, name: str, count: int) -> list[str]:
 
 
 async def _until_paused(told: list[str]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS_AFTER_S):
         while True:
             if any("paused" in text for text in told):
                 return

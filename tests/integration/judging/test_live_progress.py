@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -72,8 +73,8 @@ def test_a_slow_judge_shows_numbers_before_a_case_is_finished(bench: Make) -> No
     lines = [line for line in ran.text.splitlines() if line.startswith("judging")]
     asking = next(line for line in lines if "sent" in line)  # a busy machine shows a line before the first call
     assert asking.startswith("judging 0/4 cases | estimating | 1 sent, 0 answered | 1 in flight")
-    assert any("0/4 cases | 0:0" in line and "left" in line for line in lines), "calls tell before a case does"
-    assert lines[-1].startswith("judging 4/4 cases | 0:0")
+    assert any(re.search(r"0/4 cases \| \d+:\d\d left", line) for line in lines), "calls tell before a case does"
+    assert re.match(r"judging 4/4 cases \| \d+:\d\d", lines[-1])
     assert "8 sent, 8 answered |" in lines[-1]
     assert len(ran.requests) == 8
     judging = [state for state in seen if state.phase == "judging"]

@@ -21,6 +21,7 @@ from ragpipe.schema.judge_answers.grade_answers import Grade15, YesNo
 from tests.support.asking import ask, nobody, question, settings
 from tests.support.harness import arguments, write_cases
 from tests.support.rows import first_rows
+from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -191,14 +192,14 @@ async def test_a_rate_limit_is_no_outage(serve, quick):
 
 
 async def test_stopping_ends_a_pause_at_once(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.limits.outage._FIRST", 600.0)
+    monkeypatch.setattr("ragpipe.judging.limits.outage._FIRST", 3600.0)
     server = serve("500:after=1")
     live = LiveTransport(settings(server.url, concurrency=4), run_id="r")
     await live.ask(question("first"), nobody)
     tasks = [asyncio.create_task(live.ask(question(f"a {i}"), nobody)) for i in range(8)]
     await asyncio.sleep(0.5)
     live.stop(Interrupted("interrupted"))
-    found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+    found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), HANGS_AFTER_S)
     assert {type(f) for f in found} == {Interrupted}
     await live.close()
 
@@ -211,7 +212,7 @@ async def test_a_cancelled_probe_leaves_the_turn_to_another(quick):
     assert await first is True  # and before it says how its try went, it is cancelled
     assert not second.done()
     outage.abandon_probe()
-    assert await asyncio.wait_for(second, 1) is True
+    assert await asyncio.wait_for(second, HANGS_AFTER_S) is True
     third = asyncio.create_task(outage.acquire("q3"))
     await asyncio.sleep(0)
     outage.record_answer()

@@ -54,6 +54,9 @@ def test_a_start_prints_at_most_25_lines_and_the_page_last(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(
+        "ragpipe.reports.live_progress.PLAIN_S", 3600
+    )  # a line of progress more for each 5 s of a slow machine
     assert main(["+experiment=quickstart"]) == 0
     shown = capfd.readouterr()
     assert _screen_lines(shown.out + shown.err, 80) <= 25
@@ -69,6 +72,9 @@ def test_a_sweep_of_four_jobs_is_one_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(
+        "ragpipe.reports.live_progress.PLAIN_S", 3600
+    )  # a line of progress more for each 5 s of a slow machine
     assert main(SWEEP) == 0
     shown = capfd.readouterr()
     assert _screen_lines(shown.out + shown.err, 80) <= 30

@@ -20,6 +20,7 @@ from ragpipe.stages.collected_outputs import collected_outputs
 from ragpipe.systems.live_system import LiveMethod, open_methods, open_system
 from ragpipe.systems.settings import HttpSystem
 from tests.support.rows import first_rows
+from tests.support.waiting import HANGS_AFTER_S
 
 SAMPLE = Sample(id="s1", question="Capital?")
 
@@ -189,7 +190,7 @@ async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> No
             return web.json_response({"answer": "met"})  # the first question is asked alone
         if here == wanted:
             all_here.set()
-        await asyncio.wait_for(all_here.wait(), 10)
+        await asyncio.wait_for(all_here.wait(), HANGS_AFTER_S)
         return web.json_response({"answer": "met"})
 
     async with served(meet) as url:

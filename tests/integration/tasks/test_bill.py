@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, rows, start, write_cases
 from tests.support.rows import first_rows
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -260,12 +260,9 @@ def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
 def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     place.server.faults = [ServerFault.read("empty_content:first=3"), ServerFault.read("429:retry_after=20")]
     process = start(place.words, place.root)
-    deadline = time.monotonic() + 60
-    while len(place.server.log) < 5:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: len(place.server.log) >= 5, process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 130
     assert place.billed()["replies"] == 3
     assert paid(place.file) == place.billed()

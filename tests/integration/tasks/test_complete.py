@@ -18,6 +18,7 @@ from ragpipe.cli import main
 from ragpipe.engine.completion_notice import next_name, time_ago
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
+from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # several whole runs
 
@@ -149,7 +150,7 @@ def test_the_command_says_it_too(here: Path) -> None:
     with serving() as server:
         command = [sys.executable, "-m", "ragpipe", *live(here, server.url)]
         done = [
-            subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+            subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=True)
             for _ in "12"
         ]
     first, second = (COMPLETE.search(one.stdout) for one in done)

@@ -23,6 +23,7 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
+from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -115,11 +116,9 @@ def test_a_loop_that_takes_the_interrupt_for_its_own_task_does_not_keep_it(
 
 
 def test_a_second_interrupt_gives_up_what_hangs(words: list[str], server: OpenAIServer, tmp_path: Path) -> None:
-    server.faults = [ServerFault.read("hang:after=6,seconds=60")]
-    begun = time.monotonic()
-    found = cell(words, interrupts=[0.1, 0.3], when=lambda: server.arrivals >= 12)
+    server.faults = [ServerFault.read("hang:after=6")]
+    found = cell([*words, "judge.timeout_s=3600"], interrupts=[0.1, 1], when=lambda: server.arrivals >= 12)
     assert isinstance(found, KeyboardInterrupt)
-    assert time.monotonic() - begun < 50, "what hangs for 60 s was given up"
     assert working() == []
     assert list(tmp_path.rglob(".lock")) == []
 
@@ -181,7 +180,9 @@ with stoppable():
     print(run_async(work()))
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM) is before)
 """
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
     assert ran.stdout.split() == ["Interrupted", "cancelled", "ended", "True", "True"], ran.stderr
     assert ran.returncode == 0
 
@@ -212,7 +213,7 @@ def test_a_run_in_a_thread_is_stopped_from_another_one(words: list[str], server:
     while server.arrivals < 12:
         time.sleep(0.005)
     assert ragpipe.stop() == 1
-    thread.join(10)
+    thread.join(HANGS_AFTER_S)
     assert [type(error) for error in failures] == [Interrupted]
     assert server.arrivals < 2 * CASES
     assert list(tmp_path.rglob(".lock")) == []

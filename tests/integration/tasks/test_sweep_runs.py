@@ -28,6 +28,7 @@ from tests.support.harness import (
     start,
     write_cases,
 )  # fmt: skip
+from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -184,7 +185,7 @@ def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
         again = words(here, server.url, "judge.temperature=0.0,0.5", cases=10)
         both = [start(again, here) for _ in range(2)]
         for one in both:
-            text, _ = one.communicate(timeout=120)
+            text, _ = one.communicate(timeout=HANGS_AFTER_S)
             assert one.returncode == 0, text
         assert set(server.bodies().values()) == {1}
     (folder,) = sweeps(here)
@@ -275,7 +276,7 @@ def test_a_job_that_is_preempted_is_queued_again_and_goes_on(here: Path) -> None
             time.sleep(0.05)
         progress = json.loads((here / "out/torture/latest/iteration-1/.progress.json").read_text())
         os.kill(progress["state"]["pid"], signal.SIGUSR2)
-        text, _ = process.communicate(timeout=100)
+        text, _ = process.communicate(timeout=HANGS_AFTER_S)
         assert process.returncode == 0, text
         assert sum(server.bodies().values()) == 2 * 20, "what was in flight is waited for"
     (log,) = here.glob("out/.sweep/.submitit/*/*_0_log.out")

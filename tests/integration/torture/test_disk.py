@@ -15,6 +15,7 @@ import pytest
 from tests.support.checks import Bench, Ran
 from tests.support.harness import start
 from tests.support.rows import first_rows
+from tests.support.waiting import HANGS_AFTER_S
 
 Make = Callable[..., Bench]
 
@@ -50,7 +51,7 @@ def _limited(b: Bench, limit: int, value: int, *extra: str, concurrency: int = 8
 
     before = len(b.server.log)
     process = start(b.args(*extra, concurrency=concurrency), b.folder, preexec_fn=lower)
-    text, _ = process.communicate(timeout=90)
+    text, _ = process.communicate(timeout=HANGS_AFTER_S)
     return b.ran(process.returncode, text, before)
 
 
@@ -78,7 +79,6 @@ def test_a_disk_that_fills_up(bench: Make, tmp_path: Path) -> None:
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kilobytes", [120, 200, 250, 300, 400, 500, 600, 800, 1000, 1200, 1400])
 def test_a_disk_that_fills_up_at_any_moment(bench: Make, tmp_path: Path, kilobytes: int) -> None:
     with _mounted(tmp_path / "out", f"size={kilobytes}k"):
@@ -149,7 +149,7 @@ def test_data_that_changes_under_a_run_is_refused_and_opens_its_own_run_after(be
     record = json.loads(lines[19])
     record["answer"] = "Something else is said. And something more."
     b.data.write_text("\n".join([*lines[:19], json.dumps(record)]) + "\n")
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=HANGS_AFTER_S)
     ran = b.ran(process.returncode, text)
     assert ran.code == 2, text
     assert "changed while the run was going on" in text
@@ -174,6 +174,6 @@ def test_a_data_file_that_goes_away_under_a_run(bench: Make) -> None:
     process = start(b.args(concurrency=2), b.folder)
     b.until(4, process)
     os.unlink(b.data)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=HANGS_AFTER_S)
     assert b.ran(process.returncode, text).code == 2
     assert str(b.data) in text

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.checks import Bench
 from tests.support.harness import ROOT, environment
+from tests.support.waiting import HANGS_AFTER_S
 
 Make = Callable[..., Bench]
 NOISE = (
@@ -55,7 +56,7 @@ print("done")
 def _python(code: str, b: Bench, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-X", "dev", "-W", "default", "-c", code, *words], cwd=b.folder, env=environment(), capture_output=True,
-        text=True, timeout=90,
+        text=True, timeout=HANGS_AFTER_S,
     )  # fmt: skip
 
 
@@ -166,6 +167,6 @@ def test_the_package_imports_from_anywhere(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANGS_AFTER_S,
     )
     assert done.stdout.strip(), done.stderr

@@ -12,6 +12,7 @@ import pytest
 from ragpipe.cli import main
 from tests.support.checks import Bench, places_of
 from tests.support.harness import start
+from tests.support.waiting import HANGS_AFTER_S
 
 Make = Callable[..., Bench]
 SENTINEL = "Zq7-plain-words-no-shape-91"  # looks like no provider's key: only its variable tells that it is one
@@ -112,14 +113,13 @@ def test_a_key_in_a_file_is_refused_without_being_repeated(keyed: Make, line: st
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_the_other_client_keeps_the_key_to_itself(keyed: Make) -> None:
     b = keyed(cases=6, zebras=(2,))
     b.options = ["judge.client=litellm", "judge.retries=0", "log_level=debug"]
     for fault in FAILING:
         b.fault(fault)
         process = start(b.args(f"name={fault.split(':')[0]}"), b.folder)
-        text, _ = process.communicate(timeout=60)
+        text, _ = process.communicate(timeout=HANGS_AFTER_S)
         assert SENTINEL not in text, fault
     assert places_of(b.folder, SENTINEL) == []
 

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from tests.support.checks import Bench, check_folder
 from tests.support.harness import ROOT, run_folder
+from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # several whole runs
 
@@ -25,7 +26,7 @@ def _shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedP
     """A command in bash with nothing else in its environment than what is named."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PY": sys.executable, **environment}
     return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], cwd=cwd, env=environ, capture_output=True, text=True, timeout=60, encoding="utf-8",
+        ["bash", "-o", "pipefail", "-c", command], cwd=cwd, env=environ, capture_output=True, text=True, timeout=HANGS_AFTER_S, encoding="utf-8",
         errors="surrogateescape",
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from ragpipe.engine.workers.load_workers import FEWEST_PARTS, load_by_workers
 from ragpipe.engine.workers.plain_messages import packed_message
 from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.stages.load_dataset import DatasetCounts, load_dataset
+from tests.support.waiting import HANGS_AFTER_S
 
 PART = 4000
 
@@ -133,4 +134,4 @@ def test_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
             worker_processes.send(process, part_message(part))
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=HANGS_AFTER_S) == 0

@@ -20,6 +20,7 @@ from ragpipe.cli import main
 from ragpipe.core.resources import PACKAGE
 from ragpipe.example_rag.__main__ import main as serve
 from ragpipe.schema.sample import Sample
+from tests.support.waiting import HANGS_AFTER_S
 
 METHODS = ("folders_off", "folders_on", "folders_fallback")
 NAMED = {
@@ -127,7 +128,7 @@ def _served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             yield server, address[0]
         finally:
             server.terminate()
-            server.wait(timeout=20)
+            server.wait(timeout=HANGS_AFTER_S)
 
 
 @pytest.mark.thorough
@@ -138,7 +139,7 @@ def test_over_http_it_answers_as_in_process(tmp_path: Path) -> None:
         words = ["system=example_http", f"system.url={address}/ask", "dataset.limit=20"]
         run = _evaluate(tmp_path / "b", *words)
         server.terminate()
-        printed, _ = server.communicate(timeout=20)
+        printed, _ = server.communicate(timeout=HANGS_AFTER_S)
     assert server.returncode == 0, "SIGTERM is a clean end"
     asked, failed = map(int, re.findall(r"(\d+) (?:requests|of them)", printed))
     assert (asked - failed, failed > 0) == (3 * 20, True)
@@ -153,5 +154,5 @@ def test_over_http_it_answers_as_in_process(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_server() -> None:
     with _served() as (server, _):
         server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=20)
+        _, errors = server.communicate(timeout=HANGS_AFTER_S)
     assert (server.returncode, errors) == (0, "")

@@ -16,8 +16,9 @@ from ragpipe.store.calls.spend import paid_by
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.asking import question
 from tests.support.batch_asker import RUN, follow_up, texts_of
+from tests.support.waiting import HANGS_AFTER_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 COUNT = 3
 MODELS = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/claude-3-5-haiku-20241022"}
 # the writes of one batch: body, lines, intent, uploaded, sent, results, collected, done
@@ -36,7 +37,7 @@ ANTHROPIC = [
 def start(server: OpenAIServer, folder: Path, shape: str, kill: str) -> subprocess.CompletedProcess[str]:
     words = {"url": server.url, "model": MODELS[shape], "folder": str(folder), "count": COUNT, "kill": kill}
     command = [sys.executable, "-m", "tests.support.batch_asker", json.dumps(words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
 def expected_texts(server: OpenAIServer, bodies: dict[str, dict[str, Any]]) -> set[str]:

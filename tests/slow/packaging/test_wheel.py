@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import HANGS_AFTER_S
+
 pytestmark = pytest.mark.wheel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +66,7 @@ def test_the_wheel_works_from_an_empty_folder(built: Path, tmp_path: Path) -> No
 
     def start(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "ragpipe", *words], cwd=work, capture_output=True, text=True, timeout=120,
+            [sys.executable, "-m", "ragpipe", *words], cwd=work, capture_output=True, text=True, timeout=HANGS_AFTER_S,
             env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
         )  # fmt: skip
 

@@ -19,8 +19,9 @@ import pytest
 
 from ragpipe.store.files.atomic import sweep_temporaries
 from tests.support.thoroughness import some_of
+from tests.support.waiting import HANGS_AFTER_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 CALLS = ("openat", "write", "fsync", "rename", "link", "symlink", "unlink", "rmdir", "mkdir")
 TRACED = "trace=openat,write,fsync,fdatasync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,mkdir"
 
@@ -137,7 +138,7 @@ def run(program: str, folder: Path, *strace: str) -> subprocess.CompletedProcess
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(folder.parent),
     }
-    return subprocess.run([*strace, *command], capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run([*strace, *command], capture_output=True, text=True, timeout=HANGS_AFTER_S, env=environment)
 
 
 def again(program: str, folder: Path) -> None:

@@ -38,6 +38,7 @@ from ragpipe.store.calls.transfer import export_calls, import_calls
 from ragpipe.store.limits.limit_rows import Moment, Texts
 from ragpipe.store.limits.postgres_limits import PostgresLimits
 from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
     K,
@@ -86,6 +87,10 @@ def tmp_path(server: PostgresServer) -> Schemas:
 @pytest.fixture
 def place(server: PostgresServer) -> PostgresPlace:
     return server.place()
+
+
+SILENT_S = 3.0
+"""How long an owner may be silent here; longer than a busy machine holds a process up."""
 
 
 def table(place: PostgresPlace, run_id: str, silent_after_s: float = 30.0) -> PostgresTable:
@@ -183,7 +188,7 @@ def test_a_damaged_row_counts_as_missing(place: PostgresPlace) -> None:
 
 async def _all(place: PostgresPlace) -> tuple[int, int]:
     with CallStore(place, run_id="r") as store:
-        calls = [await asyncio.wait_for(store.get_or_claim(key), 10) for key in damage.KEYS]
+        calls = [await asyncio.wait_for(store.get_or_claim(key), HANGS_AFTER_S) for key in damage.KEYS]
         return sum(one is not None for one in calls), store.damaged
 
 
@@ -207,16 +212,16 @@ def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
     place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _elsewhere(monkeypatch)
-    frozen, heir = table(place, "frozen", 0.5), table(place, "heir", 0.5)
+    frozen, heir = table(place, "frozen", SILENT_S), table(place, "heir", SILENT_S)
     assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     assert heir.find_or_claim([Lookup(K("k"))]) == [HELD]
     for _ in range(6):
-        time.sleep(0.15)
+        time.sleep(0.3 * SILENT_S)
         frozen.beat()
-    assert heir.find_or_claim([Lookup(K("k"))]) == [HELD], "it was silent for less than half a second at a time"
-    time.sleep(0.7)
+    assert heir.find_or_claim([Lookup(K("k"))]) == [HELD], "it was silent for less than that at a time"
+    time.sleep(1.2 * SILENT_S)
     assert heir.find_or_claim([Lookup(K("k"))]) == [GRANTED]
-    table(place, "third", 0.5).close()  # buries the frozen one
+    table(place, "third", SILENT_S).close()  # buries the frozen one
     assert frozen.find_or_claim([Lookup(K("k")), Lookup(K("new"))]) == [HELD, GRANTED]
     assert heir.find_or_claim([Lookup(K("new"))]) == [HELD], "the woken one is alive again"
 
@@ -226,9 +231,9 @@ def test_a_woken_process_is_not_granted_its_own_claim_again(
 ) -> None:
     """Another task of it has the claim, and asks. No other process took it over."""
     _elsewhere(monkeypatch)
-    frozen = table(place, "frozen", 0.5)
+    frozen = table(place, "frozen", SILENT_S)
     assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
-    time.sleep(0.7)
+    time.sleep(1.2 * SILENT_S)
     assert frozen.find_or_claim([Lookup(K("k"))]) == [HELD]
     frozen.close()
 
@@ -239,19 +244,19 @@ def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
     """The server was up, and nobody reached it for longer than an owner may be silent. The first one back asks for a key of the other,
     and opens the store once more."""
     _elsewhere(monkeypatch)
-    other, first = table(place, "other", 1.5), table(place, "first", 1.5)
+    other, first = table(place, "other", SILENT_S), table(place, "first", SILENT_S)
     assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     _cut(first)
-    time.sleep(1.7)
+    time.sleep(1.2 * SILENT_S)
     assert first.find_or_claim([Lookup(K("k")), Lookup(K("free"))]) == [HELD, GRANTED]
-    table(place, "opened after the cut", 1.5).close()  # buries nobody
+    table(place, "opened after the cut", SILENT_S).close()  # buries nobody
     other.beat()
     assert other.find_or_claim([Lookup(K("k"))]) == [HELD], "its own claim is still there"
     other.write([], [K("k")])
     assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     first.write([], [K("k")])
     assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
-    time.sleep(1.7)
+    time.sleep(1.2 * SILENT_S)
     assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED], "it never came back"
     first.close()
 
@@ -260,7 +265,7 @@ def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: Postg
     other, first = table(place, "other"), table(place, "first")
     assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(30)
+    ended.wait(HANGS_AFTER_S)
     with session(place) as db:
         db.execute("UPDATE owners SET pid = %s WHERE run_id = 'other'", (ended.pid,))
     _cut(first)
@@ -294,7 +299,7 @@ def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> 
 def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that claims waits for a lock for longer than an owner may be silent: the beats meanwhile are not in its snapshot."""
     _elsewhere(monkeypatch)
-    holder, heir = table(place, "holder", 0.5), table(place, "heir", 0.5)
+    holder, heir = table(place, "holder", SILENT_S), table(place, "heir", SILENT_S)
     assert holder.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     results: list[Any] = []
     with session(place) as lock, lock.transaction():
@@ -303,10 +308,10 @@ def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, mon
         waiting = threading.Thread(target=lambda: results.extend(heir.find_or_claim([Lookup(K("k"))])))
         waiting.start()
         for _ in range(10):
-            time.sleep(0.1)
+            time.sleep(0.2 * SILENT_S)
             holder.beat()
         assert waiting.is_alive()
-    waiting.join(10)
+    waiting.join(HANGS_AFTER_S)
     assert results == [HELD]
 
 
@@ -322,7 +327,7 @@ def test_the_reply_of_a_woken_process_harms_nothing(
             CallStore(place, run_id="two", silent_after_s=0.3) as two,
         ):
             assert await one.get_or_claim(K("k")) is None
-            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
             order = (one, two) if is_first else (two, one)
             replies = [await store.put(replace(call(), text=f"by {store.run_id}")) for store in order]
             assert replies[0] == replies[1] == await one.get_or_claim(K("k"))
@@ -345,10 +350,7 @@ def test_a_key_that_was_freed_is_told_without_a_question(place: PostgresPlace) -
     first.find_or_claim([Lookup(K("k"))])
     second.freed()
     first.write([], [K("k")])
-    until = time.monotonic() + 5
-    while not (freed := second.freed()) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert freed == {K("k")[:8]}
+    assert wait_until(second.freed) == {K("k")[:8]}
 
 
 def test_the_tables_are_made_once_by_processes_that_start_together(server: PostgresServer) -> None:

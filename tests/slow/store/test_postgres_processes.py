@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from ragpipe.store.calls.call_store import read_calls
 from ragpipe.store.calls.store_place import PostgresPlace
 from tests.support.harness import Server, arguments, finish, write_cases
 from tests.support.postgres_server import PostgresServer
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 ASKER = """
 import asyncio, os, random, sys
@@ -65,14 +65,11 @@ def test_eight_processes_ask_each_key_once_and_two_that_are_killed_repeat_what_w
 ) -> None:
     place, log, keys = server.place(), tmp_path / "log", 2000
     processes = [starts(place, log, seed, keys) for seed in range(8)]
-    deadline = time.monotonic() + 60
-    while len(asked_in(log)) < keys // 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: len(asked_in(log)) >= keys // 3)
     killed = processes[:2]
     for process in killed:
         process.kill()
-    assert [process.wait(90) for process in processes[2:]] == [0] * 6
+    assert [process.wait(HANGS_AFTER_S) for process in processes[2:]] == [0] * 6
     assert len(read_calls(place, [sha256(f"key{n}") for n in range(keys)])) == keys
     times = Counter(key for _, key in asked_in(log))
     assert len(times) == keys
@@ -88,17 +85,14 @@ def test_a_process_that_is_frozen_past_its_take_over_and_woken_harms_nothing(
 ) -> None:
     place, log, keys = server.place(), tmp_path / "log", 300
     frozen = starts(place, log, 1, keys, 1.5)
-    deadline = time.monotonic() + 60
-    while len(asked_in(log)) < keys // 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(asked_in(log)) >= keys // 3)
     os.kill(frozen.pid, signal.SIGSTOP)
     heir = starts(place, log, 2, keys, 1.5)
-    assert heir.wait(60) == 0
+    assert heir.wait(HANGS_AFTER_S) == 0
     before = read_calls(place, [sha256(f"key{n}") for n in range(keys)])
     assert len(before) == keys
     os.kill(frozen.pid, signal.SIGCONT)
-    assert frozen.wait(60) == 0
+    assert frozen.wait(HANGS_AFTER_S) == 0
     assert read_calls(place, list(before)) == before, "the first reply stands"
     times = Counter(key for _, key in asked_in(log))
     assert sum(times.values()) - keys <= SLOTS

@@ -13,6 +13,7 @@ from tests.support.harness import Server, surplus
 from tests.support.live_runs import CONCURRENCY, Place, wait_for_calls
 from tests.support.postgres_server import PostgresServer
 from tests.support.slice_runs import until
+from tests.support.waiting import HANGS_AFTER_S
 from tests.support.worker_processes import workers_of
 
 WORKERS = ["runner=processes", "runner.workers=3", "runner.slice=4"]
@@ -28,7 +29,7 @@ def test_a_worker_is_killed_and_its_calls_in_flight_alone_are_asked_again(
         wait_for_calls(place, process, 60)
         os.kill(until(lambda: workers_of(process.pid))[0], signal.SIGKILL)
         killed = time.time()
-        text, _ = process.communicate(timeout=120)
+        text, _ = process.communicate(timeout=HANGS_AFTER_S)
         assert process.returncode == 0, text
         assert surplus(judge) <= CONCURRENCY
         # the server still works for half a second on what the killed worker had sent

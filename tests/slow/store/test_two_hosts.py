@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.support.harness import Server, arguments, environment, write_cases
 from tests.support.postgres_server import postgres_server
 from tests.support.two_hosts import two_hosts
+from tests.support.waiting import HANGS_AFTER_S
 
 
 def test_two_sweeps_on_two_hosts_ask_nothing_twice(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_two_sweeps_on_two_hosts_ask_nothing_twice(tmp_path: Path) -> None:
                         stderr=subprocess.STDOUT,
                     )
                 )
-            texts = [process.communicate(timeout=100)[0] for process in processes]
+            texts = [process.communicate(timeout=HANGS_AFTER_S)[0] for process in processes]
             assert [process.returncode for process in processes] == [0, 0], "\n".join(texts)
             times = judge.bodies()
             assert set(times.values()) == {1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from tests.support.harness import Server, committed, finish, kill_after, repeats_of_finished
@@ -22,7 +21,6 @@ def test_no_reply_is_paid_twice(tmp_path: Path) -> None:
         for _ in range(2):
             moment = kill_after(words, tmp_path, server, calls=20)
             assert moment is not None
-            time.sleep(0.3)
             kills.append((moment, committed(tmp_path / "out")))
         code, text = finish(words, tmp_path)
         assert code == 0, text

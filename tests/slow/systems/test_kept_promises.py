@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.testing.openai_server import serving
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 QUESTIONS = 80
 
@@ -84,7 +85,9 @@ def command(url: str, name: str, *words: str) -> list[str]:
 
 
 def run(folder: Path, *args: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*args), cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command(*args), cwd=folder, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
 
 
 def answers(folder: Path, name: str) -> dict[str, str]:
@@ -135,9 +138,7 @@ def test_a_run_that_is_killed_again_and_again_asks_no_finished_question_twice(
     words = command(server.url, "killed", f"system.concurrency={concurrency}")
     for finished in (10, 30, 50):
         process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 40
-        while len(server.log) < finished + 3 * kills and time.monotonic() < deadline:
-            time.sleep(0.005)
+        wait_until(lambda least=finished + 3 * kills: len(server.log) >= least)
         process.send_signal(signal.SIGKILL)
         process.wait()
         kills += 1
@@ -227,7 +228,7 @@ def test_the_judge_is_asked_before_the_system_and_its_failure_costs_one_request(
              f"judge.api_base={judge.url.removesuffix('/ask')}/v1"]  # fmt: skip
     environment = {**os.environ, "LIVE_TEST_KEY": "f81d4fae7dec11d0a765"}
     done = subprocess.run(command(system.url, "refused", *words), cwd=tmp_path, env=environment, capture_output=True,
-                          text=True, timeout=60, check=False)  # fmt: skip
+                          text=True, timeout=HANGS_AFTER_S, check=False)  # fmt: skip
     assert done.returncode == 5, done.stderr
     assert "no such key" in done.stderr
     assert (len(judge.log), len(system.log)) == (1, 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import Server, arguments, environment, finish, kill_after, surplus, write_cases
+from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
 UNSHARED = ["unshare", "--user", "--map-root-user", "--net"]
@@ -29,7 +30,7 @@ def without_network(words: list[str], cwd: Path) -> tuple[int, str]:
     kept = {name: text for name, text in environment().items() if name in names}
     found = subprocess.run(
         [*UNSHARED, sys.executable, "-m", "ragpipe", *words], cwd=cwd, env={**kept, "HOME": "/nowhere"}, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=HANGS_AFTER_S,
     )  # fmt: skip
     return found.returncode, found.stdout + found.stderr
 

@@ -44,7 +44,6 @@ def peak_of_run(folder: Path, runner: str) -> int:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_give_the_bytes_of_one_process_in_bounded_memory(tmp_path: Path) -> None:
     write_cases(tmp_path / "cases.jsonl")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.support.harness import (
     write_cases,
 )  # fmt: skip
 from tests.support.thoroughness import THOROUGH
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 TABLES = (
     "iteration-1/scores.parquet",
@@ -105,7 +105,6 @@ def test_killed_three_times(tmp_path: Path, whole: Callable[[int], Tables]) -> N
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("concurrency", "seed"), [(1, 1), (8, 2), (32, 1)])
 def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concurrency: int, seed: int) -> None:
     _torture(
@@ -114,7 +113,6 @@ def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concu
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_killed_on_a_faulty_server(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
     _torture(
         tmp_path,
@@ -132,11 +130,9 @@ def test_one_sigint_drains_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     with Server(tmp_path / "log.jsonl", ("--latency-ms", "100")) as server:
         args = arguments(data, tmp_path / "out", server.url)
         process = start(args, tmp_path)
-        while len(server.requests()) < 20:
-            assert process.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: len(server.requests()) >= 20, process)
         process.send_signal(signal.SIGINT)
-        text, _ = process.communicate(timeout=30)
+        text, _ = process.communicate(timeout=HANGS_AFTER_S)
         assert process.returncode == 130, text
         assert "python -m ragpipe" in text
         code, text = finish(args, tmp_path)

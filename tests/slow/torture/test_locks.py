@@ -12,13 +12,14 @@ import pytest
 
 from tests.support.checks import Bench
 from tests.support.harness import start
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 Make = Callable[..., Bench]
 
 
 def test_a_second_start_on_a_folder_is_refused_and_a_dead_ones_lock_is_not(bench: Make) -> None:
     b = bench(cases=30)
-    b.fault("hang:after=10,seconds=60")
+    b.fault("hang:after=10")
     first = start(b.args(), b.folder)
     try:
         b.until(14, first)
@@ -50,7 +51,7 @@ def test_two_runs_at_once_pay_each_question_once(bench: Make) -> None:
         for name, extra in (("one", []), ("two", ["scoring.thresholds.faithfulness=0.5"]))
     ]
     for run in runs:
-        text, _ = run.communicate(timeout=60)
+        text, _ = run.communicate(timeout=HANGS_AFTER_S)
         assert run.returncode == 0, text
     bodies = [r["body"] for r in b.server.log]
     assert len(bodies) == len(set(bodies))
@@ -63,22 +64,19 @@ def test_two_runs_at_once_pay_each_question_once(bench: Make) -> None:
 @pytest.mark.slow
 def test_one_of_two_dies_and_the_other_asks_for_what_it_had_claimed(bench: Make) -> None:
     b = bench(cases=30)
-    b.fault("hang:nth=11+12+13+14,seconds=60")
+    b.fault("hang:nth=11+12+13+14")
     first = start([*b.args(concurrency=4), "name=one"], b.folder)
     b.until(14, first)  # all four places of the first wait for a reply, and hold a claim
     second = start([*b.args(concurrency=4), "name=two"], b.folder)
     try:
-        deadline = time.monotonic() + 30
-        while not list((b.folder / "out" / "two").glob("*/iteration-1/journal.jsonl")):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: list((b.folder / "out" / "two").glob("*/iteration-1/journal.jsonl")), second)
         time.sleep(0.5)
         assert second.poll() is None, "it waits for what the first asks for"
         assert b.server.arrivals == 14
     finally:
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-    text, _ = second.communicate(timeout=60)
+    text, _ = second.communicate(timeout=HANGS_AFTER_S)
     assert second.returncode == 0, text
     twice = [body for body, n in b.ran(0, text).bodies.items() if n > 1]
     assert len(twice) <= 4

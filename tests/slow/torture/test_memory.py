@@ -37,7 +37,6 @@ def large_cases(path: Path) -> Path:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_eight_metrics_over_large_cases(tmp_path: Path) -> None:
     """80 MB of messages: held whole, with what is around them, they were twice the limit."""

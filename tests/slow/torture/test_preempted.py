@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import Server, arguments, environment, write_cases
+from tests.support.waiting import HANGS_AFTER_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 QUEUED = 144  # what submitit's local queue takes for "again"
 JOB = f"""
@@ -61,7 +62,7 @@ def job(folder: Path, words: list[str], **variables: str) -> subprocess.Complete
     """One start of a sweep of one job, in the process that submitit would start."""
     variables = {"SUBMITIT_EXECUTOR": "local", **variables}
     return subprocess.run(
-        [sys.executable, "-c", JOB, *words], cwd=folder, env=environment(**variables), text=True, capture_output=True, timeout=100
+        [sys.executable, "-c", JOB, *words], cwd=folder, env=environment(**variables), text=True, capture_output=True, timeout=HANGS_AFTER_S
     )  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def test_the_workers_of_a_job_get_the_signal_too(tmp_path: Path) -> None:
         while len(server.requests()) < 8:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGUSR2)
-        text, _ = process.communicate(timeout=60)
+        text, _ = process.communicate(timeout=HANGS_AFTER_S)
         assert process.returncode == QUEUED, text
         assert "Traceback" not in text
         again = job(tmp_path, words)
@@ -145,7 +146,7 @@ class Deaf:
 async def work():
     with SignalHandlers(Deaf(), lambda text: print(text.split(":")[0], flush=True)):
         os.kill(os.getpid(), signal.SIGUSR2)
-        await asyncio.to_thread(time.sleep, 60)
+        await asyncio.to_thread(time.sleep, 3600)
 
 signal.signal(signal.SIGUSR2, lambda number, frame: sys.exit({QUEUED}))
 with preemptible() as preemption:
@@ -154,7 +155,7 @@ with preemptible() as preemption:
 """
     ended = subprocess.run(
         [sys.executable, "-u", "-c", script], cwd=tmp_path, env=environment(SUBMITIT_EXECUTOR="slurm"), text=True,
-        capture_output=True, timeout=40,
+        capture_output=True, timeout=HANGS_AFTER_S,
     )  # fmt: skip
     assert ended.returncode == QUEUED, ended.stderr
     assert ended.stdout.splitlines()[:4] == ["True", "preempted", "True", "cancelled"]
@@ -168,4 +169,4 @@ def test_without_submitit_the_signal_is_left_alone(tmp_path: Path) -> None:
         while len(server.requests()) < 2:
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGUSR2)
-        assert process.wait(timeout=60) == -signal.SIGUSR2
+        assert process.wait(timeout=HANGS_AFTER_S) == -signal.SIGUSR2

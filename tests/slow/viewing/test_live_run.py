@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.support.harness import Server, arguments, finish, start, write_cases
 from tests.support.viewed_runs import listed_run, view_process
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 
 def test_a_run_is_live_then_stalled_with_its_command_then_complete(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_run_is_live_then_stalled_with_its_command_then_complete(tmp_path: Pat
         assert page == (out / key / "report.html").read_bytes()
 
 
-def test_it_ends_within_a_second_though_connections_are_open(tmp_path: Path) -> None:
+def test_it_ends_though_connections_are_open(tmp_path: Path) -> None:
     listed_run(tmp_path / "outputs" / "a", "0123456789ab", 0.5)
     with view_process(tmp_path / "outputs") as view:
         connections = [socket.create_connection(("127.0.0.1", view.port)) for _ in range(8)]
@@ -63,11 +64,11 @@ def test_it_ends_within_a_second_though_connections_are_open(tmp_path: Path) -> 
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")  # a request that does not end
         before = time.monotonic()
         view.process.send_signal(signal.SIGINT)
-        assert view.process.wait(timeout=20) == 0
+        assert view.process.wait(timeout=HANGS_AFTER_S) == 0
         took = time.monotonic() - before
         for connection in connections:
             connection.close()
-    assert took < 5, f"{took:.1f} s"  # about 0.6 s on an idle machine; Python's own end is a part of it
+    assert took < 50, f"{took:.1f} s"  # about 0.6 s on an idle machine; aiohttp by itself would wait for a minute
 
 
 def test_nothing_in_the_folder_changes(tmp_path: Path) -> None:
@@ -78,9 +79,6 @@ def test_nothing_in_the_folder_changes(tmp_path: Path) -> None:
         for path in ("/", "/index.json", "/progress", "/runs/a/aaaaaaaaaaaa/report.html"):
             assert view.get(path)[0] == 200
         address = "/compare/strict/a/aaaaaaaaaaaa/to/a/bbbbbbbbbbbb/"
-        deadline = time.monotonic() + 60
-        while b"comparing two runs" in (page := view.get(address)[1]):
-            assert time.monotonic() < deadline, page
-            time.sleep(0.2)
-        assert b'id="block-index"' in page
+        wait_until(lambda: b"comparing two runs" not in view.get(address)[1])
+        assert b'id="block-index"' in view.get(address)[1]
     assert {path: path.stat().st_mtime_ns for path in sorted((tmp_path / "outputs").rglob("*"))} == state

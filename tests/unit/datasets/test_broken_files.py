@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import open_dataset
+from ragpipe.datasets.file_formats import READERS, SUFFIXES
+from ragpipe.datasets.mapping_settings import Format
 from ragpipe.datasets.settings import DatasetSettings
 from tests.support.broken_files import BROKEN, GOOD, Broken
 
@@ -28,6 +31,11 @@ def test_it_is_refused_with_file_line_and_field(broken: Broken, tmp_path: Path) 
         assert problem.found
         assert problem.expected
     assert str(tmp_path) not in message
+
+
+def test_each_format_that_can_be_named_has_a_reader_and_each_reader_can_be_named() -> None:
+    assert set(READERS) == set(get_args(Format)) - {"auto"}
+    assert set(SUFFIXES.values()) <= set(READERS)
 
 
 def test_the_corpus_is_wide() -> None:

@@ -267,20 +267,19 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:
     server, asked, notices = serve(), questions(5), list[str]()
-    server.batches.delay_s = 1.0
+    server.batches.delay_s = 3600.0
 
     async def stopped() -> None:
         sender = transport(server, tmp_path)
         tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
         await made(server)
-        began = time.monotonic()
         sender.stop(Interrupted("by a signal"))
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(result, Interrupted) for result in results)
-        assert time.monotonic() - began < 0.5
         await sender.close()
 
     asyncio.run(stopped())
+    server.batches.made[0].ends = 0
     calls = run(transport(server, tmp_path, tell=notices.append), *asked[:3])
     assert [call.status for call in calls] == ["ok"] * 3
     rest = run(transport(server, tmp_path), *asked[3:])  # asked by a later start: their replies are still on disk

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.replies.final_text import final_part
+from ragpipe.judging.replies.reply_json import MAX_REPAIRED, objects_in
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, Claims, Verdict, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, TwoAxes, YesNo
@@ -50,6 +51,7 @@ READ = [
     ("4.5\nWell put.", 4.5, ("text_form",)),
     ("Score: 4/5", 4.0, ("text_form",)),
     ("```\n4\nWell put.\n```", 4.0, ("text_form",)),
+    ("4", 4.0, ("text_form",)),
 ]
 
 
@@ -90,6 +92,7 @@ REFUSED = [
     ('{"score": 5 // or 4\n}', "malformed around the number 4"),
     ('{"score": 4', "cut off"),  # of 4.5
     ('{"score": 4.', "cut off"),
+    ("{score: 4", "cut off"),
     ('{"score": "4', "cut off"),
     ('```json\n{"score": 4\n```', "cut off"),
     ('{"score": 4 I think', "one plain value"),
@@ -109,6 +112,28 @@ REFUSED = [
 def test_what_is_no_grade_is_refused_with_the_reason(text, why):
     with pytest.raises(Unparsable, match=why):
         read_answer(text, Grade15)
+
+
+def test_a_repair_keeps_every_character_of_a_text():
+    """JSON writes U+1F600 as the halves D83D and DE00 (RFC 8259, section 7)."""
+    found, flags = read_answer('{"score": 4, "reason": "ok \\ud83d\\ude00 x",}', Grade15)
+    assert (found.reason, flags) == ("ok \U0001f600 x", ("json_repaired",))
+
+
+@pytest.mark.parametrize(("length", "is_read"), [(MAX_REPAIRED, True), (MAX_REPAIRED + 1, False)])
+def test_a_malformed_object_is_repaired_up_to_a_length(length, is_read):
+    head, tail = '{"score": 4, "reason": "', '",}'
+    text = head + "x" * (length - len(head) - len(tail)) + tail
+    if is_read:
+        assert read_answer(text, Grade15)[1] == ("json_repaired",)
+    else:
+        with pytest.raises(Unparsable, match="malformed"):
+            read_answer(text, Grade15)
+
+
+def test_each_object_of_a_text_is_found_once():
+    found = list(objects_in('As in {x}: {"a": {"b": 1}}, or [{"c": [{"d": 2}]}] {"e"'))
+    assert found == [{"a": {"b": 1}}, {"b": 1}, {"c": [{"d": 2}]}, {"d": 2}]
 
 
 def test_a_fault_inside_a_list_is_placed():

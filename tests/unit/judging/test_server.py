@@ -7,16 +7,15 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from pathlib import Path
 
 import aiohttp
 import pytest
 
 from ragpipe.testing.openai_faults import ServerFault
-from ragpipe.testing.openai_server import read_log, serving_in_subprocess
+from ragpipe.testing.openai_server import read_log, serving, serving_in_subprocess
 from tests.support.asking import ask, question, settings
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -62,25 +61,14 @@ def test_a_killed_client_shows_as_not_written(tmp_path):
         "import sys, asyncio; from tests.support import asking; "
         "asyncio.run(asking.ask(asking.settings(sys.argv[1], api_key_env=None), asking.question()))"
     )
-    with serving_in_subprocess("--log", str(log), "--latency-ms", "1500") as url:
-        client = subprocess.Popen([sys.executable, "-c", code, url])
-        deadline = time.monotonic() + 30
-        port = int(url.split(":")[2].split("/")[0])
-        while not _connected(port) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.3)
+    with serving(log=log, latency_ms=5000) as server:
+        client = subprocess.Popen([sys.executable, "-c", code, server.url])
+        wait_until(lambda: server.arrivals, client)
         client.send_signal(signal.SIGKILL)
         client.wait()
-        while not log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(log.read_text)
     (line,) = read_log(log)
     assert (line["written"], line["in_flight"]) == (False, 1)
-
-
-def _connected(port: int) -> bool:
-    """Whether somebody is connected to the port (Linux's table of sockets; state 01 is `established`)."""
-    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "01" for row in rows)
 
 
 @pytest.mark.parametrize("text", ["no_such_fault", "429:rate"])

@@ -13,6 +13,7 @@ from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.store.calls.call_store import CallStore
 from tests.support.asking import VARIABLE, question, settings
+from tests.support.waiting import HANGS_AFTER_S
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +132,7 @@ async def test_the_deadline_ends_a_question_that_another_process_is_asking(serve
             session.end_asking(over)
             for unanswered in (waiting, patiently(session, "held"), patiently(session, "new")):
                 with pytest.raises(JudgeError, match="no time is left"):
-                    await asyncio.wait_for(unanswered, 10)
+                    await asyncio.wait_for(unanswered, HANGS_AFTER_S)
             assert await patiently(session, "stored") == "ok"
     assert server.tries == 1
 

@@ -15,6 +15,7 @@ from ragpipe.reports.progress_line import progress_line
 from ragpipe.reports.safe_stream import SafeStream
 from ragpipe.store.files.processes import Process
 from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, TextCounts
+from tests.support.waiting import wait_until
 
 NOW = datetime.fromisoformat("2026-11-23T08:00:00.000Z").timestamp()
 
@@ -178,10 +179,7 @@ def test_the_line_moves_while_the_work_says_nothing_and_its_thread_ends_with_it(
         return state()
 
     with Progress(SafeStream(io.StringIO()), source):
-        deadline = time.monotonic() + 20
-        while len(looks) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-    assert len(looks) >= 3
+        wait_until(lambda: len(looks) >= 3)
     assert "ragpipe progress" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -206,10 +204,7 @@ def test_counters_that_cannot_be_read_end_no_work(monkeypatch: pytest.MonkeyPatc
         return state()
 
     with Progress(SafeStream(io.StringIO()), source):
-        deadline = time.monotonic() + 20
-        while len(looks) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert len(looks) >= 4
+        wait_until(lambda: len(looks) >= 4)
 
 
 class ClosedPipe(io.StringIO):

@@ -186,6 +186,15 @@ def test_over_iterations_the_values_are_averaged_and_the_counts_summed() -> None
     assert "only 188 of 200 judgements came out (coverage 94.0%, floor 95%)" in found["sentence"]
 
 
+def test_what_all_iterations_say_at_once_stands_before_their_mean() -> None:
+    gate, iterations = definition(min=0.8), [measured(0.9), measured(0.6)]
+    assert decide_gate(gate, iterations)["verdict"] == "failed"  # .75
+    alone = decide_gate(gate, iterations, {"value": 0.82})
+    (among,) = decide_gates([(gate, iterations)], {gate["name"]: {"value": 0.82}})
+    for found in (alone, among):
+        assert (found["value"], found["values"], found["verdict"]) == (0.82, [0.9, 0.6], "passed")
+
+
 def test_over_iterations_the_interval_is_too_few_where_one_of_them_is() -> None:
     few = measured(0.5, 0.1, 0.9)
     few["interval"]["too_few"] = True
@@ -206,7 +215,7 @@ SUMMARY = {
                          "interval": {"low": 0.5, "high": 0.7}, "pass_interval": {"low": 0.2, "high": 0.6}},
         "correctness": {"mean": 4.0, "pass_rate": 0.7,
                         "interval": {"low": 3.0, "high": 5.0}, "pass_interval": None},
-        "scope_miss": {"mean": 0.2, "interval": {"low": 0.1, "high": 0.4}},
+        "scope_miss": {"mean": 0.2, "interval": {"low": 0.1, "high": 1.0}},
         "n_claims": {"mean": 7.5, "interval": None},
     },
 }  # fmt: skip
@@ -222,7 +231,7 @@ DECLARED = score_declarations([FAITHFUL, CORRECT, MISS, CLAIMS], ScoringSettings
         (FAITHFUL, {"min": 0.5, "of": "pass_rate"}, True, "pass_rate", 0.4, (0.2, 0.6)),
         (CORRECT, {"min": 0.5}, True, "mean", 0.75, (0.5, 1.0)),  # 1-5 brought to 0-1
         (CORRECT, {"min": 0.5, "of": "pass_rate"}, True, "pass_rate", 0.7, None),
-        (MISS, {"min": 0.5}, False, "mean", 0.8, (0.6, 0.9)),  # lower is better: turned round
+        (MISS, {"min": 0.5}, False, "mean", 0.8, (0.0, 0.9)),  # lower is better: turned round
         (ScoreSpec("faithfulness", binary=True), {"min": 0.5}, True, "pass_rate", 0.4, (0.2, 0.6)),
         (CLAIMS, {"max": 9}, False, "mean", 7.5, None),  # a count has no scale: its own mean
     ],
@@ -244,6 +253,34 @@ def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
     found = decide_gate(gate, [measure_gate(gate, SUMMARY, DECLARED)])
     assert (found["verdict"], found["outcome"]) == ("no_evidence", "blocked")
     assert found["sentence"] == "policy_compliance: no evidence, this run does not give policy_compliance"
+
+
+@pytest.mark.parametrize(
+    ("of", "found", "reason"),
+    [
+        ("pass_rate", {"n_ok": 7, "n_unjudged": 7}, "a score that decides it failed or is not measured"),
+        ("pass_rate", {"n_ok": 7}, "it has no threshold, or depends on scores that were not measured"),
+        ("mean", {"n_missing": 9}, "no case has a value: 9 not measured yet"),
+        ("mean", {"n_skipped": 4, "skipped": dict.fromkeys("abcd", 1)}, "no case has a value: 4 skipped (a, b, c)"),
+        ("mean", {"n_skipped": 2, "n_error": 5, "n_missing": 2, "skipped": {"no_label": 2}, "errors": {"refused": 5}},
+         "no case has a value: 2 skipped, 5 errors, 2 not measured yet (refused)"),
+    ],
+)  # fmt: skip
+def test_a_score_without_a_value_says_why(of: str, found: dict[str, Any], reason: str) -> None:
+    gate = definition(min=0.5, of=of)
+    summary = {"n_cases": 9, "scores": {"faithfulness": {"n_ok": 0, "mean": None, "interval": None, **found}}}
+    decided = decide_gate(gate, [measure_gate(gate, summary, DECLARED)])
+    assert (decided["value"], decided["verdict"]) == (None, "no_evidence")
+    assert decided["sentence"].endswith(reason)
+
+
+def test_a_mode_that_no_case_can_be_told_of_is_no_evidence() -> None:
+    """Not a share of 0, which would keep any limit."""
+    gate = definition(None, failure_mode="m", max_rate=0.1)
+    summary = {"n_cases": 20, "scores": {}, "failure_modes": {"m": {"n": 0, "n_judged": 0}}}
+    found = decide_gate(gate, [measure_gate(gate, summary, DECLARED)])
+    assert (found["value"], found["n_ok"], found["n_error"], found["verdict"]) == (None, 0, 20, "no_evidence")
+    assert found["sentence"].endswith("its rule could be decided for no case")
 
 
 ROWS = [

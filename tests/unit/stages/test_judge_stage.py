@@ -34,6 +34,7 @@ from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.run.journal import HEADER, Journal
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.waiting import HANGS_AFTER_S
 
 TEMPLATE = "---\nroles: {text: text}\noptional: {turn: 1}\n---\n[[user]]\n{{ text }}\n{{ turn }}\n"
 
@@ -399,7 +400,7 @@ async def test_a_stop_ends_the_run_while_it_waits_for_slow_blocks(bench: SimpleN
             return await super().ask(question, paid)
 
     with pytest.raises(ProviderUnusable):
-        await asyncio.wait_for(judge(bench, Slow(width=8)), 5)
+        await asyncio.wait_for(judge(bench, Slow(width=8)), HANGS_AFTER_S)
 
 
 async def test_an_exception_outside_of_the_metrics_ends_the_run_too(bench: SimpleNamespace) -> None:

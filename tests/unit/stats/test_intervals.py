@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragpipe.stats.intervals import estimate_mean, estimate_rate
+from ragpipe.stats.intervals import check_scale, estimate_mean, estimate_rate
 
 
 def array(*values: float) -> np.ndarray:
@@ -200,6 +201,7 @@ def test_no_interval_without_grounds(
     values: list[float], clusters: list[int] | None, mean: float | None, reason: str
 ) -> None:
     found = estimate_mean(array(*values), np.array(clusters) if clusters else None)
+    assert (found.n, found.clusters) == (len(values), len(set(clusters or range(len(values)))))
     assert found.interval is None
     assert found.reason == reason
     assert found.mean == (None if mean is None else pytest.approx(mean, abs=1e-15))
@@ -256,6 +258,30 @@ def test_all_equal_rates_count_clusters_not_rows() -> None:
 def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int] | None, reason: str) -> None:
     found = estimate_rate(array(*hits), np.array(clusters) if clusters else None)
     assert (found.interval, found.reason) == (None, reason)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "fault"),
+    [
+        ((), 0, 1, None),
+        ((0, 0.5, 1), 0, 1, None),
+        ((-0.1, 0.5), 0, 1, "off the scale"),
+        ((0.5, 1.1), 0, 1, "off the scale"),
+        ((1,), 1, 1, "from low to high"),
+        ((), 2, 1, "from low to high"),
+    ],
+)
+def test_values_lie_on_a_scale_that_runs_upwards(
+    values: tuple[float, ...], low: float, high: float, fault: str | None
+) -> None:
+    with pytest.raises(ValueError, match=fault) if fault else nullcontext():
+        check_scale(array(*values), low, high)
+
+
+def test_each_value_has_its_cluster_number() -> None:
+    for numbers in ([1, 2], [1, 2, 3, 4]):
+        with pytest.raises(ValueError, match="3 values"):
+            estimate_mean(array(1, 2, 3), np.array(numbers))
 
 
 def test_sums_do_not_depend_on_order() -> None:

@@ -108,6 +108,15 @@ def test_nothing_but_equal_gains_is_no_certainty() -> None:
     assert paired_difference(np.zeros(40), np.ones(40), low=0, high=1).p_value == 2.0**-39
 
 
+def test_equal_gains_but_for_rounding_are_no_certainty() -> None:
+    """Thirteen questions rise by .2, which floating point makes several numbers close to it. No spread, so no interval without a
+    scale; only the signs as they are and all turned are so far from 0: p = 2 / 2^13 (Fisher's exact sign-flip test)."""
+    base = np.arange(1, 14) / 10
+    assert len(np.unique(base + 0.2 - base)) > 1
+    result = paired_difference(base, base + 0.2)
+    assert (result.interval, result.reason, result.p_value) == (None, "no_spread", 2 / 2**13)
+
+
 @pytest.mark.parametrize(
     ("n", "drop"), [(15, 0.1), (30, 0.05), (40, 0.05), (80, 0.02), (100, 0.02), (30, 0.2), (100, 0.05)]
 )
@@ -123,20 +132,26 @@ def test_a_drop_that_may_not_show_is_in_the_interval(n: int, drop: float) -> Non
 
 
 @pytest.mark.parametrize(
-    ("base", "candidate", "questions", "difference", "reason"),
+    ("base", "candidate", "questions", "changed", "difference", "reason"),
     [
-        ([], [], [], None, "no_pairs"),
-        ([1], [3], [1], 2.0, "one_sample"),
-        ([1, 2], [3, 1], [1, 1], 0.5, "one_sample"),
-        ([1, 2, 3], [1, 2, 5], [1, 2, 3], 2 / 3, "few_changed"),
-        ([1, 2, 3], [1, 2, 3], [1, 2, 3], 0.0, "no_spread"),
-        ([1, 2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7], 1.0, "no_spread"),
+        ([], [], [], 0, None, "no_pairs"),
+        ([1], [3], [1], 1, 2.0, "one_sample"),
+        ([1, 2], [3, 1], [1, 1], 1, 0.5, "one_sample"),
+        ([1, 2, 3], [1, 2, 5], [1, 2, 3], 1, 2 / 3, "few_changed"),
+        ([1, 2, 3], [1, 2, 3], [1, 2, 3], 0, 0.0, "no_spread"),
+        ([1, 2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7], 7, 1.0, "no_spread"),
     ],
 )
 def test_no_interval_without_grounds(
-    base: list[float], candidate: list[float], questions: list[int], difference: float | None, reason: str
+    base: list[float],
+    candidate: list[float],
+    questions: list[int],
+    changed: int,
+    difference: float | None,
+    reason: str,
 ) -> None:
     result = paired_difference(array(*base), array(*candidate), np.array(questions, dtype=np.int64))
+    assert (result.n, result.clusters, result.changed) == (len(base), len(set(questions)), changed)
     assert result.difference == (None if difference is None else pytest.approx(difference))
     assert (result.interval, result.detectable, result.reason, result.can_decide) == (None, None, reason, False)
 

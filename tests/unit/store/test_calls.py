@@ -25,11 +25,13 @@ from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.calls import call_schema, call_table, owners
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
+from ragpipe.store.calls.call_rows import packed, unpacked
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.files.processes import Process
 from tests.support.memory import quick_folder
+from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 ASKER = """
 import asyncio, os, random, sys
@@ -55,7 +57,7 @@ async def ask(store, key):
 async def main():
     order = [sha256(f"key{n}") for n in range(keys)]
     random.Random(seed).shuffle(order)
-    with CallStore(path, run_id=f"run{seed}") as store:
+    with CallStore(path, run_id=f"run{seed}", silent_after_s=3600) as store:
         return sorted(zip(order, await asyncio.gather(*(ask(store, key) for key in order))))
 
 print(asyncio.run(main()))
@@ -74,13 +76,6 @@ def call(name: str = "k", status: str = "ok", **more: object) -> Call:
 def starts(path: Path, log: Path, seed: int, keys: int, mode: str = "ask") -> subprocess.Popen[str]:
     command = [sys.executable, "-c", ASKER, str(path), str(log), str(seed), str(keys), mode]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def until(condition: object, timeout: float = 20) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 texts = st.none() | st.text() | st.just("nul \x00 and \u2028")
@@ -130,6 +125,11 @@ def test_every_field_comes_back(one: Call) -> None:
         assert read_calls(path, [K("k")]) == {K("k"): one}
 
 
+@pytest.mark.parametrize("wire_hash", [None, "", "not a hash", K("body")])
+def test_the_hash_of_a_body_comes_back_whatever_it_is(wire_hash: str | None) -> None:
+    assert unpacked(packed(replace(call(), wire_hash=wire_hash), "r")).wire_hash == wire_hash
+
+
 async def test_text_that_is_no_unicode_is_stored_with_replacements(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         put = await store.put(replace(call(), text="bad \ud800 here", message="\udfff"))
@@ -160,7 +160,10 @@ async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> Non
 
 @pytest.mark.parametrize("status", ["bad_request", "too_long", "refused", "cut_short", "unparsable"])
 async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path: Path, status: str) -> None:
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+    with (
+        CallStore(tmp_path / "c", run_id="one") as one,
+        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
+    ):
         failure = call(status=status)
         assert await one.get_or_claim(K("k")) is None
         await one.put(failure)
@@ -191,7 +194,10 @@ async def test_fresh_all_asks_again_and_the_new_reply_stands(tmp_path: Path) -> 
 
 
 async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+    with (
+        CallStore(tmp_path / "c", run_id="one") as one,
+        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
+    ):
         assert await one.get_or_claim(K("k")) is None
         waiting = [asyncio.create_task(store.get_or_claim(K("k"))) for store in (two, two, one)]
         await asyncio.sleep(0.1)
@@ -203,7 +209,7 @@ async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
         task = asyncio.create_task(two.get_or_claim(K("other")))
         await asyncio.sleep(0.05)
         await one.release_claim(K("other"))
-        assert await asyncio.wait_for(task, 5) is None  # now the other one asks
+        assert await asyncio.wait_for(task, HANGS_AFTER_S) is None  # now the other one asks
 
 
 async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
@@ -212,14 +218,14 @@ async def test_two_that_refuse_a_stored_reply_ask_once(tmp_path: Path) -> None:
     with CallStore(path, run_id="old") as old:
         await old.get_or_claim(K("k"))
         await old.put(replace(call("k"), model="another"))
-    with CallStore(path, run_id="one") as one, CallStore(path, run_id="two") as two:
+    with CallStore(path, run_id="one") as one, CallStore(path, run_id="two", silent_after_s=3600) as two:
         first, second = (AcceptedReplies(store, lambda found: found.model == "another") for store in (one, two))
-        assert await asyncio.wait_for(first.get_or_claim(K("k")), 5) is None
+        assert await asyncio.wait_for(first.get_or_claim(K("k")), HANGS_AFTER_S) is None
         waiting = asyncio.create_task(second.get_or_claim(K("k")))
         await asyncio.sleep(0.1)
         assert not waiting.done()
         stands = await first.put(replace(call("k"), model="asked", text="again"))
-        assert await asyncio.wait_for(waiting, 5) == stands
+        assert await asyncio.wait_for(waiting, HANGS_AFTER_S) == stands
     with closing(StoredCalls(path)) as only_read:
         assert await AcceptedReplies(only_read, lambda found: True).get_or_claim(K("k")) is None
 
@@ -245,7 +251,10 @@ async def test_a_reader_sees_what_is_stored_after_it_was_opened(tmp_path: Path) 
 
 @pytest.mark.slow
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+    with (
+        CallStore(tmp_path / "c", run_id="one") as one,
+        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
+    ):
         for delay in (0, 0, 0.0005, 0.001, 0.002, 0.005):
             tasks = [asyncio.create_task(one.get_or_claim(K(f"k{n}"))) for n in range(50)]
             await asyncio.sleep(delay)
@@ -255,7 +264,7 @@ async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
             for n in claimed:
                 await one.release_claim(K(f"k{n}"))
             for n in range(50):
-                assert await asyncio.wait_for(two.get_or_claim(K(f"k{n}")), 5) is None
+                assert await asyncio.wait_for(two.get_or_claim(K(f"k{n}")), HANGS_AFTER_S) is None
                 await two.release_claim(K(f"k{n}"))
 
         assert await one.get_or_claim(K("k")) is None  # cancelled while it waits for another's claim
@@ -263,7 +272,7 @@ async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         task.cancel()
         await one.release_claim(K("k"))
-        assert await asyncio.wait_for(one.get_or_claim(K("k")), 5) is None
+        assert await asyncio.wait_for(one.get_or_claim(K("k")), HANGS_AFTER_S) is None
 
 
 async def test_a_put_that_was_cancelled_is_committed(tmp_path: Path) -> None:
@@ -296,7 +305,7 @@ def test_works_from_one_loop_after_another(tmp_path: Path) -> None:
 
 def test_a_claim_of_a_loop_that_was_closed_is_given_back(tmp_path: Path) -> None:
     async def claim(store: CallStore, key: str) -> None:
-        assert await asyncio.wait_for(store.get_or_claim(key), 5) is None
+        assert await asyncio.wait_for(store.get_or_claim(key), HANGS_AFTER_S) is None
 
     with CallStore(tmp_path / "c", run_id="r") as store:
         asyncio.run(claim(store, K("k")))
@@ -306,19 +315,19 @@ def test_a_claim_of_a_loop_that_was_closed_is_given_back(tmp_path: Path) -> None
 async def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="one") as one:
         await one.get_or_claim(K("k"))
-        two = CallStore(tmp_path / "c", run_id="two")
+        two = CallStore(tmp_path / "c", run_id="two", silent_after_s=3600)
         task = asyncio.create_task(two.get_or_claim(K("k")))
         await asyncio.sleep(0.05)
         two.close()
         with pytest.raises(RagpipeError, match="closed"):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, HANGS_AFTER_S)
 
 
 async def test_the_thread_dying_of_a_bug_leaves_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CallStore(tmp_path / "c", run_id="r")
     monkeypatch.setattr(call_table.CallTable, "find", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(store.get_or_claim(K("k")), 5)
+        await asyncio.wait_for(store.get_or_claim(K("k")), HANGS_AFTER_S)
     with pytest.raises(RagpipeError):
         await store.get_or_claim(K("k"))
     with pytest.raises(ZeroDivisionError):
@@ -329,7 +338,7 @@ async def test_the_thread_dying_of_a_bug_leaves_nobody_waiting(tmp_path: Path, m
 def test_two_processes_ask_each_key_once(tmp_path: Path) -> None:
     keys = 120
     both = [starts(tmp_path / "c", tmp_path / "log", seed, keys) for seed in (1, 2)]
-    replies = [process.communicate(timeout=60)[0] for process in both]
+    replies = [process.communicate(timeout=HANGS_AFTER_S)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     asked = [line.split()[1] for line in (tmp_path / "log").read_text().split("\n") if line]
     assert Counter(asked) == {K(f"key{n}"): 1 for n in range(keys)}
@@ -343,12 +352,12 @@ def test_the_claims_of_a_killed_process_are_taken_over_at_once(keys: int) -> Non
     with quick_folder() as name:
         folder = Path(name)
         holder = starts(folder / "c", folder / "log", 1, keys, "hang")
-        until(lambda: (folder / "log").exists() and (folder / "log").read_bytes().count(b"\n") == keys)
+        wait_until(lambda: (folder / "log").exists() and (folder / "log").read_bytes().count(b"\n") == keys)
         heir = starts(folder / "c", folder / "log", 2, keys)
         time.sleep(0.3)
         assert heir.poll() is None, "a live claim is waited for"
         holder.send_signal(signal.SIGKILL)  # not waited for: a zombie counts as dead
-        heir.communicate(timeout=20)  # an owner that is only silent counts as dead after 30 s
+        heir.communicate(timeout=HANGS_AFTER_S)  # an owner that is only silent would count as dead after an hour
         assert heir.returncode == 0
         asked = Counter(line.split()[0] for line in (folder / "log").read_text().split("\n") if line)
         assert asked == {str(holder.pid): keys, str(heir.pid): keys}
@@ -368,7 +377,7 @@ async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_pa
             db.execute("UPDATE owners SET beat = beat + 1 WHERE id = 'far'")
             await asyncio.sleep(0.1)
         assert not task.done(), "twice the silent time has passed, but it is alive"
-        assert await asyncio.wait_for(task, 5) is None
+        assert await asyncio.wait_for(task, HANGS_AFTER_S) is None
     db.close()
 
 
@@ -382,7 +391,7 @@ async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> 
     )
     db.execute("INSERT INTO claims VALUES (?, 'old')", (bytes.fromhex(K("k")),))
     with CallStore(path, run_id="r") as store:
-        assert await asyncio.wait_for(store.get_or_claim(K("k")), 2) is None
+        assert await asyncio.wait_for(store.get_or_claim(K("k")), HANGS_AFTER_S) is None
     assert db.execute("SELECT count(*) FROM owners").fetchone() == (0,)
     db.close()
 
@@ -391,11 +400,14 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was stopped for long finds its key answered by the one that took over."""
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+    with (
+        CallStore(tmp_path / "c", run_id="one") as one,
+        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
+    ):
         assert await one.get_or_claim(K("k")) is None
         with monkeypatch.context() as patch:
             patch.setattr(owners, "is_alive", lambda _: False)
-            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
         first = await two.put(replace(call(), text="first"))
         assert await one.put(replace(call(), text="late")) == first == replace(call(), text="first", run_id="two")
         assert (await one.get_or_claim(K("k"))).text == "first"  # type: ignore[union-attr]
@@ -405,11 +417,14 @@ async def test_a_reply_that_comes_before_that_of_the_taker_stands_for_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stopped process wakes and answers first: the taker gets that reply and does not put its own in its place."""
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+    with (
+        CallStore(tmp_path / "c", run_id="one") as one,
+        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
+    ):
         assert await one.get_or_claim(K("k")) is None
         with monkeypatch.context() as patch:
             patch.setattr(owners, "is_alive", lambda _: False)
-            assert await asyncio.wait_for(two.get_or_claim(K("k")), 5) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
         first = await one.put(replace(call(), text="woken"))
         assert await two.put(replace(call(), text="taker")) == first == replace(call(), text="woken", run_id="one")
         for store in (one, two):
@@ -500,7 +515,7 @@ def test_a_new_store_is_made_once_by_processes_that_start_together(tmp_path: Pat
         processes = [context.Process(target=open_together, args=(path, start, notices)) for _ in range(8)]
         for process in processes:
             process.start()
-        assert [notices.get(timeout=60) for _ in processes] == [[]] * 8
+        assert [notices.get(timeout=HANGS_AFTER_S) for _ in processes] == [[]] * 8
         for process in processes:
             process.join(60)
         head = path.read_bytes()[:100]  # https://www.sqlite.org/fileformat2.html: write version 2 is the log
@@ -516,7 +531,7 @@ def test_a_page_torn_later_is_reported_with_the_path(tmp_path: Path) -> None:
 
     async def go() -> None:
         with CallStore(tmp_path / "c", run_id="r") as store:
-            await asyncio.wait_for(asyncio.gather(*(store.get_or_claim(K(f"k{n}")) for n in range(300))), 10)
+            await asyncio.wait_for(asyncio.gather(*(store.get_or_claim(K(f"k{n}")) for n in range(300))), HANGS_AFTER_S)
 
     with pytest.raises(DataError, match="damaged") as found:
         asyncio.run(go())
@@ -590,7 +605,9 @@ asyncio.run(main(Path(sys.argv[1])))
 
 @pytest.mark.slow
 def test_a_full_disk_fails_the_waiting_and_loses_nothing(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "c")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "c")], capture_output=True, text=True, timeout=HANGS_AFTER_S
+    )
     assert done.returncode == 0, done.stderr
     stored = int(done.stdout)
     assert 8 <= stored < 400
@@ -604,7 +621,10 @@ async def test_a_rollback_journal_where_there_is_no_write_ahead_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_schema, "is_network_folder", lambda _: True)
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two") as two:
+    with (
+        CallStore(tmp_path / "c", run_id="one") as one,
+        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
+    ):
         assert "rollback journal" in one.notices[0]
         await asyncio.gather(*(one.put(call(f"k{n}")) for n in range(50)))
         assert len(read_calls(two.place, [K(f"k{n}") for n in range(60)])) == 50

@@ -30,6 +30,7 @@ from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.support.memory import quick_folder
+from tests.support.waiting import HANGS_AFTER_S
 
 COUNT = 40
 TIME = "2026-11-22T08:00:00.000+00:00"
@@ -71,7 +72,7 @@ def taken(path: Path) -> tuple[dict[str, Call], int]:
     async def work(store: CallStore) -> dict[str, Call]:
         found = {}
         for one in CALLS:
-            stored = await asyncio.wait_for(store.get_or_claim(one.key), 10)
+            stored = await asyncio.wait_for(store.get_or_claim(one.key), HANGS_AFTER_S)
             if stored is None:
                 await store.put(one)
             else:
@@ -334,7 +335,7 @@ async def test_a_stopped_process_keeps_its_claims_and_is_named(tmp_path: Path) -
             assert f"waiting for process {process.pid}" in said[0]
             assert "which is stopped" in said[0]
             process.kill()
-            assert await asyncio.wait_for(task, 10) is None
+            assert await asyncio.wait_for(task, HANGS_AFTER_S) is None
     finally:
         process.kill()
         process.wait()

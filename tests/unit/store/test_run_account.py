@@ -15,6 +15,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.judging.limits.shared_limits import SharedLimits, open_limits
 from ragpipe.schema.amount import Amount
 from ragpipe.store.limits.account_row import HeldAmount
+from tests.support.waiting import HANGS_AFTER_S
 
 _TEN_CALLS = {"usd": None, "tokens": None, "calls": 10.0}
 _MANY_TOKENS = {"usd": None, "tokens": 1e9, "calls": None}
@@ -49,7 +50,7 @@ def test_more_holds_than_one_transaction_takes_may_wait(limits: SharedLimits) ->
             due.add(account.due)
         for hold in first:
             account.settle(hold, Amount())
-        await asyncio.wait_for(asyncio.gather(*asking), 20)
+        await asyncio.wait_for(asyncio.gather(*asking), HANGS_AFTER_S)
         return due
 
     due = asyncio.run(run())

@@ -21,6 +21,7 @@ from ragpipe.stages.collected_outputs import collected_outputs, has_failures
 from ragpipe.store.run.journal import HEADER
 from ragpipe.systems.live_system import LiveMethod, open_methods, open_system
 from ragpipe.systems.settings import HttpSystem, PythonSystem
+from tests.support.waiting import HANGS_AFTER_S
 
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) for i in range(6)]
 
@@ -135,12 +136,14 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
-    (tmp_path / "myrag.py").write_text("import time\ndef hang(sample): time.sleep(100)\n")
+    (tmp_path / "myrag.py").write_text("import time\ndef hang(sample): time.sleep(3600)\n")
     (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')
     words = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=python system.callable=myrag:hang"
     command = [sys.executable, "-m", "ragpipe", *words.split(), "plugins=[myrag]", "system.timeout_s=0.1"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[3]}"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, check=False, capture_output=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, timeout=HANGS_AFTER_S, check=False, capture_output=True
+    )
     assert done.returncode == 4, "its only case has no answer"
 
 
@@ -210,7 +213,7 @@ async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
     class Hanging:
         async def answer(self, sample: Sample) -> Mapping[str, Any]:
             asyncio.get_running_loop().call_soon(stage.cancel)
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
             return {}
 
         async def close(self) -> None: ...
@@ -218,7 +221,7 @@ async def test_a_cancelled_answer_is_asked_again(tmp_path: Path) -> None:
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
     stage = CollectStage([LiveMethod(settings, Hanging())], tmp_path / "j.jsonl")
     with pytest.raises(Interrupted):
-        await asyncio.wait_for(stage.run(lambda: iter(SAMPLES)), 5)
+        await asyncio.wait_for(stage.run(lambda: iter(SAMPLES)), HANGS_AFTER_S)
     assert collected_outputs(tmp_path / "j.jsonl") == {}
 
 
