@@ -364,7 +364,7 @@ def job_words() -> tuple[int, list[str]]:
 
 def is_composition_error(error: Exception) -> bool:
     """Whether an error says that the composition is wrong; any other error is a bug."""
-    return isinstance(error, HydraException | OmegaConfBaseException | yaml.YAMLError | ValueError)
+    return isinstance(error, HydraException | OmegaConfBaseException | yaml.YAMLError | ValueError | AssertionError)
 
 
 def _parsed(parser: OverridesParser, typed: str) -> tuple[Override | None, str, list[Problem]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from ragpipe.composition.config_sources import LOADED
 
 import ragpipe
 from ragpipe.cli import compose, main
@@ -185,7 +184,6 @@ def _interrupted_at(call: int, words: list[str]) -> tuple[int, int]:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
 
-    LOADED.clear()  # each start reads the files
     sys.setprofile(count)
     try:
         return main(words), made

@@ -44,6 +44,23 @@ def test_a_failing_job_stops_no_other(launcher: tuple[str, ...], tmp_path: Path)
     assert (tmp_path / "two/mine").read_text() == "mine"
 
 
+@pytest.mark.slow
+def test_what_a_file_sweeps_over_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A word for the same key replaces what the file lists."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/experiment").mkdir(parents=True)
+    (tmp_path / "conf/experiment/x.yaml").write_text(
+        "# @package _global_\nhydra:\n  sweeper:\n    params:\n      dir: one,two\n      store.outage_s: 5,6\n"
+    )
+    assert main(["-m", "+experiment=x", "task=init"]) == 2, "two jobs each write into one and into two"
+    assert capfd.readouterr().err.startswith("sweep: 4 jobs")
+    assert main(["-m", "+experiment=x", "task=init", "dir=three", "store.outage_s=7"]) == 0
+    assert capfd.readouterr().err.startswith("sweep: 1 job\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["conf", "one", "three", "two"]
+
+
 _WORST = [
     (errors.ConfigError("x"), 2), (errors.DataError("x"), 2), (errors.Incomplete("x"), 4), (errors.ProviderUnusable("x"), 5),
     (errors.OutputError("x"), 6), (errors.FolderLocked("x"), 6), (errors.Interrupted("x"), 130), (errors.Interrupted("x", 15), 143),

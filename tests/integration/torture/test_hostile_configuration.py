@@ -17,6 +17,7 @@ from ragpipe.core.secret_detection import is_secret_name, looks_secret, secrets_
 from tests.support.checks import places_of
 from tests.support.harness import ROOT
 from tests.support.rows import first_rows
+from tests.support.waiting import HANGS_AFTER_S
 
 RUN = ("dataset=mine", "metrics=[retrieval]")
 X = ("task=plan", "+experiment=x")
@@ -128,6 +129,7 @@ PACKAGES = [
     ("defaults", 3, "# @package _global_\ndefaults:\n  - /dataset@hydra.job_logging: mine\n"),
     ("defaults", 3, "# @package _global_\ndefaults:\n  - /hydra/launcher@hydra.callbacks.x: basic\n"),
     ("hydra.searchpath", 2, "# @package _global_\nhydra: {searchpath: ['file://elsewhere']}\n"),
+    ("hydra.job.chdir", 2, "# @package nowhere\nhydra: {job: {chdir: true}}\n"),
 ]  # fmt: skip
 
 
@@ -218,6 +220,30 @@ def test_a_sweep_in_a_process_of_its_own_runs_nothing(launcher: tuple[str, ...],
     assert done.returncode == 2, done.stderr
     assert "hydra.job_logging" in done.stderr
     assert "Traceback" not in done.stderr
+    assert tree(here) == before
+
+
+@pytest.mark.slow
+def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`_name_` would make its name its package."""
+    (here / "conf/dataset/hydra.yaml").write_text("# @package _name_\njob: {chdir: true}\n")
+    refuse(here, ("-m", *RUN, "dataset=mine,hydra", "task=plan"), ("'hydra'", "mine"), capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("-m", "task=plan", "seed=1,2", "hydra/launcher=joblib")]
+)
+def test_plug_ins_in_the_working_folder_are_not_executed(words: tuple[str, ...], here: Path) -> None:
+    """Hydra looks for its plug-ins wherever Python finds a folder `hydra_plugins`."""
+    (here / "hydra_plugins").mkdir()
+    (here / "hydra_plugins/evil.py").write_text(EVIL)
+    before = tree(here)
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "ragpipe", *words, *RUN], cwd=here, text=True, capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=HANGS_AFTER_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     assert tree(here) == before
 
 
