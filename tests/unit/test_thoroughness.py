@@ -50,6 +50,7 @@ def test_all_where_everything_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert some_of(range(10), 2) == list(range(10))
 
 
+@pytest.mark.slow
 def test_what_is_marked_is_left_out_of_a_usual_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    slow\n    thorough\n")
     items = pytester.getitems(MARKED)

@@ -1,4 +1,4 @@
-"""The page of messages: each one still stands in the code, and no error's first line is missing from it."""
+"""docs/troubleshooting.md: each message still stands in the code, and no first line of an error is missing from it."""
 
 from __future__ import annotations
 
