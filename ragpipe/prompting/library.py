@@ -61,6 +61,11 @@ _COMPILE_ERRORS = (
 )
 
 
+_LOADED: dict[tuple[tuple[Path, ...], Path, str], Prompt] = {}
+"""What was parsed in this process, by the folders, the file and its text: a sweep and a notebook load the same templates again."""
+_MOST_LOADED = 500
+
+
 class PromptLibrary:
     """Finds templates in the folders; the first folder with the file wins (the user's folders, then the shipped one)."""
 
@@ -118,6 +123,10 @@ class PromptLibrary:
         return next((root / name for root in self.folders if (root / name).is_file()), None)
 
     def _load_file(self, path: Path, name: str, version: str) -> Prompt:
+        known = (self.folders, path, read_text(path))
+        cached = _LOADED.get(known)
+        if cached is not None and all(self._include_text(path, name) == text for name, text in cached.includes.items()):
+            return cached
         file = read_template_file(path)
         compiled: list[tuple[str, jinja2.Template | str]] = []
         variables, includes = set[str](), dict[str, str]()
@@ -139,8 +148,9 @@ class PromptLibrary:
                 self._plain_env.get_template(include)
         _check_variables(file, variables)
         digest = template_hash(file.text, includes)
-        known = frozenset(variables | set(file.optional))
-        return Prompt(
+        while len(_LOADED) >= _MOST_LOADED:
+            _LOADED.pop(next(iter(_LOADED)), None)
+        _LOADED[known] = Prompt(
             name,
             version,
             path,
@@ -149,10 +159,11 @@ class PromptLibrary:
             file.roles,
             file.optional,
             tuple(compiled),
-            known,
+            frozenset(variables | set(file.optional)),
             includes,
             file.answer_type,
         )
+        return _LOADED[known]
 
     def _tree(
         self, path: Path, source: str, lines_before: int, env: jinja2.Environment | None = None
