@@ -92,6 +92,7 @@ def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = 
     write_rows(folder / LABELS, table_of(full, LABEL_COLUMNS))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("names", [["rl_f"], pytest.param(list(JUDGES), marks=pytest.mark.slow)])
 def test_recorded_judges_have_the_figures_of_trusted_libraries(names: list[str], mtrag: Path, real_data: Path) -> None:
     expected = json.loads((real_data / "EXPECTED.json").read_text())["mtrag"]
@@ -344,7 +345,7 @@ def of_no_case(run: Path) -> None:
     label(run, "d1", [{**cases_of(run)[0], "label": 1.0, "sample_id": "nobody"}])
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("prepare", "words", "message"),
     [

@@ -25,6 +25,7 @@ def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return travelled_run
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("metric", "shown", "hidden"), first_rows([
     ("mrr", ["mrr", "precision@3"], ["faithfulness"]),

@@ -29,6 +29,7 @@ def numbers(layer):
     return [{k: row[k] for k in ("precision", "recall", "f1")} for row in STORED["bert_score"] if row["layer"] == layer]
 
 
+@pytest.mark.thorough
 @needs_files
 @pytest.mark.parametrize("layer", [pytest.param(4, marks=pytest.mark.slow), 6])
 def test_equal_to_the_stored_numbers_of_bert_score(layer):

@@ -223,6 +223,7 @@ def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, fl
             assert ours.value == pytest.approx(theirs, abs=1e-9)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
