@@ -214,7 +214,7 @@ def test_what_a_page_shows_happens(
                     continue
                 if line == QUICKSTART and not (tmp_path / "outputs").exists():
                     quickstart = finished_runs.of(*shlex.split(QUICKSTART)[3:])
-                    quickstart.copied_outputs(tmp_path)
+                    quickstart.copy_outputs(tmp_path)
                     print(quickstart.printed)
                     continue
                 if line.startswith("curl "):

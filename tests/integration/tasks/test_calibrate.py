@@ -402,6 +402,9 @@ def test_the_embedded_judge_is_fitted_to_labels_and_used(
     assert main(["task=verify", f"run={run}"]) == 0
 
 
-def test_only_the_embedded_judge_is_fitted(travelled_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["task=calibrate", f"run={travelled_run}", "calibrate.fit=true"]) == 2
+def test_only_the_embedded_judge_is_fitted(
+    travelled_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(travelled_run, tmp_path / "run"))
+    assert main(["task=calibrate", f"run={run}", "calibrate.fit=true"]) == 2
     assert "a run by the embedded judge" in " ".join(capsys.readouterr().err.split())
