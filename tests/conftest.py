@@ -76,10 +76,11 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> FinishedRuns:
+def finished_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FinishedRuns:
     """Finished runs of whole commands, each made once: ask for them in fixtures, before a test patches anything."""
     base = tmp_path_factory.getbasetemp()
-    return FinishedRuns((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished_runs")
+    is_worker = hasattr(request.config, "workerinput")  # of xdist: its own folder is inside that of the suite
+    return FinishedRuns((base.parent if is_worker else base) / "finished_runs")
 
 
 @pytest.fixture

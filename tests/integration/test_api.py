@@ -81,7 +81,7 @@ def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None
     page = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     script = page.split("```python\n")[1].split("```")[0]
     assert len(script.strip().split("\n")) <= 5
-    finished_runs.of("+experiment=quickstart").copied_outputs(here)
+    finished_runs.of("+experiment=quickstart").copy_outputs(here)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
     )

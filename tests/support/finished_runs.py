@@ -34,14 +34,9 @@ class FinishedRun:
         (link,) = self.outputs.glob("*/latest")
         return link.resolve()
 
-    def copied_run(self, place: Path) -> Path:
-        """A copy of the run's folder in `place`, to be written to."""
-        return Path(shutil.copytree(self.latest(), place / self.latest().name))
-
-    def copied_outputs(self, place: Path) -> Path:
-        """A copy of the output folder as `place/outputs`, where the same command finds its run; returns the run's folder."""
-        copy = FinishedRun(Path(shutil.copytree(self.outputs, place / "outputs", symlinks=True)), self.printed)
-        return copy.latest()
+    def copy_outputs(self, place: Path) -> None:
+        """Copy the output folder to `place/outputs`, where the same command finds its run."""
+        shutil.copytree(self.outputs, place / "outputs", symlinks=True)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def test_a_plan_over_the_limit_is_refused_before_a_call(tmp_path: Path, monkeypa
     assert not (run / "calibration").exists()
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("word", "message"), [
     ("judge_audit.attacks=[shout]", "no such attack: shout"),
     ("judge_audit.probes=[padding,padding]", "name each probe once"),

@@ -27,8 +27,8 @@ from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
 from tests.support.finished_runs import FinishedRuns
 from tests.support.minilm import needs_files
-from tests.support.pages import DOCS, ROOT, Section, commands, commands_with_codes, missing, sections
-from tests.support.thoroughness import some_of
+from tests.support.pages import DOCS, ROOT, Section, Step, commands, commands_with_codes, missing, sections
+from tests.support.thoroughness import THOROUGH, some_of
 
 PAGES = (
     "README.md",
@@ -89,6 +89,8 @@ NOT_RUN = (
 """What other tests run (tests/slow/ci the scripts of docs/ci), or only a reader can."""
 SHELL = ("mkdir ", "cp ", "sh eval/")
 """Commands that are given to a shell; `../ragpipe` is this repository."""
+SCRIPT = "sh eval/"
+"""Starts half a dozen processes, as tests/slow/ci does with the same script: the pages that show it do so in thorough runs."""
 MORE_SECTIONS = {
     "formats.md": ["Spans"],
     "gates.md": ["Gates", "Against a baseline", "Tiers"],
@@ -191,7 +193,7 @@ def test_what_a_page_shows_happens(
 ) -> None:
     tmp_path = here
     printed, mapped, bot = "", None, Bot()
-    for step in section.steps:
+    for step in steps_of(section):
         if step.kind == "file":
             file = tmp_path / step.path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +215,7 @@ def test_what_a_page_shows_happens(
                     continue
                 if line == QUICKSTART and not (tmp_path / "outputs").exists():
                     quickstart = finished_runs.of(*shlex.split(QUICKSTART)[3:])
-                    quickstart.copied_outputs(tmp_path)
+                    quickstart.copy_outputs(tmp_path)
                     print(quickstart.printed)
                     continue
                 if line.startswith("curl "):
@@ -241,6 +243,16 @@ def test_what_a_page_shows_happens(
             assert read_native(step.text, tmp_path)
         else:
             raise AssertionError(f"a block that nothing checks: {step}")
+
+
+def steps_of(section: Section) -> list[Step]:
+    """The steps of a section; outside of thorough runs without those of `SCRIPT` and what they show."""
+    steps = section.steps
+    if THOROUGH:
+        return steps
+    scripts = {place for place, step in enumerate(steps) if step.kind == "commands" and SCRIPT in step.text}
+    shown = {place + 1 for place in scripts if steps[place + 1 : place + 2] and steps[place + 1].kind == "shows"}
+    return [step for place, step in enumerate(steps) if place not in scripts | shown]
 
 
 @pytest.fixture(scope="session")

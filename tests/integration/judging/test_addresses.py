@@ -64,6 +64,7 @@ def test_an_embedder_always_goes_through_litellm():
     assert found.fix == "unset OPENAI_BASE_URL, or set embedder.api_base to that server"
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "client", "variable"), FOLLOWED)
 async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variable):

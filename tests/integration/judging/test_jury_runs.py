@@ -202,7 +202,7 @@ def test_members_are_held_against_people_and_the_best_alone_is_named(
     assert calibration["judge"]["label"] == "jury(a, b, c)"
 
 
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

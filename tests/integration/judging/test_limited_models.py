@@ -118,7 +118,7 @@ def test_a_model_without_limitation_is_the_yardstick(serve, tmp_path):
     assert server.tries == CASES * 4  # two steps of faithfulness, one call of each other metric
 
 
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 @pytest.mark.parametrize(("fault", "refusals"), [
     ("no_system_role", 1), ("no_max_tokens", 1), ("no_logprobs", 0), ("thinks", 0), ("no_seed", 0),
@@ -132,6 +132,7 @@ def test_what_a_model_does_not_take_is_learned_once(serve, tmp_path, client, fau
     assert server.tries == CASES * 4 + refusals
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("fault", "mode"), [("no_json_schema", "json_object"), ("no_response_format", "plain")])
 def test_a_mode_that_no_schema_is_taken_in_is_given_up_for_all(serve, tmp_path, fault, mode):
     """At most each schema is refused once in each mode, although six calls are in flight."""
@@ -167,6 +168,7 @@ def test_a_refused_temperature_ends_the_run_with_the_setting_that_helps(serve, t
     assert server.tries == 1
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("word", ["judge.temperature=null", "judge.capabilities.temperature=false"])
 def test_a_model_without_a_temperature_is_asked_without_one(serve, tmp_path, word, capfd):
     server = serve("no_temperature", latency_ms=5)

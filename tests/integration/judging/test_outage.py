@@ -46,7 +46,7 @@ def answered_once(server):
 SILENT = [("500", 3), ("reset", 3), ("close", 3), ("html", 3), ("hang", 2), ("br", 1), ("gzip_bomb", 1)]
 
 
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("fault", "tries"), SILENT)
 async def test_a_provider_that_never_answered_ends_the_run_with_its_first_call(serve, client, fault, tries):
@@ -109,7 +109,7 @@ OUTAGES += [
 ]
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("fault", "width"), first_rows(OUTAGES, keep=3))
 async def test_an_outage_costs_no_call_and_few_probes(serve, quick, fault, width):
     server = serve(f"{fault}:from_s=0.2,for_s=0.7", latency_ms=10)

@@ -26,6 +26,7 @@ def _key(monkeypatch):
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     ("fault", "mode", "extra"),
@@ -93,6 +94,7 @@ async def test_a_fixed_mode_is_kept_or_refused_with_a_hint(serve):
     assert (call.status, call.output_mode) == ("ok", "plain")
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_the_token_limit_goes_under_the_name_the_model_takes(serve, client):
     server = serve("no_max_tokens")
@@ -101,6 +103,7 @@ async def test_the_token_limit_goes_under_the_name_the_model_takes(serve, client
     assert server.tries == 3
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("fault", "given", "hint"), [
     ("no_temperature", {}, "judge.temperature: null"), ("no_seed", {"seed": 7}, "judge.seed: null"),
 ])  # fmt: skip
@@ -111,6 +114,7 @@ async def test_a_refused_parameter_is_never_dropped_in_silence(serve, fault, giv
     assert server.tries == 1
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["no_temperature", "no_json_schema", "no_max_tokens"])
 async def test_one_refusal_after_answers_is_about_its_case_alone(serve, client, fault):
@@ -124,6 +128,7 @@ async def test_one_refusal_after_answers_is_about_its_case_alone(serve, client, 
     assert server.tries == 4
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_parameter_that_the_error_names_is_refused_at_any_time(serve, client):
     with pytest.raises(ProviderUnusable, match=r"judge\.temperature: null"):
@@ -153,6 +158,7 @@ async def test_both_clients_ask_the_same(serve):
     assert (direct[0].tokens_in, direct[0].tokens_out) == (litellm[0].tokens_in, litellm[0].tokens_out)
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.parametrize("answer", [Claims, Verdicts, Grade15, Groundedness, TwoAxes])
 @pytest.mark.parametrize("mode", ["json_schema", "json_object", "plain"])
 async def test_every_answer_type_in_every_mode(serve, answer, mode):

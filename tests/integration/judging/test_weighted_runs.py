@@ -129,6 +129,7 @@ def test_a_provider_that_refuses_is_named_with_the_setting_to_change(
     assert len(bench.server.log) == 1
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("model", "words", "said"),
     [

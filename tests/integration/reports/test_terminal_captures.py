@@ -60,7 +60,7 @@ def start(tmp_path: Path, server: OpenAIServer, capture: Capture, *words: str, c
     return on_a_terminal([*WORDS, *here, *words], tmp_path, capture.columns, code=code, **capture.env)
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: str) -> None:
     """13 cases of 39 calls, 0.7 s a reply, the first alone."""

@@ -208,7 +208,7 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
     assert Path("demo_eval/dataset/demo_eval.yaml").is_file()
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "answers", "recorded", "code"),

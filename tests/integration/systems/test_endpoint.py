@@ -152,6 +152,7 @@ async def test_contexts_under_another_name_are_told_with_the_line_to_write(tmp_p
     assert 'hits; fields: {answer: answer, contexts: "hits[].{id: url, text: body}"}' in note
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "told"),
@@ -300,6 +301,7 @@ def test_a_proxy_of_another_kind_is_refused_before_anything_is_asked(environment
         open_system(HttpSystem(kind="http", url="https://rag.example.com/ask"), ())
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("announced", [True, False])
 async def test_an_answer_over_the_limit_is_an_error(tmp_path: Path, announced: bool) -> None:

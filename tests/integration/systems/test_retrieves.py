@@ -233,6 +233,7 @@ def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
     assert not Path("outputs/x").exists()
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"]
 )

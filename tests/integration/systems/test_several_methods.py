@@ -76,6 +76,7 @@ def test_a_changed_or_a_new_method_is_asked_alone(here: Path, capfd: pytest.Capt
     assert set(manifest["identity"]["system"]["methods"]) == {"dense", "closed", "new"}
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("methods", "words", "told"),

@@ -96,6 +96,7 @@ def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixtur
     assert "nope" in capsys.readouterr().err
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), [
     (("build.n=3",), "build.dir"),
@@ -137,6 +138,7 @@ def test_a_broken_line_is_refused_or_left_out(log: Path, capsys: pytest.CaptureF
     assert len(cases("s")) == 4
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("option", "file", "cases_in"), [
     ("langfuse", "langfuse/traces_full.jsonl", 10),

@@ -92,6 +92,7 @@ def test_a_comparison_is_no_run(here: Path) -> None:
     assert len(list_runs(here / "first")[0]) == 1
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("word", ["first/latest", "{id}", "{here}/first"])
 def test_a_run_by_any_of_its_names(here: Path, word: str) -> None:
     run_id = RunFolder.find(here / "first").root.name

@@ -116,6 +116,7 @@ def test_no_task_is_forgotten() -> None:
     assert {*STARTS, *READ_NOTHING, *ELSEWHERE} == {path.stem for path in (conf_dir() / "task").glob("*.yaml")}
 
 
+@pytest.mark.thorough(tried=10)
 @pytest.mark.parametrize("task", STARTS)
 def test_a_task_reads_what_was_made_once(unpacked: Unpacked, task: str) -> None:
     for words, requests in STARTS[task]:

@@ -22,9 +22,10 @@ from tests.support.rows import first_rows
 @pytest.fixture
 def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    return travelled_run
+    return Path(shutil.copytree(travelled_run, tmp_path / "run"))
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("metric", "shown", "hidden"), first_rows([
     ("mrr", ["mrr", "precision@3"], ["faithfulness"]),

@@ -48,7 +48,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
     return folder, identity
 
 
-@pytest.mark.thorough(tried=5)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -65,6 +65,7 @@ def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) 
     assert found.run_id == run_id(found.identity()) == folder.root.name
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
@@ -119,7 +120,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
     assert "evil_metric" not in sys.modules
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "said"),
@@ -142,7 +143,7 @@ def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: P
     assert not (tmp_path / "stolen").exists()
 
 
-@pytest.mark.thorough(tried=5)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

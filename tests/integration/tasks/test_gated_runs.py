@@ -87,6 +87,7 @@ TIERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("dataset", "policy", "passed"), [("quoted", "quote_only", True), ("paraphrased", "no_use", False)]
 )

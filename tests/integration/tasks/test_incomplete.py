@@ -80,6 +80,7 @@ def rejudge(folder: Path, url: str, *extra: str) -> list[str]:
 NOBODY = (["task=rescore"], ["task=rescore", "retry_errors=true"], ["task=rejudge", "rejudge.mode=stored"])
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("words", NOBODY, ids=" ".join)
 def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
     copied: Path, words: list[str], capsys: pytest.CaptureFixture[str]
@@ -93,6 +94,7 @@ def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
     assert "task=rejudge with its judge named" in said
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("words", NOBODY, ids=" ".join)
 def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
     before = content(run)
@@ -102,6 +104,7 @@ def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
     assert content(run) == before
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("place", ["run", pytest.param("run id")])
 def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
     run: Path, copied: Path, place: str, capsys: pytest.CaptureFixture[str]

@@ -149,7 +149,7 @@ _MORE: list[tuple[Callable[[Here, Path], None] | None, tuple[str, ...], str, boo
 ]
 
 
-@pytest.mark.thorough(tried=5)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("change", "words", "holding", "asked_again"),
     [

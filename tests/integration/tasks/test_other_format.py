@@ -135,7 +135,7 @@ FOLDER_TASKS = {
 }
 
 
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("task", first_rows(FOLDER_TASKS, {"rescore", "verify", "export"}))
 def test_every_task_over_a_run_refuses_one_of_another_format(
     bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
@@ -150,7 +150,7 @@ def test_every_task_over_a_run_refuses_one_of_another_format(
     assert "start the run's command again" in said
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("number", first_rows(OTHERS))
 def test_the_command_of_a_run_does_not_resume_one_of_another_format(
     bench: Bench, number: object, capsys: pytest.CaptureFixture[str]
@@ -237,7 +237,7 @@ STORE_TASKS = {
 }
 
 
-@pytest.mark.thorough(tried=5)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("task", first_rows(STORE_TASKS, {"evaluate again", "stats"}))
 def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(
     bench: Bench, task: str, capsys: pytest.CaptureFixture[str]

@@ -188,6 +188,7 @@ def test_a_changed_seal_is_not_replaced_without_a_word(run: Path, capsys: pytest
     assert verified(run, capsys).startswith("verify: identical")
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("name", first_rows(["iteration-1/records.parquet", "iteration-1/metrics.json"]))
 def test_a_cut_file_is_named_with_what_makes_it_again(run: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (run / name).read_bytes()

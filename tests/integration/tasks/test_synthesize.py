@@ -49,7 +49,7 @@ def card_documents() -> str:
     return str(data_path("package:handbook"))
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("words", "expected"), [
     (["synthesize.counts.quote_only=50", "synthesize.counts.conflict=90"],
      ["synthesize.counts.quote_only=6", "90 cases are asked for", "nothing was written"]),

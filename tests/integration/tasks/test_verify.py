@@ -166,7 +166,7 @@ FLIPS = {
 }  # fmt: skip
 
 
-@pytest.mark.thorough(tried=8)
+@pytest.mark.thorough(tried=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", first_rows(FLIPS, {"a reply", "the price of the model", "a score"}))
 def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:

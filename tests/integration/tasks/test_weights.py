@@ -122,6 +122,7 @@ def test_weights_are_fitted_to_a_recorded_score(run: Path, capsys: pytest.Captur
     assert "without depth (1): left out" in printed
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_weights_are_fitted_to_a_file_of_ratings(run: Path, tmp_path: Path, form: str) -> None:
     """As the run weighs: nothing to gain. Two ratings of one case count with their mean, an empty one is none."""
@@ -153,7 +154,7 @@ def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.Cap
     assert "no advice: under 30 rated cases" in capsys.readouterr().out
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("words", "messages"),
     [

@@ -113,6 +113,7 @@ def test_too_many_open_files(bench: Make, files: int) -> None:
     _goes_on(b, lost=64)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("where", first_rows(["store.path", "output_dir"]))
 def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
@@ -127,6 +128,7 @@ def test_a_folder_that_is_a_file(bench: Make, where: str) -> None:
     assert taken.read_text() == "mine"
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["output_dir", pytest.param("store.path", marks=pytest.mark.slow)])
 def test_a_read_only_folder(bench: Make, tmp_path: Path, where: str) -> None:

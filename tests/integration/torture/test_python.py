@@ -141,7 +141,7 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
     assert b.run().requests == []
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "fault",
     ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))],

@@ -90,6 +90,7 @@ def test_no_other_command_leaves_the_key_anywhere(keyed: Make) -> None:
         assert places_of(b.folder, SENTINEL) == [], command
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "line", ["api_key: {key}", "api_key_env: {key}", "season: {key}", "api_base: 'http://127.0.0.1:1/v1?api_key={key}'"]

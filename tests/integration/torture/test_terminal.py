@@ -45,7 +45,7 @@ def _words(b: Bench, metrics: str = "retrieval") -> str:
     )
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "ending",
     ["| head -1", "| true", ">&-", "2>&-", ">&- 2>&- <&-",

@@ -62,6 +62,7 @@ def test_new_alerts_are_posted_once(monitored: Desk, receiver: Receiver) -> None
     assert len(receiver.posts) == 1
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("codes", "starts", "code"),
     [((4, 0), 2, 0), ((4, 4), 2, 4), ((3,), 1, 3), ((5,), 1, 5), ((6,), 1, 6), ((2,), 1, 2)],

@@ -173,6 +173,7 @@ def run_gitlab(desk: Desk, job_name: str, **env: str) -> tuple[int, str, str]:
 RUNNERS = {"github": run_github, "gitlab": run_gitlab}
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("forge", RUNNERS)
 def test_a_regression_gate_lets_a_good_version_pass_and_stops_a_bad_one(
     desk: Desk, receiver: Receiver, forge: str
@@ -298,7 +299,7 @@ def test_overrides_are_one_a_line_and_their_values_may_hold_blanks(desk: Desk) -
     assert "nowhere" in printed
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("codes", "starts", "code", "words"),
     [

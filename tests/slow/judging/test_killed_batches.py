@@ -54,7 +54,7 @@ def expected_texts(server: OpenAIServer, bodies: dict[str, dict[str, Any]]) -> s
     return texts
 
 
-@pytest.mark.thorough(tried=6)
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(("shape", "name", "number", "when"), OPENAI + ANTHROPIC)
 def test_killed_and_started_again(tmp_path: Path, shape: str, name: str, number: int, when: str) -> None:
     with serving() as server:

@@ -370,6 +370,7 @@ def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
     return lambda db: db.execute(statement.encode())
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

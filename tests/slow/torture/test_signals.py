@@ -175,7 +175,7 @@ def test_an_interrupt_does_not_wait_for_another_run(bench: Make) -> None:
         first.wait()
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("wait_s", [0.3, 0.8, 1.2, 1.6, 2.0, 2.5, 3.0])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

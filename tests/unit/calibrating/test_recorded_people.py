@@ -100,6 +100,7 @@ def recorded(row: dict[str, Any], judge: str) -> float:
     return float(next(iter(row["annotations"][judge].values()))["value"])
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("judge", ["rl_f", "rb_llm", "rb_agg", "Bert-KPrec", "RougeL"])
 @pytest.mark.parametrize("group", ["all", pytest.param("_generated", marks=pytest.mark.slow)])
 def test_recorded_judges_of_mtrag(real_data: Path, group: str, judge: str) -> None:
@@ -178,6 +179,7 @@ def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
     return np.array(list(people.values())), ((apart - apart.min()) / np.ptp(apart) - 0.5) * 4
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("label", PREFERENCES)
 def test_preferences_of_ragchecker(real_data: Path, label: str) -> None:
@@ -215,6 +217,7 @@ def insights(folder: Path, judge: str) -> tuple[Floats, Floats, Floats]:
     return np.array(labels), np.array(grades), np.array(numbers)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "judge", first_rows(["prompted_gpt-4o", "prompted_claude3-haiku", "prompted_claude3-opus", "prompted_gemini-1.5-pro",

@@ -215,6 +215,7 @@ def test_one_annotator_has_no_ceiling() -> None:
     assert calibrated(labels_of([1, 0, 1]), [1, 0, 1]).ceiling is None
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "wrong", "state", "reason"),

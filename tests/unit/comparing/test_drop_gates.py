@@ -108,6 +108,7 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     assert measured["n_ok"] == 3
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after", "value"),
@@ -166,6 +167,7 @@ def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) ->
     assert unjudged["value"] == pytest.approx(-0.1)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("base_identity", "part", "line"),
@@ -190,6 +192,7 @@ def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
     assert [difference["part"] for difference in accepted["paired"]["differs"]] == [part]
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "base_identity",
@@ -234,6 +237,7 @@ def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> N
     assert (measured["paired"]["only_base"], measured["paired"]["only_candidate"]) == (0, 10)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "only_base"),

@@ -32,6 +32,7 @@ JUDGE = {"judge_identity": {"model": "m-2", "temperature": 0}}
 PROMPT = {"prompts": {"ask": "b" * 64}}
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("parts", "part", "says"), [
     (JUDGE, "judge", "judge.model"),

@@ -56,7 +56,7 @@ def even(name: str, mean: float) -> Values:
     return {f"{name}{number}": mean + (0.01 if number % 2 else -0.01) for number in range(100)}
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),

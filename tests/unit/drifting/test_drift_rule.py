@@ -97,6 +97,7 @@ def judges(kind: type[Judge], count: int) -> Iterator[Judge]:
     return (kind(seed) for seed in range(count))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Judge, StableJudge])
 def test_twenty_quiet_runs_raise_no_alarm(kind: type[Judge]) -> None:

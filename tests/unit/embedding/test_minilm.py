@@ -35,6 +35,7 @@ def test_equal_to_sentence_transformers(vectors):
     assert all(vector.dtype == np.float32 and vector.shape == (384,) for vector in found)
 
 
+@pytest.mark.thorough
 @needs_files
 @pytest.mark.slow
 def test_the_batch_moves_a_vector_by_rounding_only(vectors):

@@ -50,6 +50,7 @@ FAILURES = [
 CLIENTS = ["direct", pytest.param("litellm", marks=pytest.mark.slow)]  # its import and its 9 ms a call add up
 
 
+@pytest.mark.thorough(tried=8)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("fault", "tries", "status", "piece"), FAILURES, ids=[row[0] for row in FAILURES])
 async def test_a_fault_is_tried_so_often_and_becomes_that_kind(serve, client, fault, tries, status, piece):
@@ -78,6 +79,7 @@ FATAL = [
 ]
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("fault", "kind", "piece"), FATAL, ids=[row[0] for row in FATAL])
 async def test_a_fatal_fault_is_tried_once_and_stops_everything(serve, client, fault, kind, piece):
@@ -89,6 +91,7 @@ async def test_a_fatal_fault_is_tried_once_and_stops_everything(serve, client, f
     assert SENTINEL not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["reset", "close", "reset_body", "close_body"])
 async def test_a_broken_connection_is_a_network_fault(serve, client, fault):
@@ -98,6 +101,7 @@ async def test_a_broken_connection_is_a_network_fault(serve, client, fault):
     assert (server.tries, call.status) == (4, "network")
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["hang", "drip:every=0.05"])
@@ -112,6 +116,7 @@ async def test_the_deadline_is_total(serve, client, fault):
     assert 150 <= call.latency_ms < 1500  # on a busy machine the deadline begins well before the request is sent
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["500", "429_no_header", "reset", "empty_content", "invalid_json"])
 async def test_a_passing_fault_costs_one_more_try(serve, client, fault):
@@ -120,6 +125,7 @@ async def test_a_passing_fault_costs_one_more_try(serve, client, fault):
     assert (server.tries, call.status, call.attempts) == (2, "ok", 2)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "fault", ["429_per_minute", "429_gemini", "429_gemini:again=0.1s", "quota_words:retry_after=0.1"]
@@ -157,6 +163,7 @@ REPLIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("fault", "expected"), REPLIES, ids=[row[0] for row in REPLIES])
 async def test_what_stands_in_a_reply(serve, client, fault, expected):

@@ -31,6 +31,7 @@ def _environment(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", first_rows(CLIENTS))
 @pytest.mark.parametrize(("fault", "status", "piece"), [
@@ -53,6 +54,7 @@ async def test_an_answer_is_never_held_beyond_the_limit(serve, client, fault, st
     assert peak < 200 << 20  # the server's own 40 MiB among them; the bomb holds 300 MiB
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["gzip", "gzip_twice", "deflate", "raw_deflate"])
@@ -62,6 +64,7 @@ async def test_encodings_that_are_asked_for_are_read(serve, client, fault):
     assert (call.status, call.text) == ("ok", clean.text)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("encoding", ["br", "zstd"])
@@ -72,6 +75,7 @@ async def test_an_encoding_that_was_not_asked_for_is_one_clear_fault(serve, clie
     assert f"the encoding '{encoding}'" in call.message
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("fault", "status"), [("cut_gzip", "network"), ("no_gzip", "not_an_api_answer")])
@@ -134,6 +138,7 @@ async def test_a_public_address_is_asked_through_the_proxy(serve, monkeypatch, c
     assert (call.status, proxy.tries, own.tries) == ("ok", 1, 1)
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [
     "anthropic/claude-3-5-haiku-20241022", "cohere_chat/m-2024-07-18", "ollama/m-2024-07-18", "gemini/gemini-1.5-pro-002",

@@ -97,7 +97,7 @@ def test_a_limit_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(name, simulated(name, 1, monkeypatch))
 
 
-@pytest.mark.thorough(tried=5)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

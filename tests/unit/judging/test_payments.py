@@ -39,6 +39,7 @@ def total(payments):
     return sum(p.tokens_in for p in named), sum(p.tokens_out for p in named), len(named)
 
 
+@pytest.mark.thorough(tried=5)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("faults", [
@@ -117,6 +118,7 @@ async def test_an_answer_without_a_usage_is_paid_by_unknown_tokens(serve):
     assert [(p.tokens_in, p.tokens_out, p.usd) for p in payments] == [(None, None, None)]
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["500:first=1", "invalid_json:first=1", "html:first=1", "reset:first=1"])
 async def test_what_is_no_answer_is_not_paid(serve, fault):

@@ -160,6 +160,7 @@ def cases(draw: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.thorough(tried=8)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters"), PARAMETERS)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])

@@ -62,6 +62,7 @@ def test_a_metric_is_skipped_exactly_without_a_part_that_it_rests_on(name: str) 
         assert found == (f"not_recorded: {part}" if part in RESTS_ON[name] else None)
 
 
+@pytest.mark.thorough(tried=8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RESTS_ON)
 @settings(deadline=None)  # a busy machine

@@ -80,6 +80,7 @@ def test_equal_latencies_are_not_worth_a_line(tmp_path: Path) -> None:
     assert list(operation_lines(document["operations"], has_one_method=True)) == []
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "heads"),

@@ -143,6 +143,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_of_data_never_becomes_an_element(tmp_path: Path, attack: str) -> None:

@@ -79,6 +79,7 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
     assert "+0.500" in lines[place + 2]
 
 
+@pytest.mark.thorough(tried=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("count", [1, 3, 12])
@@ -202,6 +203,7 @@ def test_names_that_differ_are_cut_so_that_they_differ(names: list[str], limit: 
 MODELS = ("llama-2-7b-chat", "llama-2-13b-chat", "llama-2-70b-chat", "gpt-3.5-turbo-0613", "gpt-4-0613", "mistral-7b")
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 150])
 def test_every_mean_has_its_count_and_too_few_is_said_at_every_width(tmp_path: Path, columns: int) -> None:

@@ -116,6 +116,7 @@ def test_binary_scores_and_counts_have_no_extremes(tmp_path: Path) -> None:
     assert score(tmp_path, [CLASSES[0], ScoreSpec("n", None, None)])["extremes"] == {}
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("spec", "values", "warned"), [
     (CORRECT, [5.0] * 19 + [4.0], True),  # 19 of 20 are 95 %

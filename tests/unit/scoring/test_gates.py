@@ -301,6 +301,7 @@ def gated(root: Path, gates: dict[str, Any], rows: list[Row] = ROWS, **more: Any
     return {gate["name"]: gate for gate in metrics["gates"]}
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "n", "value"),
@@ -384,6 +385,7 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "template", "calibrated", "accept", "verdict"),

@@ -60,7 +60,7 @@ def slow(*values: Any) -> Any:
 
 # Wilson's interval, 95 %: 4 of 50 is .03 to .19, 5 of 50 .04 to .21, 17 of 50 .22 to .48; 100 of 100 is .96 to 1, 99 of 100 .946 to .998,
 # 90 of 100 .83 to .945. With two gates by interval, failing takes a one-sided p of .0125 (Holm): 16 of 50 has .017, 17 of 50 has .007.
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "planted", "verdicts"),

@@ -89,6 +89,7 @@ def empty_note(run: RunFolder) -> None:
     run.reports_made.write_text(json.dumps({**noted, "written": ["report.html"]}))
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", [edit_page, remove_page, link_page, remove_export, forget, break_note, empty_note], ids=lambda f: f.__name__

@@ -174,6 +174,7 @@ def test_no_interval_of_a_correlation_without_grounds(
         assert result.value == (None if value is None else pytest.approx(value))
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])

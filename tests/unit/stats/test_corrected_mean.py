@@ -159,6 +159,7 @@ def test_the_slope_is_that_of_weighted_least_squares() -> None:
     assert result.slope == pytest.approx(fit.params[1])
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_value_is_that_of_ppi_python(seed: int) -> None:

@@ -34,7 +34,7 @@ SETTLED = {
 """Least and mean coverage of the simulation by which the methods were chosen, over cells of all statistics of their kind."""
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("statistic", "rows"), SETTLED)
 def test_no_cell_covers_less_than_the_method_was_chosen_for(statistic: str, rows: int) -> None:

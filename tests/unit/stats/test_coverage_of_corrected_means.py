@@ -42,7 +42,7 @@ def chance(share: float, repetitions: int, cells: int) -> float:
     return float(stats.norm.isf(0.05 / cells)) * math.sqrt(share * (1 - share) / repetitions)
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("size", benchmark.SIZES, ids=str)
 def test_no_cell_covers_less_than_the_estimator_was_chosen_for(size: tuple[int, int]) -> None:
@@ -71,6 +71,7 @@ def test_the_lenient_judge_alone_is_sure_of_a_wrong_mean() -> None:
     assert all(cell.covered > 0.88 for cell in lenient)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("labels", [30, 60, 150])
 def test_the_mean_of_just_these_cases(labels: int) -> None:

@@ -32,7 +32,7 @@ def cells(row: tuple[int, float]) -> list[Any]:
     return list(benchmark.cells(row, REPETITIONS, SEED))
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("row", benchmark.SETTLED, ids=str)
 def test_no_cell_covers_less_than_the_rule_was_chosen_for(row: tuple[int, float]) -> None:
@@ -48,7 +48,7 @@ def test_no_cell_covers_less_than_the_rule_was_chosen_for(row: tuple[int, float]
     assert np.mean([cell.rule for cell in measured]) >= mean - 0.01
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in benchmark.SETTLED if not row[1]], ids=str)
 def test_single_draws_are_covered_as_wilson_covers_them(row: tuple[int, float]) -> None:

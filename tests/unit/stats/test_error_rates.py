@@ -64,7 +64,7 @@ REPETITIONS = 300
 NULL_CELLS = len(benchmark.QUESTIONS) * len(benchmark.NULLS)
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", benchmark.QUESTIONS, ids=str)
 def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tuple[int, bool]) -> None:
@@ -78,6 +78,7 @@ def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tupl
     assert min(result.covered for result in (*nulls, *changed)) >= 0.92 - chance(0.92, REPETITIONS, NULL_CELLS)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "likeness", "change", "overlap", "paired"),
@@ -142,7 +143,7 @@ def test_several_gates_scores_and_slices() -> None:
             assert benchmark.false_slices(correlation, changed, 1500, SEED) <= 0.05 + chance(0.05, 1500, 4)
 
 
-@pytest.mark.thorough(tried=3)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "0/1", "steps"])
 @pytest.mark.parametrize("planned", [60, 100, 400])

@@ -82,6 +82,7 @@ def test_equal_systems_seldom_differ(rate: float, sizes: tuple[int, int]) -> Non
     assert wrong / 400 <= 0.083
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "low", "high"), [("shares", 0.030, 0.066), ("two rows a question", 0.026, 0.064)])
 def test_graded_and_repeated_rows_of_equal_systems(kind: str, low: float, high: float) -> None:

@@ -119,6 +119,7 @@ def test_the_same_labels_make_a_narrower_interval_than_two_single_ones() -> None
     assert result.interval.high - result.interval.low < 0.1
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("statistic", [auroc, cohen_kappa, balanced_accuracy])

@@ -221,6 +221,7 @@ def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, fl
             assert ours.value == pytest.approx(theirs, abs=1e-9)
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("squared", [False, True])

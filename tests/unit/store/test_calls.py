@@ -149,6 +149,7 @@ async def test_a_call_that_cannot_be_stored_is_refused_and_others_are_not(tmp_pa
         assert await store.put(call()) == replace(call(), run_id="r")
 
 
+@pytest.mark.thorough(tried=4)  # on PostgreSQL, where these are slow
 @pytest.mark.parametrize("status", sorted(TRANSIENT | FATAL))
 async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
@@ -158,6 +159,7 @@ async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> Non
         assert read_calls(tmp_path / "c", [K("k")], run_id="r") == {}
 
 
+@pytest.mark.thorough(tried=2)  # on PostgreSQL, where these are slow
 @pytest.mark.parametrize("status", ["bad_request", "too_long", "refused", "cut_short", "unparsable"])
 async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path: Path, status: str) -> None:
     with (

@@ -182,6 +182,7 @@ def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expecte
     assert resume_command(command) == expected
 
 
+@pytest.mark.thorough(tried=7)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "status"),

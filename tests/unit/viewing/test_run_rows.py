@@ -151,6 +151,7 @@ def test_a_run_whose_process_is_gone_has_stalled(unfinished: Path, tmp_path: Pat
     assert {"in flight", "waiting", "answers per second", "provider"}.isdisjoint(figures)  # a dead process has none
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "silent_s", "state"),

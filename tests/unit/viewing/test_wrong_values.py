@@ -65,7 +65,7 @@ def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
     return copy
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "file", [pytest.param(file, marks=() if file == "gates.json" else pytest.mark.slow) for file in FILES]
 )

@@ -37,7 +37,7 @@ def by_messages(inputs: ScoreInputs) -> BlockSource:
     return described
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("has_calls", [True, False])
 @pytest.mark.parametrize(("group", "block"), [(5, 2048), (7, 3), (100, 1)])
