@@ -307,6 +307,13 @@ def test_arrays_hold_for_no_queries_and_for_empty_lists():
     assert all(np.array_equal(column, [0.0, 0.0]) for column in found.values())
 
 
+def test_a_gain_below_zero_is_that_of_an_id_that_is_not_relevant():
+    """As trec_eval takes it: no loss, in the ranking or in the ideal one. a is found at rank 2: DCG 1 / log2(3), ideal 1."""
+    values = rank_values(from_ids([["x", "a"]], [{"a": 1.0, "b": -1.0, "x": -2.0}]), [2])
+    assert values["recall@2"] == [1.0]
+    assert values["ndcg@2"] == pytest.approx([1 / math.log2(3)])
+
+
 def test_a_repeated_id_earns_once_in_either_order():
     found = rank_values(from_ids([["a", "a", "b"]], [{"a": 1.0}]), [3])
     assert (found["ndcg@3"][0], found["recall@3"][0], found["precision@3"][0]) == (1.0, 1.0, pytest.approx(2 / 3))
