@@ -396,7 +396,7 @@ def _validated(config: DictConfig, *, loader: ConfigLoader, texts: Mapping[str, 
     """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
     from ragpipe.composition.composer import hydra_origins
     from ragpipe.composition.interpolations import resolved
-    from ragpipe.composition.task_words import unknown_task_words
+    from ragpipe.composition.near_words import unknown_task_words
     from ragpipe.config.run_validation import INVALID_CONFIGURATION, task_name, validate_config
 
     origins = hydra_origins(loader, texts)

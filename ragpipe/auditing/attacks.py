@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from ragpipe.auditing.encodings import ENCODINGS
 from ragpipe.core.digest import sha256
 from ragpipe.core.resources import PACKAGE
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.prompting.foreign_tags import fence_tag
 from ragpipe.schema.sample import Case, Chunk, Turn
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from ragpipe.comparing.run_differences import ChangedKey
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.store.calls.drift_file import drift_file, read_drift_record
 from ragpipe.store.run.run_folder import RunFolder
 

@@ -34,15 +34,16 @@ from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrig
 from ragpipe.composition.hydra_keys import is_hydra, word_faults
 from ragpipe.composition.interpolations import TITLE, interpolation_fault
 from ragpipe.composition.near_words import near_word, option_meant, written_folder
-from ragpipe.composition.option_files import SHIPPED, OptionSource, installed_plugins_only, searched
+from ragpipe.composition.option_files import PRIMARY, SHIPPED, OptionSource, installed_plugins_only, searched
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
 from ragpipe.core.validation import did_you_mean
-from ragpipe.core.yaml_lines import key_path
+from ragpipe.core.yaml_files import key_path
 
-PRIMARY = "ragpipe"
 _LOCK = threading.RLock()
+_COMPOSITION = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, AssertionError)
+"""What says that the composition is wrong; any other error is a bug."""
 _RESOLVERS = ("now", "hydra", "python_version")  # those that Hydra registers
 
 
@@ -104,8 +105,8 @@ class Composer:
         try:
             yield
         except Exception as error:
-            if not isinstance(error, RagpipeError) and is_composition_error(error):
-                raise self.problems(error) from error
+            if isinstance(error, _COMPOSITION) and not isinstance(error, RagpipeError):
+                raise self._error(error) from error
             raise
 
     def _folders(self) -> list[tuple[str, Path]]:
@@ -115,8 +116,7 @@ class Composer:
             folder = Path(self._config_dir).absolute()
             if not folder.is_dir():
                 found, fix = f"{self._config_dir!r}, which is not a folder", "see task=init for a layout that works"
-                problem = Problem(COMMAND_LINE, "--config-dir", found, "a folder with options", fix)
-                raise ConfigError(TITLE, [problem])
+                raise _refused("--config-dir", found, "a folder with options", fix)
             folders.append(("command-line", folder))
         local = Path.cwd() / "conf"
         if local.is_dir() and local.resolve() != conf_dir().resolve():
@@ -179,24 +179,20 @@ class Composer:
         Raises ConfigError where Hydra's `multirun.yaml` would replace a file of the user's.
         """
         with self.refusals():
-            folder = Path(sweep.config.hydra.sweep.dir).absolute()
-            is_default = folder == Path(str(sweep.config.output_dir)).absolute() / ".sweep"
-        if folder.is_symlink() or (not is_default and (folder / "multirun.yaml").exists()):
-            kind = (
-                "a symbolic link" if folder.is_symlink() else "a folder with a multirun.yaml, which Hydra would replace"
-            )
-            found, fix = f"{sweep.config.hydra.sweep.dir!r}, {kind}", "name another folder, or remove what is there"
-            problem = Problem("the sweep", "hydra.sweep.dir", found, "a folder of its own", fix)
-            raise ConfigError(TITLE, [problem])
+            folder, output = Path(sweep.config.hydra.sweep.dir).absolute(), Path(str(sweep.config.output_dir))
+        is_taken = folder != output.absolute() / ".sweep" and (folder / "multirun.yaml").exists()
+        if folder.is_symlink() or is_taken:
+            kind = "with a multirun.yaml, which Hydra would replace" if is_taken else "that is a symbolic link"
+            fix = "name another folder, or remove what is there"
+            raise _refused("hydra.sweep.dir", f"the folder {folder} {kind}", "a folder of its own", fix)
         context = HydraContext(config_loader=self.loader, callbacks=Callback())  # type: ignore[arg-type]
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
             with self.refusals():
-                batches = (
-                    Plugins.instance()
-                    .instantiate_sweeper(hydra_context=context, task_function=_Job(job), config=sweep.config)
-                    .sweep(arguments=sweep.overrides)
+                sweeper = Plugins.instance().instantiate_sweeper(
+                    hydra_context=context, task_function=_Job(job), config=sweep.config
                 )
+                batches = sweeper.sweep(arguments=sweep.overrides)
         finally:
             (folder / "multirun.yaml").unlink(missing_ok=True)
             for made in new:
@@ -208,89 +204,77 @@ class Composer:
         """Whether a key names a group of options anywhere on the search path."""
         return any(source.is_group(key) for source in self.loader.get_sources())
 
-    def groups(self) -> list[str]:
-        """All groups: `dataset`, `judge`, ... without Hydra's own."""
-        return [group for group in self.loader.list_groups("") if not group.startswith("hydra")]
-
     def options(self, group: str) -> list[str]:
-        """The options of a group, over the whole search path."""
-        options: list[str] = self.loader.get_group_options(group)
-        return options
+        """The options of a group, over the whole search path; of "" the groups."""
+        if not group:
+            return [name for name in self.loader.list_groups("") if not name.startswith("hydra")]
+        return list(self.loader.get_group_options(group))
 
     def _misused(self, override: Override) -> list[Problem]:
         """A word that Hydra can parse but not use, in a way its own message would not explain."""
         key = override.key_or_group
         if not key:
             return [Problem(COMMAND_LINE, override.input_line or "", "a word without a key", "key=value")]
-        group = self.is_group(key)
-        value = None if override.is_sweep_override() else override.value()
-        if group and value is not None and not isinstance(value, str | list):
-            options = ", ".join(self.options(key))
-            fix = f"write {key}=NAME, or {key}.KEY=VALUE"
-            return [Problem(COMMAND_LINE, key, f"{value!r}", f"one of {options}", fix)]
+        value = "" if override.is_sweep_override() else override.value()
+        if self.is_group(key) and value is not None and not isinstance(value, str | list):
+            expected = f"one of {', '.join(self.options(key))}"
+            return [Problem(COMMAND_LINE, key, f"{value!r}", expected, f"write {key}=NAME, or {key}.KEY=VALUE")]
         return []
 
-    def problems(self, error: Exception) -> ConfigError:
+    def _error(self, error: Exception) -> ConfigError:
         """Any error of composing as a ConfigError."""
-        if isinstance(error, ConfigError):
-            return error
-        if isinstance(error, MissingConfigException):
-            return ConfigError(TITLE, [self._missing(error)])
         cause = error.__cause__ or error.__context__
+        if isinstance(error, MissingConfigException):
+            return self._missing(error)
         if isinstance(cause, ConfigError):
             return cause
-        return ConfigError(TITLE, [self._problem(error, cause)])
-
-    def _problem(self, error: Exception, cause: BaseException | None) -> Problem:
-        """An error whose only content is Hydra's message: what its first line names, and the rest as a hint."""
         text = (str(error) or str(cause or type(error).__name__)).replace("++", "")
         first, _, rest = text.strip().partition("\n")
-        key = (_quoted(first) or "the composition").partition("=")[0]
+        named = re.search(r"'([^']+)'", first)
+        key = named[1].partition("=")[0] if named else "the composition"
         if key in OVERLAYS and "Could not override" in first:
-            return Problem(COMMAND_LINE, key, "an overlay without +", f"+{key}=NAME", f"write +{key}=NAME")
+            return _refused(key, "an overlay without +", f"+{key}=NAME", f"write +{key}=NAME")
         if "--multirun" in text:
             fix = f"add -m for a sweep, or write a list as {key}=[a,b]"
-            return Problem(COMMAND_LINE, key, f"{_quoted(first)}", "one value, or a sweep with -m", fix)
+            return _refused(key, named[1] if named else first, "one value, or a sweep with -m", fix)
         if isinstance(cause, OmegaConfBaseException) and str(cause).split("\n")[0] not in text:
             first = f"{first.rstrip('.')}: {str(cause).splitlines()[0]}"
         file = re.match(r"In '([^']+)'", first)
-        where = f"{file[1]}.yaml" if file else COMMAND_LINE
-        fix = (did_you_mean(key, self.groups()) if "." not in key else "") or " ".join(rest.split())[:300]
-        return Problem(where, key, first, "words and files that Hydra can compose", fix)
+        fix = (did_you_mean(key, self.options("")) if "." not in key else "") or " ".join(rest.split())[:300]
+        return _refused(key, first, "words and files that Hydra can compose", fix, f"{file[1]}.yaml" if file else "")
 
-    def _overlay_line(self, group: str, name: str) -> str | None:
-        """File and line of `override /<group>: <name>` in an experiment or a mode that was put on top."""
+    def _overlay_line(self, group: str, name: str) -> str:
+        """File and line of `override /<group>: <name>` in an experiment or a mode that was put on top; empty where it is in none."""
         line = re.compile(rf"^\s*-\s*override\s+/{re.escape(group)}\s*:.*{re.escape(name)}", re.M)
-        for source in self.loader.get_sources():
-            for overlay in self._overlays if isinstance(source, OptionSource) else ():
-                file = source.file(overlay)
-                match = line.search(file.read_text(encoding="utf-8-sig")) if file.is_file() else None
-                if match:
-                    return f"{key_path(file)}:{match.string.count(chr(10), 0, match.start()) + 1}"
-        return None
+        sources = [source for source in self.loader.get_sources() if isinstance(source, OptionSource)]
+        for file in (source.file(overlay) for source in sources for overlay in self._overlays):
+            text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
+            if match := line.search(text):
+                return f"{key_path(file)}:{text.count(chr(10), 0, match.start()) + 1}"
+        return ""
 
-    def _missing(self, error: MissingConfigException) -> Problem:
+    def _missing(self, error: MissingConfigException) -> ConfigError:
         """For an option or an overlay that does not exist: the nearest name and the list of options."""
         path = error.missing_cfg_file or ""
         group, _, name = path.rpartition("/")
+        if path.startswith("judge/"):  # `judge=openai/gpt-4o`
+            group, name = "judge", path.removeprefix("judge/")
         options = self.options(group) if group else []
-        if not options and path.startswith("judge/"):  # `judge=openai/gpt-4o`
-            expected = f"one of {', '.join(self.options('judge'))}"
-            name = path.removeprefix("judge/")
-            return Problem(COMMAND_LINE, "judge", repr(name), expected, option_meant("judge", name))
         if not options:
-            groups = self.groups()
+            groups = self.options("")
             expected = f"an option of one of the groups {', '.join(groups)}"
-            return Problem(
-                COMMAND_LINE, group or path, f"{path!r}, which does not exist", expected, did_you_mean(group, groups)
-            )
+            return _refused(group or path, f"{path!r}, which does not exist", expected, did_you_mean(group, groups))
         parent = re.match(r"In '([^']+)'", str(error))
         inside = parent is not None and parent[1] not in (PRIMARY, "hydra/config")
-        where = f"{parent[1]}.yaml" if parent and inside else self._overlay_line(group, name) or COMMAND_LINE
+        where = f"{parent[1]}.yaml" if parent and inside else self._overlay_line(group, name)
         fix = written_folder(group, name) or did_you_mean(name, options)
         fix = " ".join(filter(None, (fix, option_meant(group, name))))
         fix = fix or "--info searchpath shows the folders that were searched"
-        return Problem(where, group, repr(name), f"one of {', '.join(options)}", fix)
+        return _refused(group, repr(name), f"one of {', '.join(options)}", fix, where)
+
+
+def _refused(key: str, found: str, expected: str, fix: str, where: str = "") -> ConfigError:
+    return ConfigError(TITLE, [Problem(where or COMMAND_LINE, key, found, expected, fix)])
 
 
 class _Job:
@@ -335,9 +319,8 @@ def running_hydra() -> Any:
 
 def hydra_origins(loader: ConfigLoader, texts: Mapping[str, str]) -> HydraOrigins:
     """The origins of the configuration of the job that is running."""
-    hydra = HydraConfig.get()
-    words = [*_raw(hydra.overrides.hydra), *_raw(hydra.overrides.task)]
-    return HydraOrigins(loader, hydra.job.config_name or PRIMARY, words, texts)
+    words = HydraConfig.get().overrides
+    return HydraOrigins(loader, [*_raw(words.hydra), *_raw(words.task)], texts)
 
 
 def _raw(words: Any) -> list[str]:
@@ -360,11 +343,6 @@ def job_words() -> tuple[int, list[str]]:
     """Number and words of the job of a sweep that is running."""
     hydra = HydraConfig.get()
     return hydra.job.num, typed_words(_raw(hydra.overrides.task))
-
-
-def is_composition_error(error: Exception) -> bool:
-    """Whether an error says that the composition is wrong; any other error is a bug."""
-    return isinstance(error, HydraException | OmegaConfBaseException | yaml.YAMLError | ValueError | AssertionError)
 
 
 def _parsed(parser: OverridesParser, typed: str) -> tuple[Override | None, str, list[Problem]]:
@@ -411,28 +389,16 @@ def _in_quotes(word: str) -> str:
 
 
 def _grammar_problem(word: str, error: Exception) -> Problem:
-    message = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
     if "=" not in word and not word.startswith("~"):
-        return Problem(COMMAND_LINE, word[:80], "a word without =", "key=value, or a file that exists", near_word(word))
-    return Problem(
-        COMMAND_LINE,
-        word[:80],
-        message,
-        "key=value in Hydra's grammar",
-        "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'",
-    )
+        expected = "key=value, or a file that exists"
+        return Problem(COMMAND_LINE, word[:80], "a word without =", expected, near_word(word))
+    found = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
+    fix = "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'"
+    return Problem(COMMAND_LINE, word[:80], found, "key=value in Hydra's grammar", fix)
 
 
 def _width(override: Override, word: str) -> int:
     """How many values a swept word has. Raises ConfigError for none."""
-    width = sum(1 for _ in override.sweep_iterator())
-    if width == 0:
-        key = override.key_or_group
-        raise ConfigError(TITLE, [Problem(COMMAND_LINE, key, f"{word}: nothing to sweep over", "at least one value")])
-    return width
-
-
-def _quoted(text: str) -> str | None:
-    """The first text in single quotes."""
-    match = re.search(r"'([^']+)'", text)
-    return match[1] if match else None
+    if width := sum(1 for _ in override.sweep_iterator()):
+        return width
+    raise _refused(override.key_or_group, f"{word}: nothing to sweep over", "at least one value", "")

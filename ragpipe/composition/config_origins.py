@@ -16,8 +16,8 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
-from ragpipe.composition.option_files import OptionSource
-from ragpipe.core.yaml_lines import key_path, lines_of
+from ragpipe.composition.option_files import PRIMARY, OptionSource
+from ragpipe.core.yaml_files import key_path, lines_of
 
 COMMAND_LINE = "command line"
 OVERLAYS = ("experiment", "mode")
@@ -30,25 +30,22 @@ class HydraOrigins:
     after `=`, by key.
     """
 
-    def __init__(self, loader: ConfigLoader, config_name: str, overrides: Sequence[str], texts: Mapping[str, str]):
-        self._loader, self._config_name, self._overrides = loader, config_name, list(overrides)
-        self._texts = dict(texts)
+    def __init__(self, loader: ConfigLoader, overrides: Sequence[str], texts: Mapping[str, str]):
+        self._loader, self._overrides, self._texts = loader, list(overrides), dict(texts)
+        self._sources = [source for source in loader.get_sources() if isinstance(source, OptionSource)]
 
     def location(self, key: str) -> str:
         """Where a dotted key was set: `conf/judge/llm.yaml:7`, `command line (judge.rpm=fast)`, or `the configuration`.
 
         A key that is set nowhere has the place of the nearest section around it.
         """
-        parts = key.split(".")
-        for end in range(len(parts), 0, -1):
-            origin = self._origins.get(".".join(parts[:end]))
-            if origin:
-                return origin
-        return "the configuration"
+        while key and key not in self._origins:
+            key = key.rpartition(".")[0]
+        return self._origins.get(key, "the configuration")
 
     def typed_text(self, key: str) -> str | None:
         """The text after `=` as it was typed, None when the command line did not set this key."""
-        return self._values.get(key)
+        return self._typed.get(key)
 
     @cached_property
     def chosen(self) -> tuple[str, ...]:
@@ -57,72 +54,49 @@ class HydraOrigins:
         chosen: dict[str, None] = {}
         for override in OverridesParser.create().parse_overrides(self._overrides):
             key = override.key_or_group
-            if key.startswith("hydra"):
-                continue
             if key in OVERLAYS:
                 value: Any = override.value()
                 for option in value if isinstance(value, list) else [value]:
                     chosen |= dict.fromkeys(self._set_by(f"{key}/{option}"))
-            elif key != "task":
+            elif key != "task" and not key.startswith("hydra"):
                 chosen[override.package or key.replace("/", ".")] = None
         return tuple(chosen)
 
     def _set_by(self, name: str) -> list[str]:
         """The keys that an overlay's file sets, and the groups whose options it chooses."""
-        path = self._file(name)
-        if path is None:
+        if (path := self._file(name)) is None:
             return []
         listed = (yaml.safe_load(path.read_text(encoding="utf-8-sig")) or {}).get("defaults") or []
-        groups = [
-            key.removeprefix("override ").strip("/").replace("/", ".")
-            for item in listed
-            if isinstance(item, dict)
-            for key in item
-        ]
+        items = [key for item in listed if isinstance(item, dict) for key in item]
+        groups = [key.removeprefix("override ").strip("/").replace("/", ".") for key in items]
         keys = list(lines_of(path))
-        leaves = [key for key in keys if not any(longer.startswith(f"{key}.") for longer in keys)]
-        return [*groups, *leaves]
-
-    @cached_property
-    def _values(self) -> dict[str, str]:
-        return {key: text.partition("=")[2] for key, text in self._typed.items() if "=" in text}
+        return [*groups, *(key for key in keys if not any(longer.startswith(f"{key}.") for longer in keys))]
 
     @cached_property
     def _typed(self) -> dict[str, str]:
-        """Key -> the whole word, for every override that sets a value."""
-        words = {}
-        for override in OverridesParser.create().parse_overrides(self._overrides):
-            if not override.is_delete() and not override.key_or_group.startswith("hydra."):
-                line = (override.input_line or "").lstrip("+")
-                key = override.key_or_group
-                typed = self._texts.get(key)
-                words[key] = f"{key}={typed}" if typed is not None else line
-        return words
+        """Key -> the text after `=`, for every override that sets a value."""
+        overrides = OverridesParser.create().parse_overrides(self._overrides)
+        words = {o.key_or_group: o.input_line or "" for o in overrides if not o.is_delete()}
+        return {
+            key: self._texts.get(key, word.partition("=")[2])
+            for key, word in words.items()
+            if not key.startswith("hydra.")
+        }
 
     @cached_property
     def _origins(self) -> dict[str, str]:
         origins: dict[str, str] = {}
-        for path, package in self._files():
-            printed = key_path(path)
-            for key, line in lines_of(path).items():
-                origins[f"{package}.{key}" if package else key] = f"{printed}:{line}"
+        for item in self._loader.compute_defaults_list(PRIMARY, self._overrides, RunMode.RUN).defaults:
+            if path := self._file(item.config_path or ""):
+                package = "" if item.package in ("_global_", "", None) else f"{item.package}."
+                lines = lines_of(path).items()
+                origins |= {f"{package}{key}": f"{key_path(path)}:{line}" for key, line in lines}
         for key, text in self._typed.items():
             if not any(source.is_group(key) for source in self._sources):
-                origins[key] = f"{COMMAND_LINE} ({text})"
-                for inner in [k for k in origins if k.startswith(f"{key}.")]:
-                    del origins[inner]
+                origins = {k: origin for k, origin in origins.items() if not k.startswith(f"{key}.")}
+                origins[key] = f"{COMMAND_LINE} ({key}={text})"
         return origins
-
-    @cached_property
-    def _sources(self) -> list[OptionSource]:
-        return [source for source in self._loader.get_sources() if isinstance(source, OptionSource)]
 
     def _file(self, config_path: str) -> Path | None:
         """The file of an option: that of the first folder on the search path which has it."""
-        return next((s.file(config_path) for s in self._sources if s.is_config(config_path)), None)
-
-    def _files(self) -> list[tuple[Path, str]]:
-        """The YAML files in the order in which they were merged, each with its package."""
-        merged = self._loader.compute_defaults_list(self._config_name, self._overrides, RunMode.RUN).defaults
-        placed = ((self._file(item.config_path or ""), item.package or "") for item in merged)
-        return [(path, "" if package == "_global_" else package) for path, package in placed if path is not None]
+        return next((source.file(config_path) for source in self._sources if source.is_config(config_path)), None)

@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.override_parser.types import Override
 
 from ragpipe.core.errors import Problem
-from ragpipe.core.yaml_lines import lines_in
+from ragpipe.core.yaml_files import lines_in
 
 _GROUPS = ("hydra/launcher", "hydra/sweeper")
 _IN_FILES = {

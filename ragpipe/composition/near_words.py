@@ -1,42 +1,44 @@
 """What a word of the command line may have been meant as that names nothing: a task, an option, a key, a file, an option of
-the program, a folder's option."""
+the program, a folder's option; and the words that the chosen task does not know."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from typing import Any, get_args
 
+from ragpipe.core.errors import Problem
 from ragpipe.core.resources import conf_dir
+from ragpipe.core.validation import ConfigOrigins, did_you_mean
 
 _FILES_COMPARED = 5_000  # of a folder, with the name of a file that is not there
-_FORMS = {"task": "task={}", "experiment": "+experiment={}", "mode": "+mode={}", "metrics": "metrics=[{}]"}
-_OPTION_GROUPS = ("dataset", "system", "judge", "embedder", "transport", "runner", "scoring")  # `judge=llm`
+_FORMS = {"task": "task={}", "experiment": "+experiment={}", "mode": "+mode={}", "metrics": "metrics=[{}]"} | {
+    group: f"{group}={{}}" for group in ("dataset", "system", "judge", "embedder", "transport", "runner", "scoring")
+}
 _CLOSE = 0.75  # how alike two words must be, from 0 to 1
 _OPTIONS = {
-    "help": "--help",
-    "version": "--version",
-    "dry-run": "task=plan",
-    "dryrun": "task=plan",
-    "resume": "the same command again: it goes on where it stopped",
-    "multirun": "-m",
-    "config": "--config-dir DIR",
-    "config-name": "+experiment=NAME",
-    "model": "judge=llm judge.model=PROVIDER/MODEL",
-    "output": "output_dir=DIR",
-    "verbose": "log_level=debug",
-}
+    "help": "--help", "version": "--version", "dry-run": "task=plan", "dryrun": "task=plan", "multirun": "-m",
+    "resume": "the same command again: it goes on where it stopped", "config": "--config-dir DIR", "config-name": "+experiment=NAME",
+    "model": "judge=llm judge.model=PROVIDER/MODEL", "output": "output_dir=DIR", "verbose": "log_level=debug",
+}  # fmt: skip
 """Options that other programs have, and what does the same here."""
 
 
 def near_word(word: str) -> str:
     """What a word without `=` may have been meant as: the name of a task, of an option of a group, of a key, or a file. Empty
     where nothing is near."""
+    from ragpipe.config.settings import RUN_KEYS
+
     if word in _OPTIONS:
         return f"did you mean {_OPTIONS[word]}?"
-    meanings = dict(_meanings())
+    meanings = {
+        form.format(path.stem): path.stem
+        for group, form in _FORMS.items()
+        for path in sorted((conf_dir() / group).glob("*.yaml"))
+    } | {f"{key}=...": key for key in RUN_KEYS}
     if texts := [text for text, name in meanings.items() if name == word]:
         return f"did you mean {' or '.join(texts[:3])}?"
     if near := _near_files(word):
@@ -58,18 +60,6 @@ def near_option(option: str) -> str:
     return f"did you mean {near[0]}?" if near else "--help lists the options"
 
 
-def _meanings() -> Iterator[tuple[str, str]]:
-    """Every name that a bare word may be, with the word that it should be: `metrics=[faithfulness]`, `faithfulness`."""
-    from ragpipe.config.settings import RUN_KEYS
-
-    for group in (*_FORMS, *_OPTION_GROUPS):
-        form = _FORMS.get(group, f"{group}={{}}")
-        for path in sorted((conf_dir() / group).glob("*.yaml")):
-            yield form.format(path.stem), path.stem
-    for key in RUN_KEYS:
-        yield f"{key}=...", key
-
-
 def _near_files(word: str) -> str:
     """`did you mean good.jsonl?`: the file of this ending beside a path that does not exist, whose name is nearest; else
     empty."""
@@ -78,17 +68,14 @@ def _near_files(word: str) -> str:
         beside = list(islice(missing.parent.iterdir(), _FILES_COMPARED)) if missing.parent.is_dir() else []
     except OSError:
         return ""
-    stems = [path.stem for path in beside if path.suffix == missing.suffix]
-    near = get_close_matches(missing.stem, stems, 1)
+    near = get_close_matches(missing.stem, [path.stem for path in beside if path.suffix == missing.suffix], 1)
     return f"did you mean {missing.with_stem(near[0])}?" if near else ""
 
 
 def written_folder(group: str, name: str) -> str:
     """What to do about an option that is not found and that a folder of its own name here holds; empty where none does."""
-    is_plain = re.fullmatch(r"[\w-]+", name) is not None
-    if not is_plain or not (Path(name) / group / f"{name}.yaml").is_file():
-        return ""
-    return f"it is in the folder {name}/: add --config-dir {name}"
+    is_there = re.fullmatch(r"[\w-]+", name) is not None and (Path(name) / group / f"{name}.yaml").is_file()
+    return f"it is in the folder {name}/: add --config-dir {name}" if is_there else ""
 
 
 def option_meant(group: str, name: str) -> str:
@@ -101,11 +88,29 @@ def option_meant(group: str, name: str) -> str:
     if group == "embedder" and ("/" in name or any(char.isdigit() for char in name)):
         return f"for a model behind an API: embedder=litellm embedder.model={name if '/' in name else f'openai/{name}'}"
     if group == "report":
-        from typing import get_args
-
         from ragpipe.reports.settings import ReportFormat
 
-        formats = get_args(ReportFormat)
-        near = get_close_matches(name, formats, 1) or ["html"]
-        return f"'report.formats=[terminal,{near[0]}]' chooses among {', '.join(formats)}"
+        near = get_close_matches(name, get_args(ReportFormat), 1) or ["html"]
+        return f"'report.formats=[terminal,{near[0]}]' chooses among {', '.join(get_args(ReportFormat))}"
     return ""
+
+
+def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
+    """The typed keys that are neither the task's nor a run's: a task reads its own keys and would pass over a misspelt one in
+    silence. An evaluation checks all of its keys itself."""
+    from ragpipe.config.settings import RUN_KEYS
+
+    typed = {key.partition(".")[0] for key in getattr(origins, "chosen", ())}
+    not_of_a_run = [key for key in plain if key in typed and key not in (*RUN_KEYS, "task")]
+    if not not_of_a_run:
+        return []  # before the import of all tasks, for which an evaluation need not wait
+    from ragpipe.engine.task_settings import setting_keys
+    from ragpipe.tasks.schema import TASKS
+
+    own = setting_keys(TASKS[task]) if task in TASKS else not_of_a_run
+    found, expected = f"a key that task={task} does not know", f"keys of task={task}: {', '.join(own)}; or of a run"
+    return [
+        Problem(origins.location(key), key, found, expected, did_you_mean(key, own) or did_you_mean(key, RUN_KEYS))
+        for key in not_of_a_run
+        if key not in own
+    ]

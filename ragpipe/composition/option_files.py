@@ -11,8 +11,9 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -29,9 +30,10 @@ from ragpipe.composition.interpolations import TITLE
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import BESIDE_THE_FILE, placed_paths
 from ragpipe.core.secret_detection import secrets_of_environment
-from ragpipe.core.yaml_check import check_text, yaml_text
-from ragpipe.core.yaml_lines import FastLoader, key_path
+from ragpipe.core.yaml_files import FastLoader, check_text, key_path, yaml_text
 
+PRIMARY = "ragpipe"
+"""The option that every composition begins with."""
 SHIPPED = "main"
 """The provider of ragpipe's own `conf/` on the search path."""
 _here = threading.local()
@@ -57,34 +59,24 @@ class _Loader(FastLoader):  # type: ignore[misc]
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 
 
-_files: dict[Hashable, tuple[bytes, dict[str, str | None]]] = {}
-"""Content and header of the files that were checked. The content is pickled, in memory only: Hydra merges other files into what it
-gets, and this copies thirty times as fast as `copy.deepcopy`."""
-_MOST_FILES = 500
-
-
 class OptionSource(ConfigSource):
-    """The options in one folder. A folder or file `hydra` in it is not seen: it could replace Hydra's own options."""
+    """The options in one folder, `ragpipe://FOLDER` on the search path. A folder or file `hydra` in it is not seen: it could replace
+    Hydra's own options. What each method returns is said by Hydra's ConfigSource."""
 
     @staticmethod
     def scheme() -> str:
-        """`ragpipe://FOLDER` on the search path."""
         return "ragpipe"
 
     def available(self) -> bool:
-        """Whether the folder is there."""
         return Path(self.path).is_dir()
 
     def is_group(self, config_path: str) -> bool:
-        """Whether there is a folder of this name."""
         return not _names_hydra(config_path) and (Path(self.path) / config_path).is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        """Whether there is an option of this name."""
         return not _names_hydra(config_path) and self.file(config_path).is_file()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The names of groups and options in a group, sorted."""
         names = set()
         for path in (Path(self.path) / config_path).iterdir():
             if path.is_dir() and results_filter in (None, ObjectType.GROUP) and not path.name.startswith(("_", ".")):
@@ -94,41 +86,45 @@ class OptionSource(ConfigSource):
         return sorted(name for name in names if not _names_hydra(name))
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The checked content of an option. Raises ConfigError."""
         path = self.file(config_path)
-        content, header = _checked(path, shipped=self.provider == SHIPPED)
-        config = pickle.loads(content)
-        return ConfigResult(config=config, path=self.full_path(), provider=self.provider, header=dict(header))
+        where, here = key_path(path), Path.cwd()
+        try:
+            text, problems = yaml_text(path, where)
+        except OSError as error:
+            text, problems = "", [Problem(where, "the file", f"{error.strerror}", "a file that can be read")]
+        _refuse(problems)
+        beside = here if BESIDE_THE_FILE in text and path.is_relative_to(here) else None
+        known = frozenset(secrets_of_environment())
+        content, header = _checked(path, text, known, beside, shipped=self.provider == SHIPPED)
+        return ConfigResult(self.provider, self.full_path(), pickle.loads(content), dict(header))
 
     def file(self, config_path: str) -> Path:
         """The path of an option, whether it is there or not."""
         return Path(self.path) / (config_path if config_path.endswith(".yaml") else f"{config_path}.yaml")
 
 
-def _checked(path: Path, *, shipped: bool) -> tuple[bytes, dict[str, str | None]]:
-    """Content and header of a file, from memory where its text was seen before. Not by the working folder, but where a path in it
-    is printed relative to that: each job of a sweep, and each start in a notebook, reads the same files. Raises ConfigError."""
-    where, here = key_path(path), Path.cwd()
-    try:
-        text, problems = yaml_text(path, where)
-    except OSError as error:
-        text, problems = "", [Problem(where, "the file", f"{error.strerror}", "a file that can be read")]
+@lru_cache(maxsize=500)
+def _checked(
+    path: Path, text: str, secrets: frozenset[str], beside: Path | None, *, shipped: bool
+) -> tuple[bytes, dict[str, str | None]]:
+    """Content and header of a file. Raises ConfigError.
+
+    They are kept by what they depend on, so by the working folder only where a path in the file is printed relative to it: each
+    job of a sweep, and each start in a notebook, reads the same files. The content is pickled, in memory only: Hydra merges other
+    files into what it gets, and this copies thirty times as fast as `copy.deepcopy`.
+    """
+    where = key_path(path)
+    _refuse(check_text(text, where))
+    plain = yaml.load(text, Loader=_Loader)
+    header = OptionSource._get_header_dict(text[:512])
+    if not shipped:
+        _refuse(file_faults(plain, header["package"] or "", text, where))
+    return pickle.dumps(OmegaConf.create({} if plain is None else placed_paths(plain, path.parent))), header
+
+
+def _refuse(problems: Sequence[Problem]) -> None:
     if problems:
         raise ConfigError(TITLE, problems)
-    is_below = BESIDE_THE_FILE in text and path.is_relative_to(here)
-    known = (path, text, frozenset(secrets_of_environment()), here if is_below else None)
-    if known not in _files:
-        if problems := check_text(text, where):
-            raise ConfigError(TITLE, problems)
-        plain = yaml.load(text, Loader=_Loader)
-        header = OptionSource._get_header_dict(text[:512])
-        if not shipped and (problems := file_faults(plain, header["package"] or "", text, where)):
-            raise ConfigError(TITLE, problems)
-        while len(_files) >= _MOST_FILES:
-            _files.pop(next(iter(_files)), None)
-        content = OmegaConf.create({} if plain is None else placed_paths(plain, path.parent))
-        _files[known] = pickle.dumps(content), header
-    return _files[known]
 
 
 def _names_hydra(config_path: str) -> bool:
@@ -139,7 +135,6 @@ class OptionFolders(SearchPathPlugin):
     """Puts the folders of `searched` on Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Called by Hydra whenever it is initialised, by whomever."""
         for provider, folder in getattr(_here, "folders", ()):
             search_path.append(provider, f"{OptionSource.scheme()}://{folder}")
 
@@ -161,10 +156,10 @@ def installed_plugins_only() -> None:
     """Of Hydra's plug-ins (`hydra_plugins/`) only those that are installed are found, and so imported, in this process; not those
     of whoever wrote the working folder."""
     path, here = list(sys.path), Path.cwd()
-    sys.path[:] = [entry for entry in path if entry and Path(entry).absolute() != here]
+    sys.path[:] = [entry for entry in path if entry and Path(entry).resolve() != here]
     try:
         package: ModuleType = importlib.import_module("hydra_plugins")
     except ImportError:
         package = sys.modules["hydra_plugins"] = ModuleType("hydra_plugins")
-    package.__path__ = list(getattr(package, "__path__", ()))  # a list: a namespace package would look again
+    package.__path__ = list(getattr(package, "__path__", ()))  # a namespace package would look again
     sys.path[:] = path

@@ -28,8 +28,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.yaml_check import check_text, yaml_problem
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader, check_text, yaml_problem
 from ragpipe.schema.sample import Policy
 
 POLICIES: tuple[str, ...] = get_args(Policy)

@@ -14,7 +14,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem, PromptError
 from ragpipe.core.resources import data_path, prompts_dir
 from ragpipe.core.validation import NoOrigins, validated
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.prompting.fences import fenced_values
 from ragpipe.prompting.library import PromptLibrary

@@ -8,7 +8,7 @@ from functools import lru_cache
 import yaml
 
 from ragpipe.core.resources import conf_dir
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.metrics.from_config import SECTION_KEYS, metric_class
 from ragpipe.schema.score import ScoreSpec
 

@@ -12,7 +12,7 @@ import yaml
 from ragpipe.core.digest import sha256
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import did_you_mean
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\.v\d+\Z")
 

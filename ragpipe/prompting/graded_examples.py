@@ -18,8 +18,7 @@ from pydantic import ValidationError
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Problem, PromptError
-from ragpipe.core.yaml_check import check_text
-from ragpipe.core.yaml_lines import FastLoader, lines_of
+from ragpipe.core.yaml_files import FastLoader, check_text, lines_of
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.prompting.template_files import read_text
 from ragpipe.schema.judge_answers.answer_type import Answer

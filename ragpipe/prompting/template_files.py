@@ -12,8 +12,7 @@ import yaml
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Problem, PromptError
-from ragpipe.core.yaml_check import check_text
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader, check_text
 
 MAX_BYTES = 64_000  # of one template file; the largest shipped one has 2,500
 _FRONT_MATTER = re.compile(r"(?:\{#.*?#\}\s*)?---\n(.*?)\n---\n", re.S)

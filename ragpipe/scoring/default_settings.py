@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ragpipe.core.resources import conf_dir
-from ragpipe.core.yaml_lines import FastLoader
+from ragpipe.core.yaml_files import FastLoader
 
 FILLED = (
     "weights",

@@ -25,8 +25,7 @@ from pydantic import Field, field_validator, model_validator
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import SHIPPED_DATA, data_path
 from ragpipe.core.validation import NoOrigins, did_you_mean, validated
-from ragpipe.core.yaml_check import check_yaml
-from ragpipe.core.yaml_lines import FastLoader, lines_of
+from ragpipe.core.yaml_files import FastLoader, check_yaml, lines_of
 from ragpipe.patterns.timed_regex import compile_timed
 from ragpipe.schema.settings import Settings
 from ragpipe.synthesizing.english import slot_names

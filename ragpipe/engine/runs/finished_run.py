@@ -20,8 +20,7 @@ from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.core.yaml_check import check_yaml
-from ragpipe.core.yaml_lines import FastLoader, key_path, lines_of
+from ragpipe.core.yaml_files import FastLoader, check_yaml, key_path, lines_of
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.runs.published_runs import fetch_run
 from ragpipe.engine.runs.run_identity import run_identity

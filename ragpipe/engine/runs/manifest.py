@@ -13,7 +13,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import FormatMismatch, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import __version__
-from ragpipe.core.yaml_lines import FastDumper
+from ragpipe.core.yaml_files import FastDumper
 from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import unseal
