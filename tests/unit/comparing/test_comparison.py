@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from ragpipe.comparing.comparison import compare_sides, comparison_document
 from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
+from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.reports.comparison_summary import look_lines
@@ -51,6 +54,22 @@ def test_a_win_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     score = compared(base, new).document["scores"]["grade"]
     assert score["difference"] == pytest.approx((7 * 0.25 + 0.5) / 8)
     assert (score["wins"], score["losses"], score["net_wins"], score["state"]) == (0, 8, -1.0, "worse")
+
+
+@pytest.mark.parametrize(("higher_is_better", "net_wins"), [(True, 0.5), (False, -0.5)])
+def test_verdicts_flips_and_wins_of_four_cases(higher_is_better: bool, net_wins: float) -> None:
+    """The first falls, the second rises; a case that passes in half of its iterations neither passed nor failed. Of the values three
+    rise and one falls: (3 - 1) / 4."""
+    nothing, values = np.full(4, np.nan), np.array([0.5, 0.25, 0.5, 0.25])
+    score = PairedScore(
+        "grade", {"low": 0.0, "high": 1.0, "higher_is_better": higher_is_better}, np.arange(4), values, np.array([0.25, 0.5, 0.75, 0.5]),
+        np.array([1.0, 0.0, 0.5, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]),
+    )  # fmt: skip
+    assert [cases.tolist() for cases in score.flips()] == [[1], [0]]
+    verdict = score.decided(CompareSettings())
+    assert score.document(verdict)["net_wins"] == net_wins
+    assert score.document(verdict)["verdicts"] == {"both_passed": 1, "both_failed": 0, "to_passed": 1, "to_failed": 1}
+    assert replace(score, candidate=nothing).decided(CompareSettings()) is None
 
 
 def test_the_same_run_twice_is_inconclusive_with_what_it_could_have_shown(tmp_path: Path) -> None:
