@@ -252,7 +252,8 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
 
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
-    from ragpipe.composition.composer import PRIMARY, Composer, running_hydra
+    from ragpipe.composition.composer import Composer, running_hydra
+    from ragpipe.composition.option_files import PRIMARY
 
     _stopped.clear()
     with Composer(args.config_dir) as composer:

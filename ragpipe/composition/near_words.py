@@ -107,7 +107,8 @@ def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigi
     from ragpipe.engine.task_settings import setting_keys
     from ragpipe.tasks.schema import TASKS
 
-    own = setting_keys(TASKS[task]) if task in TASKS else not_of_a_run
+    settings = TASKS.get(task)
+    own = setting_keys(settings) if settings else not_of_a_run
     found, expected = f"a key that task={task} does not know", f"keys of task={task}: {', '.join(own)}; or of a run"
     return [
         Problem(origins.location(key), key, found, expected, did_you_mean(key, own) or did_you_mean(key, RUN_KEYS))
