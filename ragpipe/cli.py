@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from omegaconf import DictConfig
 
-    from ragpipe.composition.composer import Composer, Sweep
+    from ragpipe.composition.composer import ComposedSweep, Composer
     from ragpipe.config.settings import RunConfig
     from ragpipe.reports.console import Console
 
@@ -253,7 +253,7 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
     from ragpipe.composition.composer import Composer, running_hydra
-    from ragpipe.composition.option_files import PRIMARY
+    from ragpipe.composition.option_source import PRIMARY
 
     _stopped.clear()
     with Composer(args.config_dir) as composer:
@@ -291,7 +291,7 @@ def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _sweep(composer: Composer, job: Any, sweep: Sweep) -> TaskResult:
+def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
     """Run all jobs, also after one fails. Prints their count first and a table last; returns the worst exit code.
 
     The command to go on needs every word that one of them needs; there is none where no start can change a result."""

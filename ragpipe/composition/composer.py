@@ -1,6 +1,6 @@
 """Composes a configuration with Hydra, by its public doors: `initialize`, the config loader, sweepers; its errors as ours.
 
-Every file is checked when Hydra opens it (`option_files`), and every word of the command line before Hydra gets it: nothing
+Every file is checked when Hydra opens it (`option_source`), and every word of the command line before Hydra gets it: nothing
 dangerous or secret reaches a file that Hydra writes.
 """
 
@@ -34,7 +34,7 @@ from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrig
 from ragpipe.composition.hydra_keys import is_hydra, word_faults
 from ragpipe.composition.interpolations import TITLE, interpolation_fault
 from ragpipe.composition.near_words import near_word, option_meant, written_folder
-from ragpipe.composition.option_files import PRIMARY, SHIPPED, OptionSource, installed_plugins_only, searched
+from ragpipe.composition.option_source import PRIMARY, SHIPPED, OptionSource, installed_plugins_only, searched
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
@@ -58,7 +58,7 @@ class ParsedWords:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class ComposedSweep:
     """A sweep that is composed: Hydra's configuration, the words of all jobs, and how many jobs there are."""
 
     config: DictConfig
@@ -115,8 +115,8 @@ class Composer:
         if self._config_dir is not None:
             folder = Path(self._config_dir).absolute()
             if not folder.is_dir():
-                found, fix = f"{self._config_dir!r}, which is not a folder", "see task=init for a layout that works"
-                raise _refused("--config-dir", found, "a folder with options", fix)
+                what, fix = f"{self._config_dir!r}, which is not a folder", "see task=init for a layout that works"
+                raise _refused("--config-dir", what, "a folder with options", fix)
             folders.append(("command-line", folder))
         local = Path.cwd() / "conf"
         if local.is_dir() and local.resolve() != conf_dir().resolve():
@@ -157,7 +157,7 @@ class Composer:
         group = override.package is not None or self.is_group(key)
         return f"++{word}" if plain and not is_hydra(key) and not group else word
 
-    def sweep(self, words: ParsedWords) -> Sweep:
+    def sweep(self, words: ParsedWords) -> ComposedSweep:
         """The sweep that the words, and what a file says in `hydra.sweeper.params`, describe. Raises ConfigError."""
         with self.refusals():
             config = self.loader.load_configuration(PRIMARY, words.overrides, RunMode.MULTIRUN)
@@ -170,9 +170,9 @@ class Composer:
                 overrides, jobs = [*more.overrides, *overrides], jobs * more.jobs
                 with open_dict(config):
                     sweeper.params = {}
-        return Sweep(config, overrides, jobs)
+        return ComposedSweep(config, overrides, jobs)
 
-    def run_sweep(self, sweep: Sweep, job: Callable[[DictConfig], Any]) -> list[Any]:
+    def run_sweep(self, sweep: ComposedSweep, job: Callable[[DictConfig], Any]) -> list[Any]:
         """Run a job per combination by the chosen sweeper and launcher; returns Hydra's JobReturns. Of what the sweeper leaves on
         disk all is removed but what a launcher writes (submitit's logs).
 
@@ -273,8 +273,8 @@ class Composer:
         return _refused(group, repr(name), f"one of {', '.join(options)}", fix, where)
 
 
-def _refused(key: str, found: str, expected: str, fix: str, where: str = "") -> ConfigError:
-    return ConfigError(TITLE, [Problem(where or COMMAND_LINE, key, found, expected, fix)])
+def _refused(key: str, what: str, expected: str, fix: str, where: str = "") -> ConfigError:
+    return ConfigError(TITLE, [Problem(where or COMMAND_LINE, key, what, expected, fix)])
 
 
 class _Job:
@@ -392,9 +392,9 @@ def _grammar_problem(word: str, error: Exception) -> Problem:
     if "=" not in word and not word.startswith("~"):
         expected = "key=value, or a file that exists"
         return Problem(COMMAND_LINE, word[:80], "a word without =", expected, near_word(word))
-    found = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
+    what = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
     fix = "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'"
-    return Problem(COMMAND_LINE, word[:80], found, "key=value in Hydra's grammar", fix)
+    return Problem(COMMAND_LINE, word[:80], what, "key=value in Hydra's grammar", fix)
 
 
 def _width(override: Override, word: str) -> int:

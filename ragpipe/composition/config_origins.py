@@ -16,7 +16,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
-from ragpipe.composition.option_files import PRIMARY, OptionSource
+from ragpipe.composition.option_source import PRIMARY, OptionSource
 from ragpipe.core.yaml_files import key_path, lines_of
 
 COMMAND_LINE = "command line"

@@ -31,9 +31,14 @@ _EXPECTED = (
     "nothing of hydra but hydra/launcher, hydra/sweeper, their parameters, hydra.sweep.dir and hydra.sweep.subdir"
 )
 _INSTEAD = {
-    "searchpath": "--config-dir=DIR", "run": "output_dir=DIR", "output_subdir": "output_dir=DIR", "mode": "-m",
-    "verbose": "log_level=debug", "job_logging": "log_level=debug", "hydra_logging": "log_level=debug",
-}  # fmt: skip
+    "searchpath": "--config-dir=DIR",
+    "run": "output_dir=DIR",
+    "output_subdir": "output_dir=DIR",
+    "mode": "-m",
+    "verbose": "log_level=debug",
+    "job_logging": "log_level=debug",
+    "hydra_logging": "log_level=debug",
+}
 
 
 def is_hydra(key: str) -> bool:
@@ -85,24 +90,24 @@ def file_faults(content: Any, package: str, text: str, where: str) -> list[Probl
 
 
 def _fault(key: str, value: Any, *, typed: bool) -> tuple[str, str, str] | None:
-    """What is wrong with a key of Hydra's section: found, expected, how to fix it. None when it may be set."""
+    """What is wrong with a key of Hydra's section: what, expected, how to fix it. None when it may be set."""
     _, section, name, *rest = [*key.split("."), "", ""]
-    found = f"{value!r}"[:80]
+    what = f"{value!r}"[:80]
     if section == "sweep" and name in ("dir", "subdir"):
         if not isinstance(value, str) or not value or "\0" in value:
-            return found, "the name of a folder", ""
+            return what, "the name of a folder", ""
         base, expected = (
             ("${output_dir}/", "output_dir: ${output_dir}/NAME") if name == "dir" else ("", "hydra.sweep.dir")
         )
         inside = re.sub(r"\$\{hydra[.:]job\.(num|id)\}", "0", value).removeprefix(base)
         if (typed and name == "dir") or (value.startswith(base) and not re.search(r"\$\{|^/|(^|/)\.\.(/|$)", inside)):
             return None
-        return found, f"a folder below {expected}", f"write {key}=... as a word for a folder elsewhere" if base else ""
+        return what, f"a folder below {expected}", f"write {key}=... as a word for a folder elsewhere" if base else ""
     if section not in _IN_FILES:
         return "a key of Hydra's own", _EXPECTED, f"{_INSTEAD[section]} instead" if section in _INSTEAD else ""
     if not (typed and re.match(r"[A-Za-z]", name)) and name not in _IN_FILES[section]:
-        found = f"the parameter {name!r} of hydra.{section}"
-        return found, f"one of {', '.join(_IN_FILES[section])}", f"write {key}=... as a word"
+        what = f"the parameter {name!r} of hydra.{section}"
+        return what, f"one of {', '.join(_IN_FILES[section])}", f"write {key}=... as a word"
     param = ".".join(filter(None, rest)) if (section, name) == ("sweeper", "params") else ""
     if is_hydra(param.lstrip("+~")):
         return f"the key {param!r} in hydra.sweeper.params", "keys of the configuration", ""

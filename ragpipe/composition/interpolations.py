@@ -32,15 +32,15 @@ _EXAMPLES = {
 
 
 def interpolation_fault(text: str) -> tuple[str, str, str] | None:
-    """What a text with `${...}` may not hold: found, expected, how to fix it. None when it may stand."""
+    """What a text with `${...}` may not hold: what, expected, how to fix it. None when it may stand."""
     if unknown := next((name for name in _RESOLVER.findall(text) if name not in RESOLVERS), None):
         return f"the resolver {unknown!r}", f"one of {', '.join(RESOLVERS)}", ""
     for name in _VARIABLE.findall(text):
         if not re.fullmatch(r"\w+", name):
             return "an environment variable whose name is computed", "the name itself: ${oc.env:NAME}", ""
         if is_secret_name(name):
-            found = f"the environment variable {name}, whose name says that its value is secret (not shown)"
-            return found, "no secret in a configuration", FIX
+            what = f"the environment variable {name}, whose name says that its value is secret (not shown)"
+            return what, "no secret in a configuration", FIX
     if _DECODED.search(text):
         return "oc.decode of a text", "oc.decode of an environment variable: ${oc.decode:${oc.env:NAME}}", ""
     if re.search(r"\$\{\s*hydra\.", text):
@@ -59,8 +59,8 @@ def resolved(config: DictConfig, origins: ConfigOrigins) -> dict[str, Any]:
     problems: list[Problem] = []
     plain: Any = {}
     if key := _too_large(raw):
-        found = f"more than {MAX_CHARACTERS:,} characters or a chain too long once the interpolations are expanded"
-        problems.append(Problem(origins.location(key), key, found, "a configuration"))
+        what = f"more than {MAX_CHARACTERS:,} characters or a chain too long once the interpolations are expanded"
+        problems.append(Problem(origins.location(key), key, what, "a configuration"))
     else:
         plain = _plain(raw, (), config, origins, problems)
         problems += secrets_in(plain, origins)
@@ -91,9 +91,9 @@ def _plain(raw: Any, path: tuple[Any, ...], config: DictConfig, origins: ConfigO
             return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
         except (OmegaConfBaseException, RecursionError) as error:
             loops = isinstance(error, RecursionError) or "Recursive" in str(error)
-            found = "an interpolation that leads back to itself" if loops else str(error).split("\n")[0]
+            what = "an interpolation that leads back to itself" if loops else str(error).split("\n")[0]
             expected = "an interpolation that can be resolved"
-            fault = found, expected, "define the key or the environment variable it names"
+            fault = what, expected, "define the key or the environment variable it names"
     problems.append(Problem(origins.location(key), key, *fault))
     return None
 
@@ -124,8 +124,8 @@ def _too_large(raw: Any) -> str:
         if path not in sizes:
             sizes[path] = 0  # meanwhile, for one that leads back to itself: OmegaConf says so
             parts = _references(raw, node, path) if isinstance(node, str) else _parts(node, path)
-            own = len(node) if isinstance(node, str) else 0
-            sizes[path] = _VALUE + own + sum(size(part, place) for place, part in parts)
+            letters = len(node) if isinstance(node, str) else 0
+            sizes[path] = _VALUE + letters + sum(size(part, place) for place, part in parts)
         return sizes[path]
 
     try:

@@ -20,10 +20,18 @@ _FORMS = {"task": "task={}", "experiment": "+experiment={}", "mode": "+mode={}",
 }
 _CLOSE = 0.75  # how alike two words must be, from 0 to 1
 _OPTIONS = {
-    "help": "--help", "version": "--version", "dry-run": "task=plan", "dryrun": "task=plan", "multirun": "-m",
-    "resume": "the same command again: it goes on where it stopped", "config": "--config-dir DIR", "config-name": "+experiment=NAME",
-    "model": "judge=llm judge.model=PROVIDER/MODEL", "output": "output_dir=DIR", "verbose": "log_level=debug",
-}  # fmt: skip
+    "help": "--help",
+    "version": "--version",
+    "dry-run": "task=plan",
+    "dryrun": "task=plan",
+    "multirun": "-m",
+    "resume": "the same command again: it goes on where it stopped",
+    "config": "--config-dir DIR",
+    "config-name": "+experiment=NAME",
+    "model": "judge=llm judge.model=PROVIDER/MODEL",
+    "output": "output_dir=DIR",
+    "verbose": "log_level=debug",
+}
 """Options that other programs have, and what does the same here."""
 
 
@@ -108,10 +116,10 @@ def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigi
     from ragpipe.tasks.schema import TASKS
 
     settings = TASKS.get(task)
-    own = setting_keys(settings) if settings else not_of_a_run
-    found, expected = f"a key that task={task} does not know", f"keys of task={task}: {', '.join(own)}; or of a run"
+    keys = setting_keys(settings) if settings else not_of_a_run
+    what, expected = f"a key that task={task} does not know", f"keys of task={task}: {', '.join(keys)}; or of a run"
     return [
-        Problem(origins.location(key), key, found, expected, did_you_mean(key, own) or did_you_mean(key, RUN_KEYS))
+        Problem(origins.location(key), key, what, expected, did_you_mean(key, keys) or did_you_mean(key, RUN_KEYS))
         for key in not_of_a_run
-        if key not in own
+        if key not in keys
     ]

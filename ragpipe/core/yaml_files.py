@@ -41,8 +41,8 @@ def yaml_text(path: Path, where: str | None = None) -> tuple[str, list[Problem]]
         return raw.decode("utf-8-sig"), []
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        found = f"byte 0x{raw[error.start]:02x}"
-        return "", [Problem(f"{where}:{line}", "the file", found, "UTF-8", "save it as UTF-8")]
+        what = f"byte 0x{raw[error.start]:02x}"
+        return "", [Problem(f"{where}:{line}", "the file", what, "UTF-8", "save it as UTF-8")]
 
 
 def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]:
@@ -117,9 +117,9 @@ class _Check:
         self.sizes: dict[int, int] = {}  # of each node that was visited, by its id
         self.known = secrets_of_environment()
 
-    def add(self, line: int, key: str, found: str, expected: str, fix: str = "") -> None:
+    def _add(self, line: int, key: str, what: str, expected: str, fix: str = "") -> None:
         self.problems.append(
-            Problem(f"{self.where}:{self.lines_before + line + 1}", key or "the file", found, expected, fix)
+            Problem(f"{self.where}:{self.lines_before + line + 1}", key or "the file", what, expected, fix)
         )
 
     def size(self, node: yaml.Node, key: str) -> int:
@@ -134,8 +134,8 @@ class _Check:
             else:
                 self.sizes[id(node)] += sum(self.size(item, key) for item in node.value)
             if self.sizes[id(node)] > MAX_NODES and not self.problems:
-                found = f"more than {MAX_NODES:,} values once the aliases are expanded"
-                self.add(line, key, found, "a configuration", "write the values out, or keep data in a data file")
+                what = f"more than {MAX_NODES:,} values once the aliases are expanded"
+                self._add(line, key, what, "a configuration", "write the values out, or keep data in a data file")
         return self.sizes[id(node)]
 
     def pairs(self, node: yaml.MappingNode, above: str) -> list[int]:
@@ -145,27 +145,27 @@ class _Check:
         for name, value in node.value:
             line, key = name.start_mark.line, f"{above}.{name.value}".lstrip(".")
             if not isinstance(name, yaml.ScalarNode):
-                self.add(line, above, "a key that is a list or a mapping", "a text as key")
+                self._add(line, above, "a key that is a list or a mapping", "a text as key")
                 continue
             if name.value in first:
-                self.add(
+                self._add(
                     line, key, f"the key {name.value!r} twice, first in line {first[name.value]}", "every key once"
                 )
             first.setdefault(name.value, self.lines_before + line + 1)
             if secret := looks_secret(name.value, self.known):
-                self.add(line, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
+                self._add(line, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
                 key = f"{above}....".lstrip(".")
             if name.value == "_target_":
                 expected = "nothing that is called by the configuration"
-                self.add(line, key, "`_target_`", expected, "name a class with `class:`")
+                self._add(line, key, "`_target_`", expected, "name a class with `class:`")
             sizes.append(1 + self.size(value, key))
         return sizes
 
     def scalar(self, line: int, key: str, value: str) -> None:
         if "\0" in value:
-            self.add(line, key, "a text with a NUL character", "a text without one")
+            self._add(line, key, "a text with a NUL character", "a text without one")
         if secret := secret_at(key, value, self.known):
-            self.add(line, key, f"{secret} (not shown)", "no secret in a file", FIX)
+            self._add(line, key, f"{secret} (not shown)", "no secret in a file", FIX)
 
 
 def _check_events(text: str, check: _Check) -> None:
@@ -176,18 +176,18 @@ def _check_events(text: str, check: _Check) -> None:
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents == 2:
-                return check.add(line, "", "a second document (---)", "one document per file")
+                return check._add(line, "", "a second document (---)", "one document per file")
         elif isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent):
             tag = event.tag
             if tag is not None and tag not in _TAGS:
                 name = tag.replace("tag:yaml.org,2002:", "!!")
-                check.add(line, "", f"the tag {name}", "plain YAML without tags", "remove the tag")
+                check._add(line, "", f"the tag {name}", "plain YAML without tags", "remove the tag")
             if depth == 0 and not isinstance(event, yaml.MappingStartEvent) and getattr(event, "value", True):
-                found = "a list" if isinstance(event, yaml.SequenceStartEvent) else f"the text {event.value[:40]!r}"
-                return check.add(line, "", found, "a mapping (key: value)")
+                what = "a list" if isinstance(event, yaml.SequenceStartEvent) else f"the text {event.value[:40]!r}"
+                return check._add(line, "", what, "a mapping (key: value)")
             depth += isinstance(event, yaml.CollectionStartEvent)
             if depth > MAX_DEPTH:
-                return check.add(line, "", f"more than {MAX_DEPTH} levels", "a configuration")
+                return check._add(line, "", f"more than {MAX_DEPTH} levels", "a configuration")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
     return None
