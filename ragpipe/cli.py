@@ -252,7 +252,8 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
 
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
-    from ragpipe.composition.composer import Composer, running_hydra
+    from ragpipe.composition.composer import Composer, hydra_origins, running_hydra
+    from ragpipe.composition.interpolations import check_interpolations
     from ragpipe.composition.option_source import PRIMARY
 
     _stopped.clear()
@@ -264,6 +265,9 @@ def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskRes
         words = composer.words(args.overrides, sweep=args.multirun)
         if args.cfg or args.info:
             with composer.refusals():
+                if args.resolve:
+                    with composer.composed(words.overrides) as config:
+                        check_interpolations(config, hydra_origins(composer.loader, words.texts), secrets=False)
                 return TaskResult(_show(running_hydra(), args, words.overrides))
         if args.multirun:
             before_task()

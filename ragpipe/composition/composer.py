@@ -7,6 +7,7 @@ dangerous or secret reaches a file that Hydra writes.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,18 +32,25 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins
-from ragpipe.composition.hydra_keys import is_hydra, word_faults
-from ragpipe.composition.interpolations import TITLE, interpolation_fault
+from ragpipe.composition.hydra_keys import JOB, is_hydra, section_fault, word_faults
+from ragpipe.composition.interpolations import TITLE, check_interpolations, interpolation_fault
 from ragpipe.composition.near_words import near_word, option_meant, written_folder
-from ragpipe.composition.option_source import PRIMARY, SHIPPED, OptionSource, installed_plugins_only, searched
+from ragpipe.composition.option_source import (
+    PRIMARY,
+    SHIPPED,
+    OptionSource,
+    installed_modules_only,
+    installed_plugins_only,
+    searched,
+)
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
-from ragpipe.core.validation import did_you_mean
+from ragpipe.core.validation import NoOrigins, did_you_mean
 from ragpipe.core.yaml_files import key_path
 
 _LOCK = threading.RLock()
-_COMPOSITION = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, AssertionError)
+_COMPOSITION = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, AssertionError, RecursionError)
 """What says that the composition is wrong; any other error is a bug."""
 _RESOLVERS = ("now", "hydra", "python_version")  # those that Hydra registers
 
@@ -133,7 +141,7 @@ class Composer:
         taken, texts, jobs = [], {}, 1
         for typed in overrides:
             override, word, faults = _parsed(parser, typed)
-            if override is None or (faults := word_faults(override, COMMAND_LINE) or self._misused(override)):
+            if override is None or (faults := self._misused(override, word)):
                 problems += faults
                 continue
             if over_a_run and override.is_delete() and override.key_or_group.startswith("metrics."):
@@ -161,6 +169,8 @@ class Composer:
         """The sweep that the words, and what a file says in `hydra.sweeper.params`, describe. Raises ConfigError."""
         with self.refusals():
             config = self.loader.load_configuration(PRIMARY, words.overrides, RunMode.MULTIRUN)
+            check_interpolations(config, NoOrigins())
+            check_section(config)
             sweeper = config.hydra.sweeper
             overrides, jobs = _raw(config.hydra.overrides.task), int(sweeper.get("n_trials", words.jobs))
             if config.hydra.runtime.choices["hydra/sweeper"] == "basic" and sweeper.params:
@@ -179,18 +189,24 @@ class Composer:
         Raises ConfigError where Hydra's `multirun.yaml` would replace a file of the user's.
         """
         with self.refusals():
-            folder, output = Path(sweep.config.hydra.sweep.dir).absolute(), Path(str(sweep.config.output_dir))
-        is_taken = folder != output.absolute() / ".sweep" and (folder / "multirun.yaml").exists()
-        if folder.is_symlink() or is_taken:
-            kind = "with a multirun.yaml, which Hydra would replace" if is_taken else "that is a symbolic link"
+            folder, output = (
+                Path(sweep.config.hydra.sweep.dir).absolute(),
+                Path(str(sweep.config.output_dir)).absolute(),
+            )
+        listed = folder / "multirun.yaml"
+        is_taken = listed.is_symlink() or (folder != output / ".sweep" and listed.exists())
+        leads_away = folder.is_relative_to(output) and not folder.resolve().is_relative_to(output.resolve())
+        if (is_link := folder.is_symlink() or leads_away) or is_taken:
+            kind = "behind a symbolic link" if is_link else "with a multirun.yaml, which Hydra would replace"
             fix = "name another folder, or remove what is there"
             raise _refused("hydra.sweep.dir", f"the folder {folder} {kind}", "a folder of its own", fix)
-        context = HydraContext(config_loader=self.loader, callbacks=Callback())  # type: ignore[arg-type]
+        checked: Any = _CheckedLoader(self.loader)
+        context = HydraContext(config_loader=checked, callbacks=Callback())  # type: ignore[arg-type]
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
-            with self.refusals():
+            with self.refusals(), installed_modules_only() as path:
                 sweeper = Plugins.instance().instantiate_sweeper(
-                    hydra_context=context, task_function=_Job(job), config=sweep.config
+                    hydra_context=context, task_function=_Job(job, path), config=sweep.config
                 )
                 batches = sweeper.sweep(arguments=sweep.overrides)
         finally:
@@ -210,13 +226,19 @@ class Composer:
             return [name for name in self.loader.list_groups("") if not name.startswith("hydra")]
         return list(self.loader.get_group_options(group))
 
-    def _misused(self, override: Override) -> list[Problem]:
-        """A word that Hydra can parse but not use, in a way its own message would not explain."""
+    def _misused(self, override: Override, word: str) -> list[Problem]:
+        """A word that Hydra can parse but not use, or not as it should."""
         key = override.key_or_group
         if not key:
             return [Problem(COMMAND_LINE, override.input_line or "", "a word without a key", "key=value")]
+        if faults := word_faults(override, COMMAND_LINE):
+            return faults
+        is_group = self.is_group(key)
+        resolves_early = is_group or is_hydra(key)  # Hydra, while it composes
+        if resolves_early and (fault := interpolation_fault(JOB.sub("", word))):
+            return [Problem(COMMAND_LINE, key, *fault)]
         value = "" if override.is_sweep_override() else override.value()
-        if self.is_group(key) and value is not None and not isinstance(value, str | list):
+        if is_group and value is not None and not isinstance(value, str | list):
             expected = f"one of {', '.join(self.options(key))}"
             return [Problem(COMMAND_LINE, key, f"{value!r}", expected, f"write {key}=NAME, or {key}.KEY=VALUE")]
         return []
@@ -277,14 +299,42 @@ def _refused(key: str, what: str, expected: str, fix: str, where: str = "") -> C
     return ConfigError(TITLE, [Problem(where or COMMAND_LINE, key, what, expected, fix)])
 
 
+class _CheckedLoader:
+    """Hydra's loader for the jobs of a sweep; what a job's files say of Hydra's section is checked before Hydra goes by it."""
+
+    def __init__(self, loader: ConfigLoader):
+        self.loader = loader
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        config = self.loader.load_sweep_config(master_config, sweep_overrides)
+        check_section(config)
+        return config
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # it is asked for while the object is unpickled
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
+def check_section(config: DictConfig) -> None:
+    """Raises ConfigError where Hydra's own section is not what it is in every composition."""
+    section: Any = OmegaConf.to_container(config.hydra, resolve=False)
+    if key := section_fault(section):
+        raise _refused(f"hydra.{key}", "a part of Hydra's section that a file sets", "nothing of it", "", "the sweep")
+
+
 class _Job:
     """A job of a sweep. A launcher may send it to another process, which then looks for Hydra's plug-ins itself."""
 
-    def __init__(self, run: Callable[[DictConfig], Any]):
-        self.run = run
+    def __init__(self, run: Callable[[DictConfig], Any], path: list[str]):
+        self.run, self.path = run, path
 
     def __call__(self, config: DictConfig) -> Any:
-        return self.run(config)
+        before, sys.path[:] = list(sys.path), self.path
+        try:
+            return self.run(config)
+        finally:
+            sys.path[:] = before
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         installed_plugins_only()
@@ -368,8 +418,7 @@ def _unsafe(word: str) -> list[Problem]:
         return [Problem(COMMAND_LINE, name, f"{secret} (not shown)", "no secret on the command line", FIX)]
     if "_target_" in word:
         return [Problem(COMMAND_LINE, key, "`_target_`", "nothing that is called", "name a class with `class`")]
-    fault = interpolation_fault(word) if is_hydra(key) and "job." not in word else None
-    return [Problem(COMMAND_LINE, key, *fault)] if fault else []
+    return []
 
 
 def _secret_in(word: str, key: str, value: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hydra.core.override_parser.types import Override
 
+from ragpipe.composition.interpolations import interpolation_fault
 from ragpipe.core.errors import Problem
 from ragpipe.core.yaml_files import lines_in
 
@@ -27,6 +28,7 @@ _IN_FILES = {
     "sweeper": ("max_batch_size", "params", "n_trials", "n_jobs", "direction", "study_name", "max_failure_rate"),
 }  # fmt: skip
 """The parameters that a file may set: they start nothing and name no file. A word may set any other, too."""
+JOB = re.compile(r"\$\{hydra[.:]job\.(num|id)\}")
 _EXPECTED = (
     "nothing of hydra but hydra/launcher, hydra/sweeper, their parameters, hydra.sweep.dir and hydra.sweep.subdir"
 )
@@ -35,6 +37,7 @@ _INSTEAD = {
     "run": "output_dir=DIR",
     "output_subdir": "output_dir=DIR",
     "mode": "-m",
+    "job": "a command of the shell",
     "verbose": "log_level=debug",
     "job_logging": "log_level=debug",
     "hydra_logging": "log_level=debug",
@@ -42,8 +45,8 @@ _INSTEAD = {
 
 
 def is_hydra(key: str) -> bool:
-    """Whether a key, a group or a package is Hydra's own."""
-    return re.match(r"(_global_\.)?hydra([./@:]|\Z)", key) is not None
+    """Whether a key, a group or a package is Hydra's own, in any of the forms that Hydra takes: `[hydra].job`, `_global_.hydra`."""
+    return next((part for part in re.split(r"[./@:\[\]]+", key) if part not in ("", "_global_")), "") == "hydra"
 
 
 def word_faults(override: Override, where: str) -> list[Problem]:
@@ -68,25 +71,48 @@ def file_faults(content: Any, package: str, text: str, where: str) -> list[Probl
 
     `content` is the file as plain data, `package` where its header places it, `text` and `where` give the lines.
     """
-    if not isinstance(content, dict) or ("hydra" not in text and not is_hydra(package)):
+    if not isinstance(content, dict):
         return []
-    lines, package = lines_in(text), package.removeprefix("_global_").lstrip(".")
+    lines, package = lines_in(text), ".".join(p for p in re.split(r"[.\[\]]+", package) if p not in ("", "_global_"))
     section = {k: v for k, v in content.items() if k != "defaults"} if is_hydra(package) else content.get("hydra", {})
     problems = []
-    for item in content.get("defaults") or ():
+    listed = content.get("defaults")
+    for item in listed if isinstance(listed, list) else ():
         name = str(next(iter(item), "") if isinstance(item, dict) else item)
-        group, at, placed = name.split(" ")[-1].strip("/").partition("@")
+        group, at, placed = (name.split() or [""])[-1].strip("/").partition("@")
         allowed = "/".join(group.split("/")[:2]) in _GROUPS and not at
-        if (is_hydra(group) and not allowed) or is_hydra(placed.rpartition(":")[2]):
-            line = next(number for number, row in enumerate(text.splitlines(), 1) if name in row)
+        fault = interpolation_fault(str(item)) if "${" in str(item) else None
+        if is_hydra(package) or (is_hydra(group) and not allowed) or is_hydra(placed.rpartition(":")[2]):
             expected = "options of ragpipe's groups, of hydra/launcher or of hydra/sweeper"
-            problems.append(Problem(f"{where}:{line}", "defaults", repr(name), expected, "remove the line"))
+            fault = repr(name), expected, "remove the line"
+        if fault:
+            line = next((number for number, row in enumerate(text.splitlines(), 1) if name in row), 1)
+            problems.append(Problem(f"{where}:{line}", "defaults", *fault))
     for key, value in _leaves(section, package if is_hydra(package) else "hydra"):
         if fault := _fault(key, value, typed=False):
             in_file = key.removeprefix(f"{package}.") if package else key
             line = next((lines[part] for part in _upwards(in_file) if part in lines), 1)
             problems.append(Problem(f"{where}:{line}", key, *fault))
     return problems
+
+
+FIXED = {
+    "hydra_logging": {"version": 1, "root": None, "disable_existing_loggers": False},
+    "job_logging": {"version": 1, "root": None, "disable_existing_loggers": False},
+    "verbose": False,
+    "callbacks": {},
+    "searchpath": [],
+    "run": {"dir": "."},
+    "output_subdir": None,
+}
+"""What these parts of Hydra's section are in every composition; `job.chdir`, `job.env_set` and `job.env_copy` change nothing."""
+
+
+def section_fault(section: Mapping[str, Any]) -> str | None:
+    """The part of a composed section of Hydra's that is not what it is in every composition, however it came there."""
+    job = {name: section["job"][name] for name in ("chdir", "env_set", "env_copy")}
+    changed = [key for key, value in FIXED.items() if section[key] != value]
+    return changed[0] if changed else None if job == {"chdir": False, "env_set": {}, "env_copy": []} else "job"
 
 
 def _fault(key: str, value: Any, *, typed: bool) -> tuple[str, str, str] | None:
@@ -99,7 +125,7 @@ def _fault(key: str, value: Any, *, typed: bool) -> tuple[str, str, str] | None:
         base, expected = (
             ("${output_dir}/", "output_dir: ${output_dir}/NAME") if name == "dir" else ("", "hydra.sweep.dir")
         )
-        inside = re.sub(r"\$\{hydra[.:]job\.(num|id)\}", "0", value).removeprefix(base)
+        inside = JOB.sub("0", value).removeprefix(base)
         if (typed and name == "dir") or (value.startswith(base) and not re.search(r"\$\{|^/|(^|/)\.\.(/|$)", inside)):
             return None
         return what, f"a folder below {expected}", f"write {key}=... as a word for a folder elsewhere" if base else ""

@@ -23,6 +23,7 @@ _VALUE = 50  # what a value counts beside its text
 _RESOLVER = re.compile(r"\$\{\s*([\w.]+)\s*:")
 _VARIABLE = re.compile(r"oc\.env\s*:\s*['\"]?(\w+|\S)")
 _DECODED = re.compile(r"oc\.decode\s*:\s*(?!\$\{\s*oc\.env\s*:)")
+_NESTED = re.compile(r"\$\{(?!\s*oc\.(?:env|decode)\s*:)[^{}]*\$\{")
 _REFERENCE = re.compile(r"\$\{\s*(?:oc\.(?:select|dict\.keys|dict\.values)\s*:\s*)?['\"]?(\.*)([\w.\[\]]+)")
 _EXAMPLES = {
     "judge.model": "openai/gpt-4o-mini-2024-07-18",
@@ -33,6 +34,8 @@ _EXAMPLES = {
 
 def interpolation_fault(text: str) -> tuple[str, str, str] | None:
     """What a text with `${...}` may not hold: what, expected, how to fix it. None when it may stand."""
+    if _NESTED.search(text):
+        return "an interpolation inside the name of another", "the name itself: ${section.key}", ""
     if unknown := next((name for name in _RESOLVER.findall(text) if name not in RESOLVERS), None):
         return f"the resolver {unknown!r}", f"one of {', '.join(RESOLVERS)}", ""
     for name in _VARIABLE.findall(text):
@@ -43,9 +46,27 @@ def interpolation_fault(text: str) -> tuple[str, str, str] | None:
             return what, "no secret in a configuration", FIX
     if _DECODED.search(text):
         return "oc.decode of a text", "oc.decode of an environment variable: ${oc.decode:${oc.env:NAME}}", ""
-    if re.search(r"\$\{\s*hydra\.", text):
+    if re.search(r"\$\{\W*hydra\W*[.\[}]", text):
         return "a key of Hydra's section", "${hydra:KEY}, such as ${hydra:job.num}", ""
     return None
+
+
+def check_interpolations(config: DictConfig, origins: ConfigOrigins, *, secrets: bool = True) -> dict[str, Any]:
+    """The configuration as plain data, nothing in it resolved, without Hydra's section. Raises ConfigError for what no interpolation
+    may be, of secret variables only where `secrets`, and for more than may be expanded."""
+    raw: Any = OmegaConf.to_container(config, resolve=False)
+    raw.pop("hydra", None)
+    problems = [
+        Problem(origins.location(key), key, *fault)
+        for key, text in _texts(raw, ())
+        if (fault := interpolation_fault(text)) and (secrets or fault[2] != FIX)
+    ]
+    if not problems and (key := _too_large(raw)):
+        what = f"more than {MAX_CHARACTERS:,} characters or a chain too long once the interpolations are expanded"
+        problems.append(Problem(origins.location(key), key, what, "a configuration"))
+    if problems:
+        raise ConfigError(TITLE, problems)
+    return raw  # type: ignore[no-any-return]
 
 
 def resolved(config: DictConfig, origins: ConfigOrigins) -> dict[str, Any]:
@@ -54,19 +75,20 @@ def resolved(config: DictConfig, origins: ConfigOrigins) -> dict[str, Any]:
     Raises ConfigError that lists every `???`, every secret, and every interpolation that cannot be resolved or is refused:
     another resolver than those of `RESOLVERS`, a secret variable, more than may be expanded.
     """
-    raw: Any = OmegaConf.to_container(config, resolve=False)
-    raw.pop("hydra", None)
     problems: list[Problem] = []
-    plain: Any = {}
-    if key := _too_large(raw):
-        what = f"more than {MAX_CHARACTERS:,} characters or a chain too long once the interpolations are expanded"
-        problems.append(Problem(origins.location(key), key, what, "a configuration"))
-    else:
-        plain = _plain(raw, (), config, origins, problems)
-        problems += secrets_in(plain, origins)
+    plain = _plain(check_interpolations(config, origins, secrets=False), (), config, origins, problems)
+    problems += secrets_in(plain, origins)
     if problems:
         raise ConfigError(TITLE, problems)
     return plain  # type: ignore[no-any-return]
+
+
+def _texts(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Every text with an interpolation, by its dotted key."""
+    if isinstance(node, str) and "${" in node:
+        yield ".".join(path), node
+    for place, item in _parts(node, path):
+        yield from _texts(item, place)
 
 
 def _plain(raw: Any, path: tuple[Any, ...], config: DictConfig, origins: ConfigOrigins, problems: list[Problem]) -> Any:

@@ -28,7 +28,7 @@ from omegaconf import OmegaConf
 from ragpipe.composition.hydra_keys import file_faults
 from ragpipe.composition.interpolations import TITLE
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import BESIDE_THE_FILE, placed_paths
+from ragpipe.core.resources import BESIDE_THE_FILE, PACKAGE, placed_paths
 from ragpipe.core.secret_detection import secrets_of_environment
 from ragpipe.core.yaml_files import FastLoader, check_text, key_path, yaml_text
 
@@ -81,7 +81,7 @@ class OptionSource(ConfigSource):
         for path in (Path(self.path) / config_path).iterdir():
             if path.is_dir() and results_filter in (None, ObjectType.GROUP) and not path.name.startswith(("_", ".")):
                 names.add(path.name)
-            elif path.suffix == ".yaml" and results_filter in (None, ObjectType.CONFIG):
+            elif path.suffix == ".yaml" and path.is_file() and results_filter in (None, ObjectType.CONFIG):
                 names.add(path.stem)
         return sorted(name for name in names if not _names_hydra(name))
 
@@ -128,7 +128,7 @@ def _refuse(problems: Sequence[Problem]) -> None:
 
 
 def _names_hydra(config_path: str) -> bool:
-    return "hydra" in re.split(r"[/.]", config_path)
+    return "hydra" in re.split(r"[/.\[\]]", config_path)
 
 
 class OptionFolders(SearchPathPlugin):
@@ -155,11 +155,22 @@ def searched(folders: Sequence[tuple[str, Path]]) -> Iterator[None]:
 def installed_plugins_only() -> None:
     """Of Hydra's plug-ins (`hydra_plugins/`) only those that are installed are found, and so imported, in this process; not those
     of whoever wrote the working folder."""
+    with installed_modules_only():
+        try:
+            package: ModuleType = importlib.import_module("hydra_plugins")
+        except ImportError:
+            package = sys.modules["hydra_plugins"] = ModuleType("hydra_plugins")
+        package.__path__ = list(getattr(package, "__path__", ()))  # a namespace package would look again
+
+
+@contextmanager
+def installed_modules_only() -> Iterator[list[str]]:
+    """While this is open, no module of the working folder can be imported, by this process and by those that it starts; what was on
+    the path is given."""
     path, here = list(sys.path), Path.cwd()
-    sys.path[:] = [entry for entry in path if entry and Path(entry).resolve() != here]
+    if here != PACKAGE.parent:
+        sys.path[:] = [entry for entry in path if entry and Path(entry).resolve() != here]
     try:
-        package: ModuleType = importlib.import_module("hydra_plugins")
-    except ImportError:
-        package = sys.modules["hydra_plugins"] = ModuleType("hydra_plugins")
-    package.__path__ = list(getattr(package, "__path__", ()))  # a namespace package would look again
-    sys.path[:] = path
+        yield path
+    finally:
+        sys.path[:] = path

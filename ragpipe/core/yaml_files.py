@@ -115,6 +115,7 @@ class _Check:
         self.where, self.lines_before = where, lines_before
         self.problems: list[Problem] = []
         self.sizes: dict[int, int] = {}  # of each node that was visited, by its id
+        self.visited: set[int] = set()
         self.known = secrets_of_environment()
 
     def _add(self, line: int, key: str, what: str, expected: str, fix: str = "") -> None:
@@ -124,15 +125,20 @@ class _Check:
 
     def size(self, node: yaml.Node, key: str) -> int:
         """Check a node and what is below it, once each; returns how many values it expands to."""
+        line = node.start_mark.line
+        if id(node) in self.visited:
+            self._add(line, key, "an alias inside of what it stands for", "values that end")
+            return 0
         if id(node) not in self.sizes:
-            line = node.start_mark.line
-            self.sizes[id(node)] = 1  # while it is visited: an alias may lead back
+            self.visited.add(id(node))
             if isinstance(node, yaml.ScalarNode):
+                parts = []
                 self.scalar(line, key, node.value)
-            elif isinstance(node, yaml.MappingNode):
-                self.sizes[id(node)] += sum(self.pairs(node, key))
             else:
-                self.sizes[id(node)] += sum(self.size(item, key) for item in node.value)
+                is_mapping = isinstance(node, yaml.MappingNode)
+                parts = self.pairs(node, key) if is_mapping else [self.size(item, key) for item in node.value]
+            self.visited.discard(id(node))
+            self.sizes[id(node)] = 1 + sum(parts)
             if self.sizes[id(node)] > MAX_NODES and not self.problems:
                 what = f"more than {MAX_NODES:,} values once the aliases are expanded"
                 self._add(line, key, what, "a configuration", "write the values out, or keep data in a data file")

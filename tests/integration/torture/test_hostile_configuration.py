@@ -223,6 +223,61 @@ def test_a_sweep_in_a_process_of_its_own_runs_nothing(launcher: tuple[str, ...],
     assert tree(here) == before
 
 
+LOGGING = "{version: 1, handlers: {f: {class: logging.FileHandler, filename: made_by_yaml}}, root: {handlers: [f]}}"
+DOORS = {
+    "escaped key": {"experiment/x": f'# @package _global_\n"hydr\\x61": {{job_logging: {LOGGING}}}\n'},
+    "escaped group": {"experiment/x": '# @package _global_\ndefaults:\n  - "override /hydr\\x61/job_logging": default\n'},
+    "brackets": {"experiment/x": f"# @package hydra[job_logging]\n{LOGGING[1:-1].replace(', h', chr(10) + 'h', 1).replace(', r', chr(10) + 'r')}\n"},
+    "package of the parent": {"experiment/x": "# @package hydra\ndefaults:\n  - /job_logging: bar\n", "job_logging/bar": f"a: {LOGGING}\n"},
+    "global twice": {"experiment/x": "# @package _global_\ndefaults:\n  - /foo@_global_._global_.hydra.job_logging: bar\n", "foo/bar": "root: x\n"},
+    "group in brackets": {"experiment/x": "# @package _global_\ndefaults:\n  - /foo@[hydra].run: bar\n", "foo/bar": "dir: made_by_yaml\n"},
+    "secret as option": {"experiment/x": "# @package _global_\ndefaults:\n  - /foo: ${oc.env:WEBHOOK_AUTH}\n"},
+    "alias in itself": {"experiment/x": "# @package _global_\nplugins: &a [*a]\n"},
+    "itself": {"experiment/x": "# @package _global_\ndefaults:\n  - /experiment: x\n"},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DOORS)
+def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Hydra takes a package and a key in many forms, and resolves some interpolations while it composes."""
+    for option, text in DOORS[name].items():
+        (here / f"conf/{option}.yaml").parent.mkdir(exist_ok=True)
+        (here / f"conf/{option}.yaml").write_text(text)
+    refuse(here, ("-m", *RUN, *X), ("x.yaml" if name != "itself" else "found:",), capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "word",
+    ["+dataset@_global_._global_.hydra.job_logging=mine", "judge=${oc.env:WEBHOOK_AUTH}", "hydra.sweep.dir='${oc.env:WEBHOOK_AUTH}/job.x'",
+     "name='${oc.${storage.region}:WEBHOOK_AUTH}'", "output_dir='${eval:1}'"],
+)  # fmt: skip
+def test_nor_by_a_word(word: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refuse(here, ("-m", *RUN, "task=plan", word), ("found:", "expected:"), capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("--cfg", "job", "--resolve")])
+@pytest.mark.parametrize(
+    "form", ["${r.${n%d}}${r.${n%d}}", "${oc.select:${n%d}}${oc.select:${n%d}}", "${r.a%d}${r.a%d}"]
+)
+def test_texts_that_double_are_not_resolved(
+    form: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    keys = "".join(f"  a{i}: '{form % (i + 1, i + 1)}'\n" for i in range(40))
+    names = "".join(f"n{i}: a{i}\n" for i in range(42))
+    (here / "conf/experiment/x.yaml").write_text(f"{HEAD}output_dir: '${{r.a0}}'\n{names}r:\n{keys}  a40: laugh\n")
+    refuse(here, (*start, "+experiment=x"), ("found:",), capfd)
+
+
+@pytest.mark.slow
+def test_no_link_leads_a_sweep_elsewhere(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "outputs/.sweep").mkdir(parents=True)
+    (here / "outputs/.sweep/multirun.yaml").symlink_to(here / "precious.txt")
+    refuse(here, ("-m", *RUN, "task=plan", "seed=1,2"), ("multirun.yaml",), capfd)
+
+
 @pytest.mark.slow
 def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`_name_` would make its name its package."""
@@ -231,13 +286,15 @@ def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixt
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_package", [False, True])
 @pytest.mark.parametrize(
     "words", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("-m", "task=plan", "seed=1,2", "hydra/launcher=joblib")]
 )
-def test_plug_ins_in_the_working_folder_are_not_executed(words: tuple[str, ...], here: Path) -> None:
+def test_plug_ins_in_the_working_folder_are_not_executed(words: tuple[str, ...], is_package: bool, here: Path) -> None:
     """Hydra looks for its plug-ins wherever Python finds a folder `hydra_plugins`."""
     (here / "hydra_plugins").mkdir()
-    (here / "hydra_plugins/evil.py").write_text(EVIL)
+    for name in ("evil", "__init__")[: 2 if is_package else 1]:
+        (here / f"hydra_plugins/{name}.py").write_text(EVIL)
     before = tree(here)
     done = subprocess.run(
         [sys.executable, "-B", "-m", "ragpipe", *words, *RUN], cwd=here, text=True, capture_output=True,
