@@ -214,17 +214,47 @@ def test_a_group_names_only_scores_that_apply_to_it(tmp_path: Path) -> None:
 
 def test_meta_slices_and_too_many_values(tmp_path: Path) -> None:
     rows = [
-        Row(f"q{i}", "a", {"faithfulness": 0.5}, {"meta": {"n": i, "in": {"lang": "en"}, "k": [1, "x", 1]}})
+        Row(
+            f"q{i}",
+            "a",
+            {"faithfulness": 0.5},
+            {"meta": {"n": i, "m": i % 200, "in": {"lang": "en"}, "k": [1, "x", 1]}},
+        )
         for i in range(201)
     ]
     write_run(tmp_path, rows, group=64)
-    found = score(tmp_path, [FAITHFUL], ScoringSettings(slices=["meta.n", "meta.in.lang", "meta.k"]))
+    found = score(tmp_path, [FAITHFUL], ScoringSettings(slices=["meta.n", "meta.m", "meta.in.lang", "meta.k"]))
+    assert len(found["by"].pop("meta.m")) == 200, "as many as may be"
     assert {f: {g: s["n_cases"] for g, s in gs.items()} for f, gs in found["by"].items()} == {
         "method": {"a": 201}, "meta.in.lang": {"en": 201}, "meta.k": {"1": 201, "x": 201},
     }  # fmt: skip
     assert "meta.n has more than 200 values: not broken down by it" in warning_texts(found)
     bounds = found["overall"]["scores"]["faithfulness"]["interval"]
     assert bounds["low"] < 0.5 < bounds["high"]  # that all values are equal is no certainty
+
+
+@pytest.mark.parametrize(("n", "rest"), [(20, {}), (21, {"(other)": 1}), (23, {"(other)": 3})])
+def test_the_reasons_after_the_twentieth_are_summed_up(tmp_path: Path, n: int, rest: dict[str, int]) -> None:
+    write_run(tmp_path, [Row(f"q{i}", "a", {"correctness": ("skipped", f"why_{i}")}) for i in range(n)])
+    found = score(tmp_path, [CORRECT], PLAIN)["overall"]["scores"]["correctness"]["skipped"]
+    assert found == {**{f"why_{i}": 1 for i in range(20)}, **rest}
+
+
+def test_only_what_some_outputs_of_a_method_lack_is_warned_of(tmp_path: Path) -> None:
+    """Of `a` one of two outputs records no contexts; of `b` none does: what needs them is not applicable there."""
+    lacks: dict[str, Any] = {
+        "results": {"faithfulness": ("skipped", "not_recorded: contexts")},
+        "output": {"chunks": None},
+    }
+    rows = [
+        Row("q1", "a", {"faithfulness": 0.5}),
+        Row("q2", "a", **lacks),
+        Row("q1", "b", **lacks),
+        Row("q2", "b", **lacks),
+    ]
+    write_run(tmp_path, rows)
+    said = [text for text in warning_texts(score(tmp_path, [FAITHFUL], PLAIN)) if "not recorded in" in text]
+    assert said == ["contexts: not recorded in 1 of 2 cases of method a, first q2"]
 
 
 def test_what_the_systems_did(tmp_path: Path) -> None:
