@@ -344,12 +344,8 @@ class _Job:
 @contextmanager
 def _hydra_put_back() -> Iterator[None]:
     """No Hydra is initialised meanwhile; afterwards it is the one that was before, with its version and its job."""
-    hydra, runtime, version, running = (
-        GlobalHydra.instance(),
-        JobRuntime.instance(),
-        VersionBase.instance(),
-        HydraConfig.instance(),
-    )
+    hydra, runtime = GlobalHydra.instance(), JobRuntime.instance()
+    version, running = VersionBase.instance(), HydraConfig.instance()
     before = hydra.hydra, runtime.get("name"), version.version_base, running.cfg
     new = [name for name in _RESOLVERS if not OmegaConf.has_resolver(name)]
     hydra.clear()
