@@ -38,6 +38,8 @@ hypothesis.settings.load_profile("ragpipe")
 platform.platform()  # openai's client asks for it, and once per process that starts `uname`: not in a test that may start nothing
 rooms.watch()
 
+_SLOW_MODULE = "\npytestmark = pytest.mark.slow"
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
@@ -46,6 +48,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         rooms.leave()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A module none of whose tests is asked for is not even imported."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text("utf-8")
+    all_slow = _SLOW_MODULE in text or rooms.room_of(collection_path) == "slow"
+    asked = config.option.markexpr
+    return (
+        (asked == "not slow" and all_slow)
+        or (asked.startswith("slow") and not all_slow and "mark.slow" not in text)
+        or None
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.source_trees import FILES, PACKAGE, source_nodes, source_tree
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 FILLERS = frozenset({"found", "given", "one", "other", "own", "said", "shown", "there", "told", "wanted", "whole"})
 """Names that say nothing of what they hold. Say what it is: `matches`, `row`, `path`, `problems`."""

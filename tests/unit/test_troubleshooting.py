@@ -12,6 +12,8 @@ import pytest
 from tests.support.pages import DOCS
 from tests.support.source_trees import FILES, source_nodes
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 PAGE = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
 TITLED = {"ConfigError", "DataError", "PromptError", "Faults"}

@@ -10,6 +10,8 @@ import pytest
 from ragpipe.cli import main
 from tests.support.broken_configs import CASES, Broken
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 def _tree(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in folder.rglob("*")}

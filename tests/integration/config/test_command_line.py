@@ -13,6 +13,8 @@ import ragpipe
 from ragpipe.cli import compose, main
 from ragpipe.core.errors import ConfigError
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 RUN = ["dataset=mine", "metrics=[retrieval]"]
 
 

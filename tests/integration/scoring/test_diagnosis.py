@@ -18,6 +18,8 @@ from tests.support.finished_runs import FinishedRuns
 from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 YES_NO = {"chunk_faithfulness": {}, "chunk_relevancy": {}}
 SCALES = {"correctness": (1, 5), "answer_faithfulness": (1, 5), "answer_completeness": (1, 5), "groundedness": (0, 5)}
 HIT = {"hit@5": 1.0, "mrr": 1.0}

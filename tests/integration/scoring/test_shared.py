@@ -15,6 +15,8 @@ from ragpipe.scoring.shared_scores import asked, shared_score
 from tests.support.finished_runs import FinishedRuns
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL, RECALL = ScoreSpec("faithfulness"), ScoreSpec("recall@5")
 SCALE = {"low": 0, "high": 1, "binary": False}
 PLAIN = ScoringSettings(slices=[], thresholds={"faithfulness": 0.5})

@@ -14,6 +14,8 @@ from ragpipe.cli import compose, main
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.tasks.init import RECORDS
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -15,6 +15,8 @@ from ragpipe.cli import main
 from ragpipe.starting.file_start import FileStart, start_from
 from ragpipe.testing.openai_server import serving
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 WARRANTY = ["The warranty lasts two years."]
 CELLS = [
     {

@@ -19,6 +19,8 @@ from tests.support.harness import ROOT
 from tests.support.rows import first_rows
 from tests.support.waiting import HANGS_AFTER_S
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 RUN = ("dataset=mine", "metrics=[retrieval]")
 X = ("task=plan", "+experiment=x")
 HEAD = "# @package _global_\ndefaults:\n  - override /dataset: mine\n  - override /metrics: [retrieval]\n"

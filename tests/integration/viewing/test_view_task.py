@@ -23,6 +23,8 @@ from ragpipe.viewing.run_index import RunIndex
 from tests.support.page_blocks import block_json
 from tests.support.viewed_runs import allowed, client_of, listed_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 QUICK = ["dataset=demo", "metrics=[retrieval]", "name=demo"]
 

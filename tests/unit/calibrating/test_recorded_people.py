@@ -29,6 +29,8 @@ from ragpipe.stats.mcnemar import mcnemar_p
 from ragpipe.stats.several_raters import estimate_ac, estimate_alpha
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 NONE = math.nan
 PLACES = 1e-6
 
@@ -100,7 +102,7 @@ def recorded(row: dict[str, Any], judge: str) -> float:
     return float(next(iter(row["annotations"][judge].values()))["value"])
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=5)
 @pytest.mark.parametrize("judge", ["rl_f", "rb_llm", "rb_agg", "Bert-KPrec", "RougeL"])
 @pytest.mark.parametrize("group", ["all", pytest.param("_generated", marks=pytest.mark.slow)])
 def test_recorded_judges_of_mtrag(real_data: Path, group: str, judge: str) -> None:

@@ -19,6 +19,8 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import Binding, CalibrationTarget, LabelPart, ScoreCalibration
 from ragpipe.scoring.dimensions import Fields
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 Floats = NDArray[np.float64]
 SHARE = ScoreSpec("faithfulness")
 GRADE = ScoreSpec("style", 1.0, 5.0, grades=tuple((str(step), float(step)) for step in range(5, 0, -1)))

@@ -17,6 +17,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import GRADE, IDENTITY, graded, scored_run, side_of
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 OTHER_JUDGE = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
 NEW = {"output": {"answer": "A new answer."}}
 

@@ -21,6 +21,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from tests.support.compared_runs import GRADE, IDENTITY, compared, graded, scored_run, side_of
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 BASE = {f"q{n}": 0.25 for n in range(8)}
 ACCEPTED: dict[str, Any] = {"accept": ["data"]}
 

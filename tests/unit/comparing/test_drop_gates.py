@@ -19,6 +19,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
 SPECS = (FAITHFUL, CORRECT, MISS)

@@ -16,6 +16,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import scored_run
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = (ScoreSpec(name="grade", low=1, high=5), ScoreSpec(name="made_up", low=0, high=1, higher_is_better=False))
 ROWS = [
     Row("a", "m", {"grade": 5.0, "made_up": 0.0}, labels={"category": "x"}),

@@ -16,6 +16,8 @@ from ragpipe.schema.sample import Chunk
 from tests.support.compared_runs import IDENTITY, compared, graded, scored_run, side_of
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 OTHER_JUDGE = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
 SCALE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
 

@@ -16,6 +16,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import GRADE, graded, scored_run, side_of
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 BASE = {f"q{n}": 0.25 for n in range(8)}
 NEW = {**{sample: 0.75 if n % 2 else 0.5 for n, sample in enumerate(BASE)}, "q8": 1.0}
 

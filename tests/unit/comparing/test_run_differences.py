@@ -12,6 +12,8 @@ from ragpipe.core.errors import ConfigError
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import IDENTITY, compared, graded, scored_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 VALUES = {"q1": 0.25, "q2": 0.5, "q3": 0.75}
 
 

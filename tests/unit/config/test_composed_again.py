@@ -9,6 +9,8 @@ import pytest
 from ragpipe.cli import compose
 from ragpipe.core.errors import ConfigError
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 WORDS = ["dataset=demo", "metrics=[retrieval]", "+experiment=mine"]
 SECRET = "w8Jc2LrV5tQz0XyB"
 

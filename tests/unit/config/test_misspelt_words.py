@@ -9,6 +9,8 @@ import pytest
 from ragpipe import cli
 from ragpipe.core.errors import ConfigError, Problem
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 LIVE = ("system=http", "dataset=jsonl", "dataset.path=good.jsonl", "metrics=[format]")
 
 

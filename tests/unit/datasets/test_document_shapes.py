@@ -16,6 +16,8 @@ from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Anchor
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 def read(option: str, path: Path, *overrides: str) -> list[Record]:
     """The records of a shipped option, as the command line composes it."""

@@ -13,6 +13,8 @@ from ragpipe.datasets.settings import DatasetSettings
 from tests.support.buckets import server, storage_at
 from tests.support.s3_server import S3Server
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 __all__ = ["server"]
 Ids = Callable[..., list[str]]
 PLACES = ["local", "s3", "http"]

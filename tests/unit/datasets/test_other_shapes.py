@@ -12,6 +12,8 @@ import yaml
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 Real = Callable[[str], Path]
 
 

@@ -16,6 +16,8 @@ from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.dataset import Dataset, Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 REFUSAL = "Unable to answer based on given passages"
 Real = Callable[[str], Path]
 

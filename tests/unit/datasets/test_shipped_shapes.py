@@ -21,6 +21,8 @@ from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 Real = Callable[[str], Path]
 
 CARDS = (

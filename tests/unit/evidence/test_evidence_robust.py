@@ -21,6 +21,8 @@ from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
 from ragpipe.schema.judge_answers.relevance_answers import ChunkGrades
 from tests.support.growth import assert_linear
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 _WORDS = st.sampled_from(
     [
         "tea",
@@ -183,7 +185,7 @@ _LONG = (
 )  # fmt: skip
 
 
-@pytest.mark.thorough(tried=4)
+@pytest.mark.thorough(tried=9)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _LONG else []) for n in HUGE])
 def test_the_time_of_a_hundred_kilobytes_grows_with_their_number(ask, name):
     numbers = itertools.count(1_000)

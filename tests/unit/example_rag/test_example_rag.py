@@ -20,6 +20,8 @@ from ragpipe.example_rag.system import HANDBOOK, ExampleRag, answer
 from ragpipe.patterns.refusals import read_refusal_async
 from ragpipe.schema.sample import FolderMode, Output, Sample
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 CASES = [
     Sample.model_validate_json(line) for line in (PACKAGE / "data" / "handbook_cases.jsonl").open(encoding="utf-8")
 ]

@@ -12,6 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from ragpipe.example_rag.rag_server import RagServer
 from ragpipe.example_rag.system import ExampleRag
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 QUESTION = "What is the weight of the Heron?"
 ANSWER = "Weight: 640 g [1]"
 

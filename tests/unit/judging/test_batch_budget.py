@@ -30,6 +30,8 @@ from ragpipe.testing.openai_answers import question_hash
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.asking import SENTINEL, VARIABLE, question, settings
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 QUICK = {"quiet_s": 0.01, "poll_s": 0.005, "longest_poll_s": 0.01}
 PRICE = Price(input=2.0, output=10.0)
 RATES = Rates("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))

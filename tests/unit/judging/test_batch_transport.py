@@ -23,6 +23,8 @@ from ragpipe.testing.batch_endpoint import DOUBLED, EXPIRED, MISSING, OK
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 QUICK = {"quiet_s": 0.02, "poll_s": 0.01, "longest_poll_s": 0.02}
 PARAMS = ["openai", pytest.param("anthropic", marks=pytest.mark.slow)]  # litellm takes seconds to import
 SHAPES = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/claude-3-5-haiku-20241022"}

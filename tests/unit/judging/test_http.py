@@ -20,6 +20,8 @@ from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 from tests.support.rows import first_rows
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 CLIENTS = ["direct", "litellm"]
 
 

@@ -15,6 +15,8 @@ from ragpipe.judging.limits.limit_rules import LimitRules
 from tests.support.thoroughness import some_of
 from tests.support.virtual_time import Simulated, SimulatedServer, run_virtually, simulate
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 WARM_UP_S = 20.0
 MEAN_TOKENS_IN = 1500.0  # drawn evenly from 400 to 2,600
 MEAN_TOKENS_OUT = 170.0  # from 40 to 300

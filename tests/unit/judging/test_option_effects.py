@@ -24,6 +24,8 @@ from ragpipe.schema.sample import CaseKey, Chunk
 from ragpipe.store.calls.call_store import CallStore
 from tests.unit.judging.test_echo import Scripted
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 EFFECTS: dict[str, tuple[dict[str, Any], Any]] = {
     "revision": ({"model": "hosted_vllm/m", "revision": "1a2b3c4"}, "5d6e7f8"),

@@ -15,6 +15,8 @@ from ragpipe.store.calls.call_store import CallStore
 from tests.support.asking import VARIABLE, question, settings
 from tests.support.waiting import HANGS_AFTER_S
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch):

@@ -18,6 +18,8 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.testing.scripted import make_case
 from tests.support.prompt_lock import example_paths
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SHIPPED = [(path.parent.name, path.name.split(".")[0]) for path in example_paths()]
 RUBRIC = """examples:
   - values: {criteria: Is it kind?, question: "Why?", answer: Because.}

@@ -27,6 +27,8 @@ from tests.support.compared_runs import IDENTITY, graded, scored_run, side_of
 from tests.support.page_blocks import block_json, page_columns
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 BASE = {f"q{n}": 0.25 for n in range(8)}
 NEW = {f"q{n}": 0.125 * n for n in range(8)}
 """Differences -.25, -.125, 0, .125 ... .625; from .5 on (q4) a case passes."""

@@ -15,6 +15,8 @@ from ragpipe.testing import assert_gates
 from tests.support.compared_runs import scored_run
 from tests.support.run_tables import Row
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 GRADE = ScoreSpec(name="grade", low=0, high=1)
 LOW = {"score": "grade", "min": 0.9}  # .2 to .65 of a mean of .4: failed
 FINE = {"score": "grade", "min": 0.1}

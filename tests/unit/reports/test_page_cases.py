@@ -21,6 +21,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.page_blocks import block_json, page_columns
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("latency_ms", None, None, higher_is_better=False)]
 SAID = [Turn(role="user", text="And before?")]
 

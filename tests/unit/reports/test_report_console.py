@@ -21,6 +21,8 @@ from ragpipe.store.files.processes import this_process
 from ragpipe.store.run.progress_state import CaseCounts, ProgressState
 from tests.support.run_tables import Row, score, spent, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
 EVIL = "[red]a[/red][link=x]b :boom: \x1b[2J\u202e=H(1)"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ragpipe.reports.contradictions import read_contradictions
 from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.model import Report
@@ -15,6 +17,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.reports import html_of, markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, score, write_run
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 PLACE = {"chunk": "c1", "rank": 1, "start": 0, "end": 5}
 

@@ -13,6 +13,8 @@ from ragpipe.reports.run_data import load_run
 from ragpipe.schema.score import ScoreSpec
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness")]
 
 

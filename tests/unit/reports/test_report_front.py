@@ -18,6 +18,8 @@ from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 GRADE = ScoreSpec("grade", 0, 1)
 BASE: dict[str, Any] = {"thresholds": {"grade": 0.5}, "weights": {"grade": 1.0}, "fill_defaults": False}
 

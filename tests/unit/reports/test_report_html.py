@@ -42,6 +42,8 @@ from ragpipe.store.run.run_tables import rows_at, rows_of_cases
 from tests.support.page_blocks import block_json
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 CALL = {
     "method": "a", "iteration": 1, "metric": "faithfulness", "step": "verify", "turn": "ask", "judge": "gpt", "status": "ok",

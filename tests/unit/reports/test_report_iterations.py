@@ -26,6 +26,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.page_blocks import block_json
 from tests.support.run_tables import Row, spent, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
 BASELINE = ((1.0, 0.2, 0.6), (0.2, 0.2, 0.8))  # of each question the three iterations: means 0.6, 0.2, 0.7
 RERANK = ((0.9, 0.9, 0.9), (0.9, 0.9, 0.3))

@@ -16,6 +16,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, score, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 # element: (required attributes, optional attributes, children in their order or, as a set, in any)
 XSD: dict[str, tuple[set[str], set[str], Any]] = {
     "testsuites": (set(), {"name", "time", "tests", "failures", "disabled", "errors"}, ["testsuite"]),

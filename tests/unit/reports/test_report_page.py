@@ -16,6 +16,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 ATTACKS = [
     "![x](http://evil/x.png)",

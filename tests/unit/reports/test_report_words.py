@@ -17,6 +17,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.reports import markdown_of
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec(name, 0, 1) for name in ("faithfulness", "citation")]
 WEIGHTS = {"faithfulness": 0.4, "citation": 0.4, "rejection_calibration": 0.2}
 

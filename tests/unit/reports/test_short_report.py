@@ -37,6 +37,8 @@ from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 WIDTHS = (60, 80, 100, 160)
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
 EVIL = "[red]a[/red] \x1b[2J\u202e=H(1)"

@@ -28,6 +28,8 @@ from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPECS = [ScoreSpec("faithfulness")]
 WIDTHS = (60, 80, 100, 160)
 

@@ -21,6 +21,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, records, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 PARTS = [
     ScoreSpec("faithfulness"),
     ScoreSpec("context_precision", 0, 100),

@@ -16,6 +16,8 @@ from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from tests.support.reports import markdown_of, page_of, report_of
 from tests.support.run_tables import Row, score, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 LETTERS = (("A", 80.0), ("B", 60.0), ("C", 40.0), ("D", 20.0), ("E", 0.0))
 ACCURACY = ScoreSpec("factual_accuracy", 0, 100, grades=LETTERS)
 CORRECT = ScoreSpec("correctness", 1, 5, grades=whole_grades(1, 5))

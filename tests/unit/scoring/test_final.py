@@ -25,6 +25,8 @@ from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, spent, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL = ScoreSpec("faithfulness")
 CHUNKY = ScoreSpec("chunk_faithfulness", binary=True)
 CLAIMS = ScoreSpec("n_claims", None, None)

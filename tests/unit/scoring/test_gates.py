@@ -23,6 +23,8 @@ from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import estimate_rate
 from tests.support.run_tables import Chunk, Row, records, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 REJECT = ScoreSpec("rejection_calibration", binary=True)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)

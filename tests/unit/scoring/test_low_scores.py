@@ -18,6 +18,8 @@ from ragpipe.scoring.rules import low_scores
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Row, score, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL_AXIS, COMPLETE_AXIS = ScoreSpec("answer_faithfulness", 1, 5), ScoreSpec("answer_completeness", 1, 5)
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 NOISE = ScoreSpec("noise", 0, 1, higher_is_better=False)

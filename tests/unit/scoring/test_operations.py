@@ -22,6 +22,8 @@ from tests.support.pages import DOCS
 from tests.support.reports import line_of, page_of, report_of, terminal_of
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL = ScoreSpec("faithfulness")
 PDF, MARKDOWN = (Chunk(id="c1", rank=1, doc_type=kind) for kind in ("pdf", "markdown"))
 ROWS = [

@@ -20,6 +20,8 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, spent, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL = ScoreSpec("faithfulness")
 SETTINGS = ScoringSettings(thresholds={"faithfulness": 0.5})
 VALUES = {"q1": (1.0, 0.0), "q2": (0.4, 0.8), "q3": (0.9, 0.9), "q4": (0.0, 0.0), "q5": (1.0, 0.6)}

@@ -13,6 +13,8 @@ from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Row, records, score, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL, RETRIEVAL, RELEVANT = ScoreSpec("faithfulness"), ScoreSpec("retrieval_score"), ScoreSpec("answer_relevance")
 FAIL, SKIP = ("error", "refused: no"), ("skipped", "no_label")
 

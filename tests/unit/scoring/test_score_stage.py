@@ -17,6 +17,8 @@ from ragpipe.scoring.score_declarations import unit_value
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FAITHFUL = ScoreSpec("faithfulness")
 CORRECT = ScoreSpec("correctness", 1, 5)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True, diagnostic=True)

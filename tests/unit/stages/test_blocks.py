@@ -17,6 +17,8 @@ from ragpipe.stages import load_dataset
 from ragpipe.stages.case_batches import text_bytes
 from ragpipe.stages.case_reader import CaseReader
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 def record(number: int, answer: str, *, question: str = "q", method: str = "default") -> SimpleNamespace:
     output = Output(sample_id=f"s{number}", method=method, answer=answer, chunks=[Chunk(id="c", rank=1, text="x")])

@@ -20,6 +20,8 @@ from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 FORMATS = ReportSettings(formats=["terminal", "markdown", "html", "junit", "csv"])
 
 

@@ -26,6 +26,8 @@ from ragpipe.stages.judge_cases import JudgeStage
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice, slices_of
 from ragpipe.store.run.run_folder import RunFolder
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 @given(st.integers(0, 9), st.integers(1, 2000), st.integers(1, 1200))
 def test_slices_cover_a_block_once_and_are_about_as_large(block: int, size: int, largest: int) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ragpipe.core.resources import conf_dir
 from ragpipe.profiling.label_fields import FIELDS, DataFacts
 from ragpipe.profiling.whole_cases import ANSWERABLE
 from ragpipe.starting.metric_choice import choose_metrics, score_names
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 
 def test_answers_with_contexts_and_references() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.stats.clusters import cluster_codes, distinct, in_all, in_any
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 NUMBERS = st.lists(st.integers(0, 6), max_size=12).map(lambda numbers: np.array(numbers, dtype=np.int64))
 NONE = np.empty(0, dtype=np.int64)

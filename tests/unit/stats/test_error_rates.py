@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SPEC = importlib.util.spec_from_file_location(
     "decisions_benchmark", Path(__file__).parents[3] / "benchmarks" / "decisions.py"
 )

@@ -20,6 +20,8 @@ from ragpipe.stats.detection import (
 )
 from ragpipe.stats.jackknife import difference_of_versions
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 COVERAGE = {"not_covered": 0.0, "partially_covered": 0.5, "fully_covered": 1.0}
 PREDICTED = {"NO_COVERAGE": 0.0, "PARTIAL_COVERAGE": 0.5, "FULL_COVERAGE": 1.0}
 

@@ -6,6 +6,8 @@ import pytest
 
 from ragpipe.stats.mcnemar import mcnemar_p
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 @pytest.mark.parametrize(
     ("gained", "lost", "p"),

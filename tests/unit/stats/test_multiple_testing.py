@@ -10,6 +10,8 @@ from scipy import stats
 
 from ragpipe.stats.multiple_testing import benjamini_hochberg, holm
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.01, 0.05, 1.0]), min_size=1, max_size=20)
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from ragpipe.stats.noise_floor import NoiseFloor, best_repeats, flip_rate, noise_floor, second_judging_from
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 
 def floor_of(judgings: np.ndarray) -> NoiseFloor:
     """Of a table with a row per case; NaN where a judging gave no value."""

@@ -9,6 +9,8 @@ import pytest
 
 from ragpipe.stats.rank_stability import rank_stability, weighted_means
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 NONE = math.nan
 
 

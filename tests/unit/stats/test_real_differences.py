@@ -17,6 +17,8 @@ from ragpipe.stats.difference_verdict import decide_difference, decide_together
 from ragpipe.stats.multiple_testing import benjamini_hochberg, holm
 from ragpipe.stats.paired_difference import paired_difference
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 MEASURES = {"recip_rank": "mrr", "ndcg_cut_10": "ndcg@10", "recall_10": "recall@10", "success_5": "hit@5"}
 MODELS = (
     "gpt-3.5-turbo-0613", "gpt-4-0613", "llama-2-13b-chat", "llama-2-70b-chat", "llama-2-7b-chat", "mistral-7B-instruct",

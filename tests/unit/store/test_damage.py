@@ -32,6 +32,8 @@ from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.support.memory import quick_folder
 from tests.support.waiting import HANGS_AFTER_S
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 COUNT = 40
 TIME = "2026-11-22T08:00:00.000+00:00"
 JUDGE = {f"judge.{n}": sha256(n) for n in range(8)}

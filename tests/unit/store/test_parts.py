@@ -13,6 +13,8 @@ from ragpipe.core.errors import DataError, OutputError
 from ragpipe.store.files.parquet_parts import Parts, encoded_part
 from tests.support.memory import quick_folder
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), metadata={"description": "an id"}),

@@ -15,6 +15,8 @@ from ragpipe.store.files.atomic import output_error
 from ragpipe.store.run import progress_file as module
 from ragpipe.store.run.progress_file import FinishedCase, ProgressView
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 RESULT = {"faithfulnessScore": 5, "completenessScore": 4, "passed": True}
 
 

@@ -15,6 +15,8 @@ from ragpipe.core.errors import DataError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.run.run_tables import numbered_rows, query_rows, rows_at, rows_of_cases
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 ROWS = [
     {"sample_id": f"q{place % 7}", "method": ("a", "b", None)[place % 3], "repeat": 1 + place % 2, "text": f"{place}"}
     for place in range(60)

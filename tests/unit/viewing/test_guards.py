@@ -9,6 +9,8 @@ import pytest
 from ragpipe.viewing.guards import HEADERS
 from tests.support.viewed_runs import allowed, client_of
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 HOST = "127.0.0.1:8080"
 
 # method, path, headers over those of a browser with the cookie (None takes one away), status

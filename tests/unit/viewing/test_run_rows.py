@@ -21,6 +21,8 @@ from tests.support.compared_runs import IDENTITY
 from tests.support.page_blocks import block_json
 from tests.support.viewed_runs import listed_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 IDS = [f"{n:012x}" for n in range(10)]
 
 

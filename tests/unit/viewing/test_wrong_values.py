@@ -19,6 +19,8 @@ from ragpipe.viewing.run_index import RunIndex
 from tests.support.page_blocks import block_json
 from tests.support.viewed_runs import listed_run
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 GOOD, BAD = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 NESTED: Any = []
 for _ in range(900):

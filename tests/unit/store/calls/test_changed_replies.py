@@ -16,6 +16,8 @@ from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
 from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.calls.changed_replies import changed_replies
 
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
 CALLS = [
     Call(
         sha256(f"question {i}"), "", "provider/model", "ok", text=f"Grüße {i}", model="model", finish_reason="stop",
