@@ -176,12 +176,6 @@ class ApiEmbedder(JudgeSettings):
     shuffle_seed: Annotated[Literal[None], NotInIdentity] = Field(
         default=None, description="Always null: a text is embedded as it is."
     )
-    weighted_scores: Annotated[Literal[False], NotInIdentity] = Field(
-        default=False, description="Always false: a vector has no grade."
-    )
-    overflow: Annotated[Literal["too_long"], NotInIdentity] = Field(
-        default="too_long", description="Always `too_long`: a text is embedded whole."
-    )
     output_mode: Annotated[Literal["plain"], NotInIdentity] = Field(
         default="plain", description="Always plain: an embedding has no output mode."
     )
