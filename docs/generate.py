@@ -90,7 +90,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
-| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, with several strata `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
+| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, of a draw by method `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
 | `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `selftest.json`, `selftest.md`, `mutants.parquet` | of a [self-test](selftest.md): mutants, which scores caught them, and which were missed |

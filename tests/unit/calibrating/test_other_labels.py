@@ -71,7 +71,7 @@ def test_the_share_is_corrected_by_sensitivity_and_specificity() -> None:
 
 def test_only_labels_that_stand_for_all_and_have_both_verdicts_count() -> None:
     others = [
-        *labels_of(True, False, 50, "targeted", 400),
+        *labels_of(True, False, 50, "stratified", 400),
         *labels_of(True, False, 50, "stratified", 500),
         *labels_of(None, True, 50, start=600),
         *labels_of(False, None, 50, start=700),
