@@ -261,7 +261,7 @@ class JudgeSettings(LimitSettings):
             f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with {cls.section}.allow_unpinned=true"
         )
 
-    @field_validator("temperature", "top_p", "seed")
+    @field_validator("temperature", "top_p", "seed", check_fields=False)  # an embedder has none of them
     @classmethod
     def _taken(cls, value: Any, info: ValidationInfo) -> Any:
         name, model = info.field_name, info.data.get("model")
@@ -276,7 +276,7 @@ class JudgeSettings(LimitSettings):
             )
         return value
 
-    @field_validator("reasoning_effort")
+    @field_validator("reasoning_effort", check_fields=False)
     @classmethod
     def _thinks(cls, value: str | None, info: ValidationInfo) -> str | None:
         model = info.data.get("model")
