@@ -260,7 +260,7 @@ A usage has these keys:
 | `failure_items` | what is counted of a failure mode beside its cases: the name of its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
 | `calibration` | by score that asked the judge: `calibrated` (true, false, null) and `why` ([gates](gates.md#what-a-critical-gate-trusts)) |
-| `corrected` | by score with labels: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise. Where labels are of other answers, `by_other_labels`: the pass rate by [labels of other data](corrected-means.md#labels-of-other-data) |
+| `corrected` | by score with labels: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise ([corrected means](corrected-means.md)) |
 | `gates` | each gate, decided on this iteration ([gates](gates.md)) |
 
 `overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](latency.md)), the counts of failure
