@@ -22,7 +22,6 @@ from scipy.special import ndtr, ndtri
 
 from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean, labels_to_ask
 from ragpipe.stats.intervals import Interval
-from ragpipe.stats.rogan_gladen import rogan_gladen
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -193,26 +192,6 @@ def stopping(widest: float, repetitions: int, seed: int) -> dict[str, tuple[floa
     return found
 
 
-def of_other_labels(labels: int, repetitions: int, seed: int) -> dict[str, tuple[float, float, float]]:
-    """Rogan and Gladen at .75, half of the labels positive: coverage and width for each judge of 0/1, and how often it is refused."""
-    found = {}
-    for number, (judge, rates) in enumerate(JUDGES.items()):
-        rng = np.random.default_rng([seed, 3, labels, number])
-        known = np.repeat([1.0, 0.0], labels // 2)
-        intervals = []
-        for _ in range(repetitions):
-            people = populate(rng, "0/1", judge, 0.75, 1)
-            right = rng.random(labels) < np.repeat(rates, labels // 2)
-            intervals.append(rogan_gladen(people.scores, known, np.where(right, known, 1 - known)).interval)
-        defined = [interval for interval in intervals if interval is not None]
-        found[judge] = (
-            holding(defined, 0.75) if defined else math.nan,
-            width(defined) if defined else math.nan,
-            1 - len(defined) / repetitions,
-        )
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=400)
@@ -245,8 +224,6 @@ def main() -> None:
         print(f"only these 300 cases, {labels} labels: {min(shares):.2f} / {np.mean(shares):.2f}")
     for widest in (0.1, 0.15):
         print(f"labels until the interval is {widest} wide:", stopping(widest, args.repetitions // 2, args.seed))
-    for labels in (60, 100, 300):
-        print(f"labels of other data, {labels}:", of_other_labels(labels, args.repetitions, args.seed))
     if args.cells:
         with open(args.cells, "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([[field.name for field in fields(Cell)], *map(astuple, every)])

@@ -90,7 +90,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
-| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, with several strata `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
+| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, of a draw by method `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
 | `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `selftest.json`, `selftest.md`, `mutants.parquet` | of a [self-test](selftest.md): mutants, which scores caught them, and which were missed |
@@ -260,7 +260,7 @@ A usage has these keys:
 | `failure_items` | what is counted of a failure mode beside its cases: the name of its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
 | `calibration` | by score that asked the judge: `calibrated` (true, false, null) and `why` ([gates](gates.md#what-a-critical-gate-trusts)) |
-| `corrected` | by score with labels: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise. Where labels are of other answers, `by_other_labels`: the pass rate by [labels of other data](corrected-means.md#labels-of-other-data) |
+| `corrected` | by score with labels: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise ([corrected means](corrected-means.md)) |
 | `gates` | each gate, decided on this iteration ([gates](gates.md)) |
 
 `overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](latency.md)), the counts of failure

@@ -6,7 +6,6 @@ stratum. A label of another answer never counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.calibrating.judged_cases import labelled_answers
-from ragpipe.calibrating.other_labels import NOT_BOUND, rate_by_other_labels
 from ragpipe.calibrating.people_labels import Key
 from ragpipe.comparing.drop_gates import GatedRun, on_unit_scale
 from ragpipe.schema.sample import OUTPUT_KEY
@@ -35,10 +33,6 @@ Flags = NDArray[np.bool_]
 OTHER_ANSWERS = "other_answers"
 _WORDS = {
     OTHER_ANSWERS: "the labels are of other answers",
-    NOT_BOUND: "the calibration holds for another judge, metric, prompt, form of answer or threshold",
-    "one_class": "the labels have answers of one class only: there is no sensitivity or no specificity",
-    "weak_judge": "sensitivity and specificity are too uncertain: their lower bounds add up to less than 1.3",
-    "no_values": "the judge has no verdict here",
     "few_labels": "fewer than 30 labels",
     "few_labelled_questions": "labels of fewer than 20 questions",
     "stratum_without_labels": "a stratum of the draw has cases and no label",
@@ -75,9 +69,7 @@ class _LabelledScore:
 class CorrectedRun:
     """A run with the labels of a calibration that are of its own answers."""
 
-    def __init__(self, run: GatedRun, folder: RunFolder, calibration: Calibration, holding: Collection[str] = ()):
-        """`holding` are the scores for which what the calibration is bound to is the same in this run."""
-        self._holding = holding
+    def __init__(self, run: GatedRun, folder: RunFolder, calibration: Calibration):
         self._run, self._level = run, run.settings.level
         self._rows: dict[Key, int] = {
             (key["sample_id"], key["method"], key["repeat"]): row
@@ -91,30 +83,23 @@ class CorrectedRun:
             if name in run.declared and run.declared[name]["low"] is not None
         }
         self._drawn = {name: labels for name, score in self._scores.items() if (labels := score.correcting_labels)}
-        recorded = {name: score.labels for name, score in self._scores.items() if score.recorded is not None}
-        self._labels = {name: labels for name, labels in {**recorded, **self._drawn}.items() if labels}
         self._strata = {
             name: None if (strata := self._scores[name].strata) is None else strata.codes(list(self._rows))
             for name in self._drawn
         }
-        keys = dict.fromkeys(_key(label) for labels in self._labels.values() for label in labels)
+        keys = dict.fromkeys(_key(label) for labels in self._drawn.values() for label in labels)
         self._answers = labelled_answers(folder, list(keys)) if keys else {}
 
     def document(self) -> dict[str, dict[str, Any]]:
         """`corrected` of `metrics.json`: by score with labels of a draw the judge's `raw` mean and the corrected `mean` with their
         intervals in the scale of the score, and `pass_rates` likewise where cases pass by its threshold alone; null with a `reason`
-        where nothing can be corrected. Where labels are of other answers, `by_other_labels` has what they say of the pass rate."""
+        where nothing can be corrected."""
         everything = np.ones(len(self._run.cases), dtype=np.bool_)
         document = {}
-        for name, labels in self._labels.items():
-            fault = self._other_answers(name)
-            if not fault and name not in self._drawn:
-                continue
+        for name, labels in self._drawn.items():
             figures: dict[str, Any] = {"labels": len(labels)}
-            if fault:
+            if fault := self._other_answers(name):
                 document[name] = {**figures, "mean": None, "reason": OTHER_ANSWERS, "other_answers": fault}
-                if self._passes_by_threshold(name):
-                    document[name]["by_other_labels"] = self._by_other_labels(name)
                 continue
             figures |= _figures(self._values(name, by_rate=False, unit=False).corrected(everything, self._level))
             if self._passes_by_threshold(name):
@@ -147,11 +132,7 @@ class CorrectedRun:
 
     def _other_answers(self, name: str) -> int:
         """How many of the labels of a score are of an answer that this run does not have: then the rest is no random part."""
-        return sum(self._answers.get(_key(label)) != label.answer_sha256 for label in self._labels[name])
-
-    def _by_other_labels(self, name: str) -> dict[str, Any]:
-        rates, holds = self._run.values(name, by_rate=True), name in self._holding
-        return rate_by_other_labels(rates, self._questions, self._scores[name], holds=holds, level=self._level)
+        return sum(self._answers.get(_key(label)) != label.answer_sha256 for label in self._drawn[name])
 
     def _passes_by_threshold(self, name: str) -> bool:
         settings = self._run.settings

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.labelling.label_files import LABELS, draw_folders, read_draw, read_labels, read_strata
 from ragpipe.labelling.open_verdicts import standing_verdicts, verdicts_path
-from ragpipe.labelling.strata import QUEUE
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import CaseStrata, LabelPart
@@ -59,7 +58,7 @@ class PeopleLabels:
 
 
 def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLabels | None:
-    """The labels of the run's draw for a score; None where no draw for it has labels. A queue counts only where `draw_id` names it.
+    """The labels of the run's draw for a score; None where no draw for it has labels.
 
     Of an annotator who was asked twice the first label counts. Cases that nobody could label are left out. Raises DataError
     where several draws have labels and `draw_id` names none.
@@ -67,8 +66,6 @@ def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLa
     draws = {path.name: path for path in draw_folders(folder.root) if _is_labelled(path, score)}
     if draw_id is not None:
         draws = {name: path for name, path in draws.items() if name == draw_id}
-    else:
-        draws = {name: path for name, path in draws.items() if not _is_queue(path)}
     if len(draws) > 1:
         expected = f"one of {', '.join(draws)}: labels of two draws have no common probabilities"
         problem = Problem(
@@ -99,10 +96,6 @@ def _is_labelled(path: Path, score: str) -> bool:
     return (path / LABELS).is_file() and read_draw(path).score == score
 
 
-def _is_queue(path: Path) -> bool:
-    return read_draw(path).settings.get("draw") == QUEUE
-
-
 def open_labels(folder: RunFolder, spec: ScoreSpec) -> PeopleLabels | None:
     """The verdicts of a score that people gave on the report page, where they saw the judge's: passed is the better end of the
     scale, failed the other. None where there is none. Raises DataError for a score without a scale."""
@@ -124,23 +117,15 @@ def open_labels(folder: RunFolder, spec: ScoreSpec) -> PeopleLabels | None:
     return _ratings_of(labels)
 
 
-def unused_lines(folder: RunFolder, scores: Iterable[str], draw_id: str | None) -> Iterator[str]:
-    """Sentences on labels of these scores that a calibration leaves out unless it is told otherwise: verdicts that are not blind,
-    and queues but `draw_id`. Raises DataError."""
-    others = [path for path in draw_folders(folder.root) if path.name != draw_id]
-    queues = [(path, read_draw(path).score) for path in others if _is_queue(path)]
+def unused_lines(folder: RunFolder, scores: Iterable[str]) -> Iterator[str]:
+    """Sentences on verdicts of these scores that are not blind: a calibration leaves them out unless it is told otherwise. Raises
+    DataError."""
     for score in scores:
         if verdicts := standing_verdicts(folder.root, score):
             count = "1 verdict" if len(verdicts) == 1 else f"{len(verdicts):,} verdicts"
             yield (
                 f"{score}: not used: {count} given on report.html, not blind (calibrate.open_labels=true shows the agreement)"
             )
-        for path, name in queues:
-            if name == score and (path / LABELS).is_file():
-                yield (
-                    f"{score}: not used: the labels of the queue {path.name}, whose cases were picked, not drawn "
-                    f"(calibrate.draw={path.name} shows the agreement)"
-                )
 
 
 def _drawn_case(row: Mapping[str, Any]) -> LabelledCase:

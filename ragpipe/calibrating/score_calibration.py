@@ -25,7 +25,6 @@ from ragpipe.calibrating.judged_cases import JudgedCases
 from ragpipe.calibrating.people_labels import PeopleLabels
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
-    PICKED,
     Binding,
     CalibrationCeiling,
     CalibrationLabel,
@@ -43,8 +42,8 @@ Floats = NDArray[np.float64]
 Reference = Literal["single", "majority", "mean"]
 DRAWN_AT_RANDOM = ("random", "recorded")
 """The parts of a draw whose cases stand for all cases of the run. Others feed corrected means alone."""
-AGREEMENT_PARTS = PICKED.union(DRAWN_AT_RANDOM)
-"""The parts by which agreement goes: picked cases stand for themselves, and are in no draw with others."""
+AGREEMENT_PARTS = (*DRAWN_AT_RANDOM, "open")
+"""The parts by which agreement goes: cases of verdicts that are not blind stand for themselves, and are in no draw with others."""
 _PLACES = 9
 
 

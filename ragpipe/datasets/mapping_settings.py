@@ -176,38 +176,32 @@ class Join(Settings):
         return self
 
 
+MAX_SPLIT = 1_000_000
+"""Characters of the longest text that is split."""
+MAX_GROUPED = 1_000_000
+"""Rows that are held in memory to be grouped."""
+
+
 class Split(Settings):
     """A text cut at every match of a pattern; the pieces are stripped and empty ones left out.
 
-    The pattern is given one second for a text; a text longer than `max_length` characters is refused.
+    The pattern is given one second for a text; a text longer than MAX_SPLIT characters is refused.
     """
 
     text: PathExpression = Field(description="Path of the text to split.")
     pattern: Annotated[str, AfterValidator(_pattern)] = Field(
         description="Regular expression at whose matches the text is cut. It may take one second per text."
     )
-    max_length: int = Field(
-        default=1_000_000, ge=1, description="Longest text, in characters, that is split; a longer one is refused."
-    )
 
 
 class Group(Settings):
-    """Rows with the same key as one record: the names of the first row, and all rows as a list under `as`.
-
-    Without `together` all rows are held in memory, at most `max_rows`. With it only those of one key are, and a key that
-    comes a second time later is a fault.
-    """
+    """Rows with the same key as one record: the names of the first row, and all rows as a list under `as`. All rows are held in
+    memory, at most MAX_GROUPED."""
 
     by: Annotated[list[PathExpression], Field(min_length=1)] = Field(
         description="Path, or list of paths, of the values in which the rows of one record agree."
     )
     into: str = Field(default="rows", alias="as", min_length=1, description="Name of the list of rows.")
-    together: bool = Field(
-        default=False, description="Whether rows of one key stand together in the file, so that it can be streamed."
-    )
-    max_rows: int = Field(
-        default=1_000_000, ge=1, description="Most rows that are held in memory, 1 or more. More are a fault."
-    )
 
     @field_validator("by", mode="before")
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.datasets.expression_functions import finite_number
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.joins import Index
-from ragpipe.datasets.mapping_settings import FieldMap, Join, Split, key_text
+from ragpipe.datasets.mapping_settings import MAX_SPLIT, FieldMap, Join, Split, key_text
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.patterns.timed_regex import compile_splitter
@@ -146,13 +146,8 @@ def _split_step(name: str, split: Split) -> Step:
             return [{**scope, name: None}]
         if not isinstance(whole_text, str):
             raise BadMapping(f"{label}.text ({split.text})", shown_value(whole_text), "a text")
-        if len(whole_text) > split.max_length:
-            raise BadMapping(
-                f"{label}.text",
-                f"{len(whole_text)} characters",
-                f"at most {split.max_length}",
-                f"raise {label}.max_length",
-            )
+        if len(whole_text) > MAX_SPLIT:
+            raise BadMapping(f"{label}.text", f"{len(whole_text)} characters", f"at most {MAX_SPLIT}")
         try:
             return [{**scope, name: [piece.strip() for piece in pieces(whole_text)]}]
         except TimeoutError:

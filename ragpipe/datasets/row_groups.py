@@ -8,7 +8,7 @@ from typing import Any
 from ragpipe.core.digest import canonical_json
 from ragpipe.datasets import file_formats
 from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.mapping_settings import Group
+from ragpipe.datasets.mapping_settings import MAX_GROUPED, Group
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.text_lines import DataFile
 
@@ -18,10 +18,9 @@ Row = tuple[DataFile, int, dict[str, Any]]
 def rows_by_key(rows: Iterator[Row], group: Group, faults: Faults) -> Iterator[Row]:
     """One record per key, at the place of its first row, in the order of the first rows.
 
-    A row without a key, more than `max_rows` rows in memory, and with `together` a key that comes again are faults.
+    A row without a key and more than MAX_GROUPED rows are faults.
     """
-    keyed = _keyed(rows, group, faults)
-    return _together(keyed, group, faults) if group.together else _gathered(keyed, group, faults)
+    return _gathered(_keyed(rows, group, faults), group, faults)
 
 
 def _keyed(rows: Iterator[Row], group: Group, faults: Faults) -> Iterator[tuple[str, Row]]:
@@ -49,39 +48,12 @@ def _keyed(rows: Iterator[Row], group: Group, faults: Faults) -> Iterator[tuple[
 def _gathered(keyed: Iterator[tuple[str, Row]], group: Group, faults: Faults) -> Iterator[Row]:
     groups: dict[str, list[Row]] = {}
     for count, (key, row) in enumerate(keyed, 1):
-        if count > group.max_rows:
-            fix = "set group.together where rows of a key stand together, or raise group.max_rows"
-            faults.add(
-                file_formats.place(row[0], row[1]), "group", f"row {count}", f"at most {group.max_rows} rows", fix
-            )
+        if count > MAX_GROUPED:
+            fix = "divide the file, or give its rows to an evaluation as records of their own"
+            faults.add(file_formats.place(row[0], row[1]), "group", f"row {count}", f"at most {MAX_GROUPED} rows", fix)
             return
         groups.setdefault(key, []).append(row)
     for rows in groups.values():
-        yield _record(rows, group)
-
-
-def _together(keyed: Iterator[tuple[str, Row]], group: Group, faults: Faults) -> Iterator[Row]:
-    rows: list[Row] = []
-    current: str | None = None
-    done: set[str] = set()
-    for key, row in keyed:
-        if key != current:
-            if rows:
-                yield _record(rows, group)
-            if key in done:
-                fix = "sort the file by the key, or leave out group.together"
-                where = file_formats.place(row[0], row[1])
-                faults.add(where, "group", f"the key {key[:60]} again, after others", "rows of a key together", fix)
-            done.add(key)
-            rows, current = [], key
-        rows.append(row)
-        if len(rows) > group.max_rows:
-            where = file_formats.place(row[0], row[1])
-            faults.add(
-                where, "group", f"row {len(rows)} of one key", f"at most {group.max_rows}", "raise group.max_rows"
-            )
-            return
-    if rows:
         yield _record(rows, group)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -154,40 +154,20 @@ class ApiEmbedder(JudgeSettings):
     kind: Annotated[Literal["litellm"], NotInIdentity] = Field(
         default="litellm", description="Embeddings of a provider, or of an OpenAI-compatible endpoint, through litellm."
     )  # type: ignore[assignment]
-    temperature: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
-    top_p: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
-    seed: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
-    max_tokens: Literal[None] = Field(default=None, description="Always null: an embedding has no such parameter.")
-    capabilities: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: an embedding has no such parameters."
-    )
-    case_deadline_s: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: judge.case_deadline_s holds for embeddings too."
-    )
-    run_deadline_s: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: judge.run_deadline_s holds for embeddings too."
-    )
-    reasoning_effort: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: an embedding has no such parameter."
-    )
-    reasoning: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: an embedder is asked for no reasons."
-    )
-    shuffle_seed: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: a text is embedded as it is."
-    )
-    weighted_scores: Annotated[Literal[False], NotInIdentity] = Field(
-        default=False, description="Always false: a vector has no grade."
-    )
-    overflow: Annotated[Literal["too_long"], NotInIdentity] = Field(
-        default="too_long", description="Always `too_long`: a text is embedded whole."
-    )
-    output_mode: Annotated[Literal["plain"], NotInIdentity] = Field(
-        default="plain", description="Always plain: an embedding has no output mode."
-    )
-    note: Annotated[Literal[None], NotInIdentity] = Field(
-        default=None, description="Always null: reports describe the judge alone."
-    )
+    # what only a judge has: class attributes, so that no setting of the section has these names
+    client: ClassVar[Literal["litellm"]] = "litellm"  # type: ignore[misc]
+    temperature: ClassVar[None] = None  # type: ignore[misc]
+    top_p: ClassVar[None] = None  # type: ignore[misc]
+    seed: ClassVar[None] = None  # type: ignore[misc]
+    max_tokens: ClassVar[None] = None  # type: ignore[misc]
+    capabilities: ClassVar[None] = None  # type: ignore[misc]
+    case_deadline_s: ClassVar[None] = None  # type: ignore[misc]
+    run_deadline_s: ClassVar[None] = None  # type: ignore[misc]
+    reasoning_effort: ClassVar[None] = None  # type: ignore[misc]
+    reasoning: ClassVar[None] = None  # type: ignore[misc]
+    shuffle_seed: ClassVar[None] = None  # type: ignore[misc]
+    output_mode: ClassVar[Literal["plain"]] = "plain"  # type: ignore[misc]
+    note: ClassVar[None] = None  # type: ignore[misc]
     dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         default=None,
         description=(
@@ -195,12 +175,6 @@ class ApiEmbedder(JudgeSettings):
         ),
     )
     prefix: str = Field(default="", description="Text put before every text. Default: none.")
-
-    @model_validator(mode="after")
-    def _client(self) -> Self:
-        if self.client == "direct":
-            raise ValueError("embedder.client is litellm: there is no other client for embeddings")
-        return self
 
     def missing(self) -> str | None:
         return None

@@ -101,25 +101,11 @@ async def _run_shown(
 
 
 def _judged(progress: JudgingProgress, session: JudgeSession, spec: RunSpec, console: Console) -> JudgedIteration:
-    """How it ended. Prints what the provider's cache served, with the full result, and what is spent of a budget."""
-    if spec.config.report.detail == "full" and (line := _prefix_line(session)):
-        console.say(line)
+    """How it ended. Prints what is spent of a budget."""
     if session.budget is None:
         return JudgedIteration(progress, session.total_usage.asked)
     console.say(session.budget.line())
     return JudgedIteration(progress, session.total_usage.asked, session.budget.used_up)
-
-
-def _prefix_line(session: JudgeSession) -> str | None:
-    """How much of the prompts of this start could come from a provider's cache, and how much the provider says did; None where
-    nothing was sent."""
-    if session.prefixes is None or (share := session.prefixes.share) is None:
-        return None
-    spend = session.usage.spend
-    cached = f"{spend.tokens_cached:,} of {spend.tokens_in:,} prompt tokens"
-    return (
-        f"prompts: {share:.0%} of their text began as an earlier prompt did; the provider took {cached} from its cache"
-    )
 
 
 def _label(spec: RunSpec, iteration: int) -> str:

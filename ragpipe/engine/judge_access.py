@@ -15,7 +15,6 @@ from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
 from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.engine.open_budget import Spending, open_spending
-from ragpipe.judging.context_split import ContextMeasure
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
@@ -23,7 +22,6 @@ from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.session_protocols import Transport
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.shared_prefixes import SharedPrefixes
 from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.corpus import Corpus
@@ -71,8 +69,6 @@ def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict
     if isinstance(config.judge, JurySettings):
         members = {name: member.label for name, member in config.judge.members.items()}
         description |= {"members": members, "repeats": config.judge.repeats}
-    if any(getattr(its.judge, "weighted_scores", False) for its in member_configs(config).values()):
-        description["weighted_scores"] = True
     note = getattr(config.judge, "note", None)
     return {**description, "note": note} if note else description
 
@@ -239,9 +235,6 @@ def _stored_session(
         session = detector_session(config.judge, replies, embedder)
     else:
         session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, spending, warn))
-        if config.transport.kind == "live":
-            assert isinstance(config.judge, JudgeSettings)
-            session.prefixes = SharedPrefixes.of(config.judge)
     session.budget = spending.budget
     session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
     return session
@@ -334,8 +327,6 @@ def _language_model_session(
         embedder=embedder,
         served=served_model(judge),
         shuffle_seed=judge.shuffle_seed,
-        weighted_scores=judge.weighted_scores,
-        measure=ContextMeasure.of(judge),
     )
 
 
@@ -420,8 +411,6 @@ def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSe
         embedder=_embedder_session(config, replies, StoredTransport(fix)),
         served=served_model(judge),
         shuffle_seed=judge.shuffle_seed if isinstance(judge, JudgeSettings) else None,
-        weighted_scores=isinstance(judge, JudgeSettings) and judge.weighted_scores,
-        measure=ContextMeasure.of(judge),
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
     if isinstance(judge, HeuristicSettings):

@@ -18,9 +18,7 @@ class Question:
     """One payload for one judge, and the type that its reply is parsed into.
 
     `key` identifies the question in the call store; `fields` are the hashes of its parts. `judge` (the printable name) and
-    `asker` (`case / metric / step`) are for messages only. `logprobs`: whether the probabilities of the reply's tokens are asked for.
-    `cache_marks`: after how many characters of its prompt the provider is told to cache it. `iteration` is the one that asks: that of the key, except for
-    vectors and token matches, whose keys all iterations share. `case_time` is the time that the questions of its case may take.
+    `asker` (`case / metric / step`) are for messages only. `iteration` is the one that asks: that of the key, except for vectors and token matches, whose keys all iterations share. `case_time` is the time that the questions of its case may take.
     """
 
     key: str
@@ -30,8 +28,6 @@ class Question:
     fields: dict[str, str]
     asker: str
     iteration: int = 1
-    logprobs: bool = False
-    cache_marks: tuple[int, ...] = field(default=(), compare=False)
     case_time: CaseTime | None = field(default=None, compare=False)
 
     @property
@@ -40,23 +36,17 @@ class Question:
         return " / ".join(self.asker.rsplit(" / ", 2)[-2:])
 
 
-_BY_QUESTION = frozenset({"shuffle_seed", "overflow", "weighted_scores"})
-"""A question with nothing to shuffle, to split or to weigh stays the same question: these show in the others, in their messages or
-as `LOGPROBS` among the parts of their key."""
-LOGPROBS = {"judge.logprobs": sha256(True)}
-
-
 def judge_parts(judge: Mapping[str, Any]) -> dict[str, str]:
-    """The hash of each field that identifies a judge, but for those that show in the questions that they change."""
-    return {f"judge.{name}": sha256(value) for name, value in judge.items() if name not in _BY_QUESTION}
+    """The hash of each field that identifies a judge, but for `shuffle_seed`: it shows in the messages of the questions that it
+    changes, and a question with nothing to shuffle stays the same."""
+    return {f"judge.{name}": sha256(value) for name, value in judge.items() if name != "shuffle_seed"}
 
 
 def key_parts(payload: Payload, judge: Mapping[str, str], iteration: int, repeat: int) -> dict[str, str]:
     """The hash of each part of a question. Comparing the parts of two questions shows why one was asked again.
 
     In the key: the messages before any transport changes them, the answer schema, what identifies the judge (model,
-    endpoint, sampling parameters, season; as `judge_parts`, with `LOGPROBS` where probabilities are asked for), the iteration and the
-    repeat. Not in it: max_tokens, output
+    endpoint, sampling parameters, season; as `judge_parts`), the iteration and the repeat. Not in it: max_tokens, output
     mode, client, retries, timeouts, prices, template files and comments, names of metrics and classes.
     """
     return {**payload.parts, **judge, "iteration": _number(iteration), "repeat": _number(repeat)}

@@ -49,7 +49,6 @@ class Capabilities:
     `system_role`: whether a system message is sent as such. `limit_name`: the parameter for the longest reply.
     `context_tokens`: the window, prompt and reply together; None where it is not known. `thinks`: whether it has a thinking mode,
     and so takes `reasoning_effort`; `samples_while_thinking`: whether it takes a temperature and top_p while it thinks.
-    `top_logprobs`: for how many alternatives of a token the provider says how probable they are; 0: it says nothing.
     """
 
     sampling: frozenset[str] = _ALL
@@ -59,7 +58,6 @@ class Capabilities:
     context_tokens: int | None = None
     thinks: bool = True
     samples_while_thinking: bool = True
-    top_logprobs: int = 0
 
 
 _OBJECT, _PLAIN = MODES[1:], MODES[2:]
@@ -72,14 +70,6 @@ _PROVIDERS = {
     "deepseek": Capabilities(_SEEDLESS, _OBJECT),
 }
 _DEFAULT = Capabilities()
-_TOP_LOGPROBS = {
-    **dict.fromkeys(
-        OPENAI_COMPATIBLE | {"azure", "deepseek", "gemini", "vertex_ai", "groq", "openrouter", "together_ai"}, 20
-    ),
-    "xai": 8,
-    "fireworks_ai": 5,
-}
-"""The most alternatives that a provider's documentation allows; a provider that is not here, such as Anthropic or Mistral, gives none."""
 
 _OWN_SAMPLING = re.compile(
     r"(?:openai|azure|openrouter/openai)/(?:o[134]|gpt-5)(?:-(?:mini|nano|pro))?(?:-\d{4}-\d\d-\d\d)?", re.I
@@ -106,9 +96,9 @@ _NO_SYSTEM_ROLE = re.compile(r"gemini/gemma-3.*", re.I)
 def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Capabilities:
     """What `provider/name` takes, with what the user says of it; a model that is not known is assumed to take everything."""
     provider = model.partition("/")[0]
-    known = replace(_PROVIDERS.get(provider, _DEFAULT), top_logprobs=_TOP_LOGPROBS.get(provider, 0))
+    known = _PROVIDERS.get(provider, _DEFAULT)
     if _OWN_SAMPLING.fullmatch(model):
-        known = replace(known, sampling=frozenset({"seed"}), limit_name="max_completion_tokens", top_logprobs=0)
+        known = replace(known, sampling=frozenset({"seed"}), limit_name="max_completion_tokens")
     elif _FIXED_TEMPERATURE.fullmatch(model):
         known = replace(known, sampling=known.sampling - {"temperature", "top_p"})
     elif _NO_SYSTEM_ROLE.fullmatch(model):
@@ -137,5 +127,4 @@ def _overridden(known: Capabilities, overrides: CapabilitySettings) -> Capabilit
         overrides.context_tokens,
         known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort,
         known.samples_while_thinking,
-        known.top_logprobs if overrides.top_logprobs is None else overrides.top_logprobs,
     )

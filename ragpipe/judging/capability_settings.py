@@ -39,13 +39,6 @@ class CapabilitySettings(Settings):
         default=None,
         description="Whether `max_tokens` is sent under the name max_completion_tokens. null: as known.",
     )
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        default=None,
-        description=(
-            "For how many alternatives of a token the provider says how probable they are, 0 to 20, as `judge.weighted_scores` needs it. "
-            "0: it says nothing. null: as known."
-        ),
-    )
     context_tokens: Annotated[int, Field(ge=256)] | None = Field(
         default=None,
         description=(

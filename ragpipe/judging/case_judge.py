@@ -10,10 +10,8 @@ from typing import Any, TypeVar
 from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.http_responses import replace_surrogates
-from ragpipe.judging.context_split import SPLIT, halved, joined_parts
 from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
-from ragpipe.judging.replies.weighted_scores import weighted
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.shown_order import shown_order
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
@@ -69,22 +67,7 @@ class CaseJudge:
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
         """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once. Items are shown in the order that
-        the session's seed draws, and the answer has their original numbers. Where the session splits, a question about claims
-        that does not fit into the model's window is asked in parts."""
-        return await self._answer(prompt, answer, values, ())
-
-    async def _answer(self, prompt: Prompt, answer: type[A], values: dict[str, Any], flags: tuple[str, ...]) -> A:
-        if self.session.measure is None:
-            return await self._ask(prompt, answer, values, flags)
-        try:
-            return await self._ask(prompt, answer, values, flags)
-        except JudgeError as error:
-            parts = halved(prompt, answer, values) if error.kind == "too_long" else None
-            if parts is None:
-                raise
-        return joined_parts([await self._answer(prompt, answer, part, (SPLIT,)) for part in parts])
-
-    async def _ask(self, prompt: Prompt, answer: type[A], values: dict[str, Any], flags: tuple[str, ...]) -> A:
+        the session's seed draws, and the answer has their original numbers."""
         seed, order = self.session.shuffle_seed, None
         if seed is not None:
             order = shown_order(prompt, values, answer, seed, self.case.sample_id)
@@ -93,19 +76,15 @@ class CaseJudge:
             messages = prompt.render(**values)
         except PromptTooLong as error:
             raise JudgeError("too_long", f"{self.case}: {self.metric}/{error}") from error
-        if self.session.measure is not None and not self.session.measure.fits(messages):
-            raise JudgeError(
-                "too_long", f"{self.case}: {self.metric}/{prompt.step}: not sent: it does not fit into the window"
-            )
         payload = Payload(messages, answer_schema(answer))
         question = self._question(payload, answer, prompt)
         computed = await self.session.compute(question, prompt, values)
         call = computed or await self.session.reply(question)
         material = () if computed else _echoable_material(prompt, payload, values)
         try:
-            parsed = self._read(prompt, "ask", payload, call, answer, material, flags)
+            parsed = self._read(prompt, "ask", payload, call, answer, material)
         except Unparsable as error:
-            parsed = await self._repair(prompt, payload, call, answer, error, material, flags)
+            parsed = await self._repair(prompt, payload, call, answer, error, material)
         return parsed if order is None else order.restored(parsed)
 
     async def embed(self, texts: Sequence[str], /) -> list[Floats]:
@@ -169,7 +148,6 @@ class CaseJudge:
         answer: type[A],
         error: Unparsable,
         material: Sequence[str],
-        question_flags: tuple[str, ...],
     ) -> A:
         """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply.
 
@@ -180,14 +158,14 @@ class CaseJudge:
         messages.append({"role": "assistant", "content": unparsable.text or ""})
         messages.append({"role": "user", "content": _REPAIR.format(fault=error)})
         repair = Payload(tuple(messages), payload.schema)
-        question = self._question(repair, answer, prompt, logprobs=False)  # it shows the judge its own verdict
+        question = self._question(repair, answer, prompt)
         unread: JudgeCallUse | None = None
         for again in (False, True) if self.session.retry_errors else (False,):
             call = await self.session.reply(question, again=again)
             if unread is not None:
                 self._forget(unread)
             try:
-                return self._read(prompt, "repair", repair, call, answer, material, question_flags)
+                return self._read(prompt, "repair", repair, call, answer, material)
             except Unparsable as second_error:
                 error, unread = second_error, self.uses[-1]
         raise JudgeError("unparsable", f"{prompt.step}: {error} (also after one repair)", text=call.text) from error
@@ -198,12 +176,10 @@ class CaseJudge:
         del self.uses[place]
         self.session.usage.uses -= 1
 
-    def _question(
-        self, payload: Payload, answer: type[Answer], prompt: Prompt, *, logprobs: bool | None = None
-    ) -> Question:
+    def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
         asker = f"{self.case} / {self.metric} / {prompt.step}"
         return self.session.question(
-            payload, answer, self.case.iteration, asker, repeat=self.repeat, case_time=self.time, logprobs=logprobs
+            payload, answer, self.case.iteration, asker, repeat=self.repeat, case_time=self.time
         )
 
     def _read(
@@ -214,7 +190,6 @@ class CaseJudge:
         call: Call,
         answer: type[A],
         material: Sequence[str] = (),
-        question_flags: tuple[str, ...] = (),
     ) -> A:
         """Parse a reply and record its use, whatever comes of it.
 
@@ -225,15 +200,11 @@ class CaseJudge:
             call: The reply.
             answer: The type to parse into.
             material: The texts under test that the question showed.
-            question_flags: What is to be known of the question.
         """
         self.session.usage.uses += 1
         flags: tuple[str, ...] = ()
         try:
             parsed, flags = _parse(call, answer, material)
-            if self.session.weighted_scores:
-                parsed, how = weighted(parsed, payload.schema_json, call.text or "", call.digits, flags)
-                flags += how
             return parsed
         except Unparsable:
             flags = ("unparsable",)
@@ -241,7 +212,7 @@ class CaseJudge:
         finally:
             step = prompt.step if prompt else STEP if answer is Vector else MATCH
             served = self.session.served if prompt else None  # vectors and pairs come from another session's model
-            flags += question_flags + (served.flags(call) if served else ())
+            flags += served.flags(call) if served else ()
             self.uses.append(JudgeCallUse(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))
 
 

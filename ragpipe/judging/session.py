@@ -16,23 +16,20 @@ from typing import Any, TypeVar
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Interrupted, JudgeError, OutputError, RagpipeError, Skipped
-from ragpipe.judging.cache_key import LOGPROBS, Question, judge_parts, key_parts, question_key
+from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.limits.deadlines import CaseTime
-from ragpipe.judging.replies.weighted_scores import integer_scales
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session_protocols import (
     ComputesTexts,
     GathersQuestions,
     InProcessJudge,
-    MeasuresQuestions,
     ReadsByModel,
     SendsRequests,
     SharesProviderState,
     Transport,
 )
-from ragpipe.judging.shared_prefixes import SharedPrefixes
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Payload, Payment
@@ -83,9 +80,7 @@ class JudgeSession:
         reader: The session that computes what an embedded judge reads by a model; None where it has none.
         prefix: Text that is put before every text that this session embeds.
         served: Which models may answer. Replies of other models are flagged.
-        measure: Tells whether a question fits into the model's window, where one that does not is asked in parts; None: never.
         shuffle_seed: By which the items of a question are put into another order; None: they stand in that of the data.
-        weighted_scores: Whether whole grades become means over the probabilities of their tokens.
     """
 
     def __init__(
@@ -103,20 +98,15 @@ class JudgeSession:
         prefix: str = "",
         served: ServedModel | None = None,
         shuffle_seed: int | None = None,
-        weighted_scores: bool = False,
-        measure: MeasuresQuestions | None = None,
     ):
         if (embedded is None) == (transport is None):
             raise ValueError("a session needs either a transport or an embedded judge")
         self.label, self.repeat = label, repeat
         self.embedder, self.prefix, self.served, self.shuffle_seed = embedder, prefix, served, shuffle_seed
-        self.measure, self.weighted_scores = measure, weighted_scores
         self.encoder_factory: Callable[[Any, Corpus | None], JudgeSession] | None = None
         """Opens the session of an encoder that compares texts token by token, from its settings and a corpus."""
         self.corpus: Corpus | None = None
         """The references of the run's data set, by which an encoder weighs tokens where it is asked to."""
-        self.prefixes: SharedPrefixes | None = None
-        """The beginnings of prompts that a provider caches; None where it caches nothing."""
         self.members: Mapping[str, JudgeSession] = {}
         """The sessions of a jury by the names of its members, where this is that of the first; empty where one judge judges."""
         self.budget: Budget | None = None
@@ -124,7 +114,6 @@ class JudgeSession:
         self.retry_errors = retry_errors
         self.usage = SessionUsage()
         self._judge = judge_parts(identity)
-        self._judge_with_logprobs = self._judge | LOGPROBS
         self._transport, self._store, self._embedded, self._reader = transport, store, embedded, reader
         self._waits_for_model = embedded if isinstance(embedded, ReadsByModel) else None
         self.embedded = embedded
@@ -240,7 +229,6 @@ class JudgeSession:
         asked_in: int | None = None,
         repeat: int | None = None,
         case_time: CaseTime | None = None,
-        logprobs: bool | None = None,
     ) -> Question:
         """The question with its key: the same content for the same judge has the same key.
 
@@ -252,12 +240,8 @@ class JudgeSession:
             asked_in: The iteration that asks, where it differs from the one in the key.
             repeat: Which repetition of the question this is; None for that of the session.
             case_time: The time that the questions of the case may take; None: any.
-            logprobs: Whether the probabilities of the reply's tokens are asked for; None: where grades are weighted by them.
         """
-        if logprobs is None:
-            logprobs = self.weighted_scores and bool(integer_scales(payload.schema_json))
-        judge = self._judge_with_logprobs if logprobs else self._judge
-        parts = key_parts(payload, judge, iteration, self.repeat if repeat is None else repeat)
+        parts = key_parts(payload, self._judge, iteration, self.repeat if repeat is None else repeat)
         return Question(
             question_key(parts),
             payload,
@@ -266,7 +250,6 @@ class JudgeSession:
             parts,
             asker,
             asked_in or iteration,
-            logprobs,
             case_time=case_time,
         )
 
@@ -353,16 +336,8 @@ class JudgeSession:
         return Freshness(failures_since=self._began_at) if retries else Freshness.ANY
 
     async def _ask(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
-        """Ask through the transport and store the reply, in the question's turn among those that begin alike."""
+        """Ask through the transport and store the reply."""
         self._raise_if_stopped()
-        if self.prefixes is None:
-            return await self._ask_in_slot(question, store, transport)
-        async with self.prefixes.turn(question) as marks:
-            return await self._ask_in_slot(
-                replace(question, cache_marks=marks) if marks else question, store, transport
-            )
-
-    async def _ask_in_slot(self, question: Question, store: ReplyStore, transport: Transport) -> Call:
         async with transport.slot():
             self._raise_if_stopped()
             call = await transport.ask(question, partial(self._record_payment, question))

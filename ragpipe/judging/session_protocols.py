@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -11,7 +11,7 @@ from ragpipe.judging.cache_key import Question
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.call import Call, Message, Paid
+from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.judge_answers.answer_type import Answer
 
 A = TypeVar("A", bound=Answer)
@@ -24,12 +24,6 @@ class Transport(Protocol):
     async def ask(self, question: Question, paid: Paid) -> Call: ...
     def stop(self, why: RagpipeError) -> None: ...
     async def close(self) -> None: ...
-
-
-class MeasuresQuestions(Protocol):
-    """Tells whether the messages of a question fit into the model's window, the same in every start."""
-
-    def fits(self, messages: Sequence[Message]) -> bool: ...
 
 
 @runtime_checkable

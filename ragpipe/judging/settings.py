@@ -137,21 +137,6 @@ class JudgeSettings(LimitSettings):
             "4,294,967,295. null: the order of the data."
         ),
     )
-    overflow: Literal["too_long", "split"] = Field(
-        default="too_long",
-        description=(
-            "What becomes of a question that does not fit into the model's window. too_long: an error of that case. split: a "
-            "question about claims is asked in parts of the contexts, and a claim is supported where any part supports it; others "
-            "are too_long. Needs `capabilities.context_tokens`."
-        ),
-    )
-    weighted_scores: bool = Field(
-        default=False,
-        description=(
-            "Whether a whole grade becomes the mean over the probabilities of its token (4.24 for a 4 that might have been a 5), where "
-            "the provider gives `logprobs`. Scales with grades of one digit."
-        ),
-    )
     output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = Field(
         default="auto",
         description=(
@@ -203,13 +188,6 @@ class JudgeSettings(LimitSettings):
     )
     max_calls: Annotated[int, NotInIdentity] = Field(
         default=10_000, ge=1, description="Questions that one start may ask, 1 or more; a larger plan is refused."
-    )
-    share_prefixes: Annotated[bool, NotInIdentity] = Field(
-        default=True,
-        description=(
-            "Whether questions with the same long beginning wait for the first of them, so that the provider finds it "
-            "in its cache. false: all go at once."
-        ),
     )
     budget: Annotated[BudgetSettings, NotInIdentity] = Field(
         default_factory=BudgetSettings,
@@ -283,7 +261,7 @@ class JudgeSettings(LimitSettings):
             f"as 2024-07-18, @sha256:..., a revision); {how}, or accept the drift with {cls.section}.allow_unpinned=true"
         )
 
-    @field_validator("temperature", "top_p", "seed")
+    @field_validator("temperature", "top_p", "seed", check_fields=False)  # an embedder has none of them
     @classmethod
     def _taken(cls, value: Any, info: ValidationInfo) -> Any:
         name, model = info.field_name, info.data.get("model")
@@ -298,7 +276,7 @@ class JudgeSettings(LimitSettings):
             )
         return value
 
-    @field_validator("reasoning_effort")
+    @field_validator("reasoning_effort", check_fields=False)
     @classmethod
     def _thinks(cls, value: str | None, info: ValidationInfo) -> str | None:
         model = info.data.get("model")
@@ -319,28 +297,6 @@ class JudgeSettings(LimitSettings):
             raise ValueError(
                 f"{self.model} takes no temperature and no top_p while it thinks: set {self.section}.temperature and "
                 f"{self.section}.top_p to null, or {self.section}.reasoning_effort to null"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _weighable(self) -> Self:
-        if self.weighted_scores and not self.supported.top_logprobs:
-            raise ValueError(
-                f"{self.model} gives no probabilities of tokens: set {self.section}.weighted_scores to false, or say how many "
-                f"alternatives it gives ({self.section}.capabilities.top_logprobs)"
-            )
-        if self.weighted_scores and self._is_thinking:
-            raise ValueError(
-                f"after its thoughts a model is sure of its grade, and providers give no probabilities: set {self.section}.weighted_scores "
-                f"to false, or {self.section}.reasoning_effort to null"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _measurable(self) -> Self:
-        if self.overflow == "split" and self.supported.context_tokens is None:
-            raise ValueError(
-                f"{self.section}.overflow=split needs the window of the model: set {self.section}.capabilities.context_tokens"
             )
         return self
 
@@ -423,18 +379,15 @@ class JudgeSettings(LimitSettings):
         return self.reasoning_effort not in (None, "none")
 
     def identity_of_judge(self) -> dict[str, Any]:
-        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed`, `overflow` and
-        `weighted_scores`, which show in the questions that they change."""
+        """What a reply depends on besides the question: part of every question's key, but for `shuffle_seed`, which shows
+        in the questions that it changes."""
         identity: dict[str, Any] = {
             "model": self.model,
             "endpoint": self.place,
             "sampling": self.sampling(),
             "season": self.season,
         }
-        window = [self.supported.context_tokens, self.max_tokens]  # it decides where contexts are cut
-        split = ["split", *window] if self.overflow == "split" else None
-        optional = {"revision": self.revision, "shuffle_seed": self.shuffle_seed, "overflow": split}
-        optional |= {"weighted_scores": [self.supported.top_logprobs] if self.weighted_scores else None}
+        optional = {"revision": self.revision, "shuffle_seed": self.shuffle_seed}
         return identity | {name: value for name, value in optional.items() if value is not None}
 
     def identity(self) -> dict[str, Any]:

@@ -105,8 +105,8 @@ class _Draw:
 
 def _shuffle_sources(prompt: Prompt, values: dict[str, Any], numbers: dict[str, Sequence[int]], draw: _Draw) -> None:
     """Shuffle each list of contexts within itself, and what refers to its places with it."""
-    groups = [name for name, role in prompt.roles.items() if role == "sources" and holds_chunks(values.get(name))]
-    others = [name for name, value in values.items() if name not in groups and holds_chunks(value)]
+    groups = [name for name, role in prompt.roles.items() if role == "sources" and _holds_chunks(values.get(name))]
+    others = [name for name, value in values.items() if name not in groups and _holds_chunks(value)]
     are_numbered = _NUMBERS in values
     if are_numbered and len(values[_NUMBERS]) != sum(len(values[name]) for name in groups):
         return
@@ -150,7 +150,7 @@ def _points_to(item: Any, places: Mapping[int, int]) -> bool:
     return isinstance(item, Mapping) and item.get("source") in places
 
 
-def holds_chunks(value: Any) -> bool:
+def _holds_chunks(value: Any) -> bool:
     """Whether a value of a question is a list of retrieved chunks, and not empty."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Chunk) for item in value)
 

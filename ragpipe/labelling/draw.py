@@ -53,9 +53,8 @@ def draw_cases(
     size: int,
     *,
     random_size: int,
-    favoured: Mapping[str, float],
 ) -> DrawnCases:
-    """Draw cases: first the random part, then the strata up to their shares.
+    """Draw cases: first the random part, then the same number of each stratum, as far as it has so many.
 
     A larger draw by the same order contains a smaller one, where its random part grows by no more cases than it does.
 
@@ -64,8 +63,6 @@ def draw_cases(
         strata: the stratum of each case, by place.
         size: how many cases are drawn, at most all; a few more where the random part leaves no room for AT_LEAST of a stratum.
         random_size: how many of them are the random part.
-        favoured: by stratum, the share of the draw that it should get, in any unit. Strata without one get what is left
-            when those are exhausted, in proportion to their cases.
 
     Raises ConfigError where `size` is too small for the number of strata.
     """
@@ -79,19 +76,9 @@ def draw_cases(
     for stratum, least in floor.items():
         if len(sizes) > 1:
             drawn[stratum] = max(drawn[stratum], least)
-    _fill(drawn, sizes, size, favoured)
+    while drawn.total() < size:
+        drawn[min((name for name in sorted(sizes) if drawn[name] < sizes[name]), key=drawn.__getitem__)] += 1
     return DrawnCases(_first_of_each(order, strata, drawn, len(head)), len(head), dict(drawn), dict(sizes))
-
-
-def _fill(drawn: Counter[str], sizes: Mapping[str, int], size: int, favoured: Mapping[str, float]) -> None:
-    """Add cases one by one, each to the stratum that is furthest below its share (Sainte-Lague): an allocation of more cases
-    never takes one away."""
-    for shares in (favoured, {stratum: float(cases) for stratum, cases in sizes.items()}):
-        while drawn.total() < size:
-            open_strata = [name for name in sorted(sizes) if drawn[name] < sizes[name] and shares.get(name, 0) > 0]
-            if not open_strata:
-                break
-            drawn[max(open_strata, key=lambda name: shares[name] / (2 * drawn[name] + 1))] += 1
 
 
 def _first_of_each(order: Sequence[int], strata: Sequence[str], drawn: Mapping[str, int], head: int) -> list[int]:
@@ -108,17 +95,7 @@ def _first_of_each(order: Sequence[int], strata: Sequence[str], drawn: Mapping[s
 
 def _too_many_strata(strata: int, size: int) -> ConfigError:
     expected = f"at least {AT_LEAST} cases of each of the {strata} strata"
-    problem = Problem(
-        "label", "label.n", str(size), expected, f"label.n={AT_LEAST * strata}, or a field with fewer values"
-    )
-    return ConfigError(CANNOT_DRAW, [problem])
-
-
-def shares_of(strata: Sequence[str], allocation: str) -> dict[str, float]:
-    """The share of each stratum: its cases (`proportional`), or the same for all (`equal`)."""
-    return {
-        stratum: float(cases) if allocation == "proportional" else 1.0 for stratum, cases in Counter(strata).items()
-    }
+    return ConfigError(CANNOT_DRAW, [Problem("label", "label.n", str(size), expected, f"label.n={AT_LEAST * strata}")])
 
 
 def asked_of(drawn: int, annotators: Sequence[str], shared: float) -> list[list[str] | None]:

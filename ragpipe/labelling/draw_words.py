@@ -14,12 +14,9 @@ _PLAIN = re.compile(r"[A-Za-z_/.][\w./-]*")
 
 
 def more_labels_words(draw: Draw, run: Path, more: int) -> list[str]:
-    """`task=label` with the settings of a draw that are not the usual ones, and `label.more`. A run that it was compared with is
-    taken to be beside the run."""
+    """`task=label` with the settings of a draw that are not the usual ones, and `label.more`."""
     usual = LabelSettings().model_dump()
     settings = {name: value for name, value in draw.settings.items() if name != "n" and value != usual[name]}
-    if settings.get("rejudged"):
-        settings["rejudged"] = str(run.absolute().parent / settings["rejudged"])
     words = [f"label.{name}={_written(value)}" for name, value in settings.items()]
     return ["task=label", f"run={run}", *words, f"label.more={more}"]
 

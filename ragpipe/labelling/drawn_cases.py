@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,63 +10,55 @@ import pyarrow as pa
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.labelling.draw import CANNOT_DRAW, DrawnCases, asked_of, draw_cases, random_order
+from ragpipe.labelling.draw import ALL, CANNOT_DRAW, DrawnCases, asked_of, draw_cases, random_order
 from ragpipe.labelling.label_files import DRAWN_COLUMNS, STRATA_COLUMNS, Draw, StratumSize
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.population import Key, Population
 from ragpipe.labelling.shown_cases import ShownCase
-from ragpipe.labelling.strata import QUEUE, Strata
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.table_schemas import table_from, table_of
 
+RANDOM_SHARE = 0.5
+"""Share of the random part of a draw by method."""
 
-def draw_id_of(runs: Sequence[str], score: str, asked: Mapping[str, Any], settings: LabelSettings) -> str:
-    """The name of a draw: the score, and a digest of the runs (its own, and one that it is compared with), of what is asked and
-    of how is drawn, but not of how many."""
-    kinds: dict[str, tuple[str, ...]] = {
-        "random": (),
-        "stratified": ("field", "allocation", "random_share"),
-        "threshold": ("near", "random_share"),
-        "disagreement": ("random_share",),
-        "queue": (),
-    }
-    design = {name: getattr(settings, name) for name in ("draw", "seed", *kinds[settings.draw])}
+
+def draw_id_of(run_id: str, score: str, asked: Mapping[str, Any], settings: LabelSettings) -> str:
+    """The name of a draw: the score, and a digest of the run, of what is asked and of how is drawn, but not of how many."""
+    design = {"draw": settings.draw, "seed": settings.seed}
     plain = "".join(sign if sign.isalnum() or sign in "_-" else "_" for sign in score)
-    return f"{plain}-{sha256([list(runs), score, dict(asked), design])[:8]}"
+    return f"{plain}-{sha256([[run_id], score, dict(asked), design])[:8]}"
 
 
-def drawn_of(
-    settings: LabelSettings, population: Population, strata: Strata, size: int, before: Draw | None
-) -> DrawnCases:
+def strata_of(settings: LabelSettings, population: Population) -> list[str]:
+    """The stratum of each case: its method, or one for all."""
+    return [key[1] if settings.draw == "by_method" else ALL for key in population.keys]
+
+
+def drawn_of(settings: LabelSettings, population: Population, size: int, before: Draw | None) -> DrawnCases:
     """Draw cases, in the random order that the seed makes of all of them.
 
     Args:
-        settings: the kind of the draw, its seed and the share of its random part.
+        settings: the kind of the draw and its seed.
         population: all cases.
-        strata: the stratum of each.
         size: how many are drawn.
         before: the draw by the same settings that there is; its cases stay.
 
-    Raises ConfigError, and DataError where the strata have changed since.
+    Raises ConfigError, and DataError where there are other cases than then.
     """
-    if strata.part == QUEUE:  # the population is the queue
-        order = random_order(population.names(), settings.seed)
-        return DrawnCases(order, 0, {QUEUE: len(order)}, {QUEUE: len(order)})
+    strata = strata_of(settings, population)
     if before:
         _check_unchanged(before, strata)
-    is_random = strata.part == "random"
     return draw_cases(
         random_order(population.names(), settings.seed),
-        strata.names,
+        strata,
         size,
-        random_size=size if is_random else round(size * settings.random_share),
-        favoured=strata.favoured,
+        random_size=size if settings.draw == "random" else round(size * RANDOM_SHARE),
     )
 
 
-def _check_unchanged(before: Draw, strata: Strata) -> None:
+def _check_unchanged(before: Draw, strata: Sequence[str]) -> None:
     """Raises DataError where the strata have other cases than when the draw was made: its probabilities would be wrong."""
-    sizes = {name: strata.names.count(name) for name in set(strata.names)}
+    sizes = Counter(strata)
     if sizes != {stratum.name: stratum.cases for stratum in before.strata}:
         then = ", ".join(f"{stratum.name} {stratum.cases:,}" for stratum in before.strata)
         now = ", ".join(f"{name} {cases:,}" for name, cases in sorted(sizes.items()))
@@ -79,13 +72,12 @@ def _check_unchanged(before: Draw, strata: Strata) -> None:
         raise DataError(CANNOT_DRAW, [problem])
 
 
-def strata_table(population: Population, strata: Strata) -> pa.Table | None:
-    """The stratum of every case that is drawn from; None where there is one stratum for all, and for a queue."""
-    if strata.part in ("random", QUEUE):
+def strata_table(settings: LabelSettings, population: Population) -> pa.Table | None:
+    """The stratum of every case that is drawn from; None where there is one stratum for all."""
+    if settings.draw == "random":
         return None
-    names = zip(*population.keys, strict=True)
-    columns = dict(zip(OUTPUT_KEY, names, strict=True))
-    return table_from({**columns, "stratum": strata.names}, STRATA_COLUMNS)
+    columns = dict(zip(OUTPUT_KEY, zip(*population.keys, strict=True), strict=True))
+    return table_from({**columns, "stratum": strata_of(settings, population)}, STRATA_COLUMNS)
 
 
 def stratum_sizes(drawn: DrawnCases) -> list[StratumSize]:
@@ -96,7 +88,6 @@ def stratum_sizes(drawn: DrawnCases) -> list[StratumSize]:
 def drawn_rows(
     drawn: DrawnCases,
     population: Population,
-    strata: Strata,
     shown: Mapping[Key, ShownCase],
     settings: LabelSettings,
     *,
@@ -108,15 +99,14 @@ def drawn_rows(
     Args:
         drawn: which cases, and how.
         population: all cases.
-        strata: the stratum of each.
         shown: what people see of the drawn cases.
         settings: who is asked.
         draw_id: the draw's name, of which the names of its items are made.
         earlier: the items of the earlier draw, in its order.
     """
-    rows = {}
+    rows, strata = {}, strata_of(settings, population)
     for rank, place in enumerate(drawn.places):
-        key, stratum = population.keys[place], strata.names[place]
+        key, stratum = population.keys[place], strata[place]
         item = item_of(draw_id, key)
         rows[item] = {
             "item": item,
@@ -124,9 +114,9 @@ def drawn_rows(
             "method": key[1],
             "repeat": key[2],
             "answer_sha256": shown[key].answer_sha256,
-            "part": "random" if rank < drawn.random else strata.part,
+            "part": "random" if rank < drawn.random else "stratified",
             "stratum": stratum,
-            "probability": None if strata.part == QUEUE else drawn.probability(stratum),
+            "probability": drawn.probability(stratum),
         }
     ordered = [rows[item] for item in dict.fromkeys([*earlier, *rows])]
     for row, annotators in zip(ordered, asked_of(len(ordered), settings.annotators, settings.shared), strict=True):

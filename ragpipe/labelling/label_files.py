@@ -1,4 +1,4 @@
-"""The files of a draw: `<run>/labels/<draw_id>/` with draw.json, draw.parquet, with several strata strata.parquet and, after
+"""The files of a draw: `<run>/labels/<draw_id>/` with draw.json, draw.parquet, of a draw by method strata.parquet and, after
 an import, labels.parquet."""
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CASE = (
     ("answer_sha256", TEXT, "digest of what the label is about: question, earlier turns, answer and chunk texts"),
 )
 _DESIGN = (
-    ("part", TEXT, "random, stratified, targeted or queue: the part of the draw that the case came in by"),
+    ("part", TEXT, "random or stratified: the part of the draw that the case came in by"),
     ("stratum", TEXT, "the stratum of the case; all for a random draw"),
-    ("probability", REAL, "drawn cases of the stratum / cases of the stratum; null in a queue"),
+    ("probability", REAL, "drawn cases of the stratum / cases of the stratum"),
 )
 STRATA_COLUMNS = table_schema(
     *_CASE[:3],

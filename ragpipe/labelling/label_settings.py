@@ -6,18 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from ragpipe.labelling.population import VERDICT
 from ragpipe.schema.label_question import Grades
 from ragpipe.schema.settings import Settings
-from ragpipe.scoring.dimensions import field_fault
 
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-def _known_field(name: str) -> str:
-    if name != VERDICT and (fault := field_fault(name)):
-        raise ValueError(f"{fault}; or {VERDICT}, that of the score")
-    return name
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -36,27 +28,11 @@ class LabelSettings(Settings):
         default=60, ge=1, le=100_000, description="How many cases are drawn. A draw that has more keeps them."
     )
     more: int = Field(default=0, ge=0, le=100_000, description="How many cases are added to the draw that there is.")
-    draw: Literal["random", "stratified", "threshold", "disagreement", "queue"] = Field(
+    draw: Literal["random", "by_method"] = Field(
         default="random",
         description=(
-            "random; stratified: shares by `field`; threshold: cases close to it; disagreement: cases that `rejudged` judged "
-            "otherwise; queue: all cases with a verdict given on report.html. All but random and queue begin with a random part."
+            "random; by_method: half of the draw at random, then the same number of each method. Agreement goes by the random half."
         ),
-    )
-    random_share: Share = Field(
-        default=0.5,
-        description="Share of the random part of a stratified or targeted draw, 0 to 1. Agreement goes by it alone.",
-    )
-    field: Annotated[str, AfterValidator(_known_field)] = Field(
-        default="category",
-        description="stratified: the field of a case as `scoring.slices` names it, or `verdict`: that of the score.",
-    )
-    allocation: Literal["proportional", "equal"] = Field(
-        default="proportional", description="stratified: shares by the cases of a stratum, or the same for each."
-    )
-    near: Share = Field(default=0.15, description="threshold: how far from it is close, as a share of the scale.")
-    rejudged: str | None = Field(
-        default=None, description="disagreement: folder of the run that task=rejudge made of this one."
     )
     seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Seed of the draw. Another seed is another draw.")
     annotators: Annotated[list[str], AfterValidator(_distinct)] = Field(

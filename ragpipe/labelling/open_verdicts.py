@@ -1,7 +1,7 @@
 """Verdicts that people gave on `report.html`, where they saw what the judge said: read, checked, and kept beside the draws.
 
 They are not blind and of no draw. `labels/verdicts.parquet` keeps them by case, score and annotator; no corrected mean, gate or
-weight goes by them. Cases that have one can become a blind draw (`label.draw=queue`).
+weight goes by them.
 """
 
 from __future__ import annotations
@@ -264,23 +264,6 @@ def standing_verdicts(run: Path, score: str) -> list[OpenVerdict]:
     """The verdicts of a score that were not withdrawn, by case and annotator. Raises DataError."""
     verdicts = _from_rows(read_verdicts(run))
     return [verdict for verdict in verdicts if verdict.key.score == score and verdict.passed is not None]
-
-
-def queued_cases(run: Path, score: str) -> list[Key]:
-    """The cases with a verdict of this score or of the whole answer (`overall_score`). Raises DataError."""
-    verdicts = [*standing_verdicts(run, score), *(standing_verdicts(run, OVERALL) if score != OVERALL else ())]
-    return list(dict.fromkeys(verdict.key.case for verdict in verdicts))
-
-
-def without_verdicts(run: Path, score: str) -> DataError:
-    """The error where a queue is asked for and no case has a verdict."""
-    fix = "give verdicts on report.html, save them, then: task=label run=RUN 'label.import=[verdicts-....jsonl]'"
-    content = f"no verdict of {score} or {OVERALL}"
-    expected = "verdicts of people, given on report.html"
-    return DataError(
-        "no cases can be drawn for labels; nothing was written",
-        [Problem(str(verdicts_path(run)), "label.draw", content, expected, fix)],
-    )
 
 
 def nothing_imported(path: Path, refusals: Sequence[str]) -> DataError:

@@ -29,16 +29,7 @@ from ragpipe.prompting.template_files import (
     template_hash,
     used_in_template,
 )
-from ragpipe.prompting.template_language import (
-    LOOPS_DEEP,
-    MAX_PARTS,
-    METER,
-    Meter,
-    environment,
-    included_names,
-    loop_depth,
-    template_parts,
-)
+from ragpipe.prompting.template_language import environment
 
 _NAME = re.compile(r"(?P<step>[a-z][a-z0-9_]*)\.(?P<version>v\d+[a-z0-9_]*)\.jinja\Z")
 _FOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -135,12 +126,6 @@ class PromptLibrary:
             env = self._env if file.fences else self._plain_env
             tree = self._tree(path, block.source, block.lines_before, env)
             block_variables = self._variables(path, tree, includes)
-            if self._loop_depth(path, tree) > LOOPS_DEEP:
-                raise template_error(
-                    path, line, f"loops nested more than {LOOPS_DEEP} deep", "a template that ends in time"
-                )
-            if self._part_count(tree) > MAX_PARTS:
-                raise template_error(path, line, f"more than {MAX_PARTS:,} parts with all that is included", "a prompt")
             compiled.append((block.role, self._compile(path, tree, line, block_variables, env)))
             variables |= block_variables
         if not file.fences:  # an audit's templates: their folder may be gone when the first case is rendered
@@ -169,14 +154,19 @@ class PromptLibrary:
         self, path: Path, source: str, lines_before: int, env: jinja2.Environment | None = None
     ) -> jinja2.nodes.Template:
         """The syntax tree of a template's text. `lines_before` it in the file count for the line of an error."""
+        env = env or self._env
         try:
-            return (env or self._env).parse(source)
+            tree = env.parse(source)
         except jinja2.TemplateSyntaxError as error:
-            fault, _, expected = str(error.message).partition(": not in ")
-            line = lines_before + (error.lineno or 1)
-            raise template_error(path, line, fault, expected or _VALID_TEMPLATE) from error
+            raise template_error(
+                path, lines_before + (error.lineno or 1), str(error.message), _VALID_TEMPLATE
+            ) from error
         except (RecursionError, MemoryError, ValueError) as error:
             raise template_error(path, lines_before + 1, _named(error), _VALID_TEMPLATE) from error
+        for node in tree.find_all((jinja2.nodes.Call, jinja2.nodes.Filter, jinja2.nodes.Test)):
+            if fault := _unknown(node, env):
+                raise template_error(path, lines_before + node.lineno, *fault)
+        return tree
 
     def _compile(
         self,
@@ -189,20 +179,28 @@ class PromptLibrary:
         """The block compiled, or its text where it shows no value."""
         try:
             template = (env or self._env).from_string(tree)  # compiling folds constants in the tree
-            return template if variables else render_block(template, {METER: Meter()})
+            return template if variables else render_block(template, {})
         except _COMPILE_ERRORS as error:
             raise template_error(path, line, _named(error), _VALID_TEMPLATE) from error
 
-    def _variables(self, path: Path, tree: jinja2.nodes.Template, includes: dict[str, str]) -> set[str]:
-        """The variables that a template shows, itself or by its includes. Adds the text of each include to `includes`."""
+    def _variables(
+        self, path: Path, tree: jinja2.nodes.Template, includes: dict[str, str], above: tuple[str, ...] = ()
+    ) -> set[str]:
+        """The variables that a template shows, itself or by its includes. Adds the text of each include to `includes`; `above` are
+        the templates that include this one."""
         try:
             variables = set(jinja2.meta.find_undeclared_variables(tree))
         except (RecursionError, jinja2.TemplateError) as error:
             raise template_error(path, 1, _named(error), _VALID_TEMPLATE) from error
-        for name in included_names(tree):
+        for name in jinja2.meta.find_referenced_templates(tree):
+            if name is None:
+                expected = 'a literal name, such as "shared/preamble.v1.jinja"'
+                raise template_error(path, 1, "an include whose name is computed", expected)
+            if name in above:
+                raise template_error(path, 1, f"{name!r}, which includes itself", "a template that ends")
             if name not in includes:
                 includes[name] = self._include_text(path, name)
-                variables |= self._variables(path, self._include_tree(path, name), includes)
+                variables |= self._variables(path, self._include_tree(path, name), includes, (*above, name))
         return variables
 
     def _include_tree(self, path: Path, name: str) -> jinja2.nodes.Template:
@@ -223,33 +221,6 @@ class PromptLibrary:
             raise template_error(path, 1, f"include of {name!r}", "a template inside the prompt folders")
         return read_text(file)
 
-    def _loop_depth(self, path: Path, tree: jinja2.nodes.Template) -> int:
-        """How deep its loops are nested, includes unfolded. Raises PromptError for a template that includes itself."""
-        depths: dict[str, int | None] = {}  # None: in progress
-
-        def include_depth(name: str) -> int:
-            if name not in depths:
-                depths[name] = None
-                depths[name] = loop_depth(self._include_tree(path, name), include_depth)
-            depth = depths[name]
-            if depth is None:
-                raise template_error(path, 1, f"{name!r}, which includes itself", "a template that ends")
-            return depth
-
-        return loop_depth(tree, include_depth)
-
-    def _part_count(self, tree: jinja2.nodes.Template) -> int:
-        """How many parts a template has, includes unfolded."""
-        counts: dict[str, int] = {}
-
-        def include_count(name: str) -> int:
-            if name not in counts:
-                include = self._includes[name]
-                counts[name] = template_parts(include) + sum(map(include_count, included_names(include)))
-            return counts[name]
-
-        return template_parts(tree) + sum(map(include_count, included_names(tree)))
-
 
 def _check_variables(file: TemplateFile, variables: set[str]) -> None:
     """Raises PromptError, with the line, for an unknown role, a variable without one, and a template that shows nothing."""
@@ -265,6 +236,19 @@ def _check_variables(file: TemplateFile, variables: set[str]) -> None:
     if not variables & set(file.roles):
         expected = "a template that shows the judge some of the case"
         raise template_error(file.path, 1, "no variable of roles: is used", expected)
+
+
+def _unknown(node: jinja2.nodes.Node, env: jinja2.Environment) -> tuple[str, str] | None:
+    """What a call, a filter or a test is that templates do not have, and what they have; None for one that they have."""
+    if isinstance(node, jinja2.nodes.Filter):
+        return (
+            None
+            if node.name in env.filters
+            else (f"the filter {node.name!r}", f"one of {', '.join(sorted(env.filters))}")
+        )
+    if isinstance(node, jinja2.nodes.Test):
+        return None if node.name in env.tests else (f"the test {node.name!r}", f"one of {', '.join(sorted(env.tests))}")
+    return "a call", "values, filters and tests"
 
 
 def _named(error: BaseException) -> str:

@@ -14,7 +14,7 @@ import jinja2
 from ragpipe.core.errors import Problem, PromptError, PromptTooLong
 from ragpipe.prompting.fences import fenced_values, printable_texts, text_length
 from ragpipe.prompting.template_files import line_of, used_in_template
-from ragpipe.prompting.template_language import MAX_RENDERED, METER, Meter, TooMuch
+from ragpipe.prompting.template_language import MAX_RENDERED, TooMuch
 from ragpipe.schema.call import Message
 
 _ABSENT = re.compile(r"'(\w+)' is undefined")
@@ -68,7 +68,7 @@ class Prompt:
             value = f"nothing for {sorted(unknown)}, which the step gives"
             raise self._problem(value, "every value of the step under roles: or optional:", r"roles\s*:")
         messages: list[Message] = []
-        context = {**self.optional, **values, METER: Meter()}
+        context = {**self.optional, **values}
         for role, template in self.blocks:
             if isinstance(template, str):
                 messages.append({"role": role, "content": template})

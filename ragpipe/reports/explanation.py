@@ -28,7 +28,7 @@ _ROLES = {"contradicts": "contradicted by", "supports": "supported by", "quoted"
 
 @dataclass(frozen=True)
 class CaseExplanation:
-    """One case: rows of `scores` and `judge_inputs` (`asked`, in the order in which they are shown; one with `probabilities` of its grades has them by path and grade), its row of `records`,
+    """One case: rows of `scores` and `judge_inputs` (`asked`, in the order in which they are shown), its row of `records`,
     what the scores declare, the arithmetic that led from the details to each value, and by metric the `notes` that stand
     before its scores."""
 
@@ -205,9 +205,6 @@ def _question(row: Mapping[str, Any], number: int, count: int, messages: bool) -
         yield f"  {row['status']}: {on_one_line(row['message'] or '', 500)}"
     if row["flags"]:
         yield f"  flags: {', '.join(row['flags'])}"
-    for path, grades in row.get("probabilities", {}).items():
-        likely = ", ".join(f"{grade} with {p:.3f}" for grade, p in sorted(grades.items(), key=lambda pair: -pair[1]))
-        yield f"  probabilities of {'.'.join(path)}: {likely}"
     if messages:
         for message in json.loads(row["messages"] or "[]"):
             yield from _text(message["role"], message["content"])

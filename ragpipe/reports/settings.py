@@ -40,7 +40,7 @@ class AlertSettings(Settings):
 
 class ReportSettings(Settings):
     """`formats` are the reports to make. `detail` says how much the terminal shows. `percent` names 0..1 scores that tables print
-    times 100. `worst_cases` is how many of the lowest cases report.md shows, `text_chars` how much of each of their texts.
+    times 100. `worst_cases` is how many of the lowest cases report.md shows.
     report.html has at most `page_cases` cases; a page with more than `single_file_mb` megabytes of data has files beside it.
     """
 
@@ -63,9 +63,6 @@ class ReportSettings(Settings):
         description="Scores of the scale 0 to 1 that tables print times 100. Files always hold 0 to 1. Default: none.",
     )
     worst_cases: int = Field(default=10, ge=0, le=1000, description="Number of lowest cases in report.md, 0 to 1,000.")
-    text_chars: int = Field(
-        default=600, ge=40, le=100_000, description="Characters shown of each text of these cases, 40 to 100,000."
-    )
     page_cases: int = Field(
         default=PAGE_CASES,
         ge=1,

@@ -87,8 +87,7 @@ class Call:
     `fingerprint` is the provider's `system_fingerprint`. `latency_ms` is that of the last try, without waiting for a slot. `sent` holds the sampling
     parameters that really went over the wire, `wire_hash` the sha256 of the request body. `fields` are the hashes of
     the parts of the key, so that `why was this asked again` can be answered. `run_id` is the run that paid, `iteration`
-    the one in which it asked. `digits` has the probabilities of the digits of the text as JSON, where they were asked for and
-    given (`clients/digit_tokens.py`).
+    the one in which it asked.
     """
 
     key: str
@@ -96,7 +95,6 @@ class Call:
     judge: str
     status: str
     text: str | None = None
-    digits: str | None = None
     message: str | None = None
     model: str | None = None
     finish_reason: str | None = None

@@ -99,7 +99,6 @@ JUDGE_INPUTS = _schema(
     ("schema", TEXT, "JSON object: the answer's schema, keys in their order; null with keep_messages=false"),
     ("answer", TEXT, "name of the type that the reply is read as"),
     ("reply", TEXT, "the raw reply; of step embed the float32 bytes of the vector in base64"),
-    ("digits", TEXT, "JSON list of [offset in the reply, {digit: probability}]; null = not asked for, or not given"),
     ("status", TEXT, "ok, the kind of failure, or skipped: an embedded judge that cannot answer"),
     ("message", TEXT, "the failure in words"),
     ("flags", TEXTS, "how the reply had to be read (json_repaired, text_form, ...): docs/reply-parsing.md"),

@@ -25,9 +25,7 @@ from ragpipe.store.run.run_tables import read_columns
 
 State = Literal["passed", "failed", "not_enough_labels"]
 TargetStatistic = Literal["kappa", "quadratic_kappa"]
-LabelPart = Literal["random", "stratified", "targeted", "recorded", "queue", "open"]
-PICKED: frozenset[LabelPart] = frozenset({"queue", "open"})
-"""Parts whose cases were picked by people, not drawn; those of `open` were not even blind. Agreement with them calibrates nothing."""
+LabelPart = Literal["random", "stratified", "recorded", "open"]
 Count = Annotated[int, Field(ge=0)]
 _TITLE = "the calibration cannot be used"
 _FIX = "make it again: python -m ragpipe task=calibrate run=RUN"
@@ -130,8 +128,8 @@ class LengthBaseline(_Part):
 class CalibrationLabel(_Part):
     """The reference label of one case in the scale of the score; `annotators` counts the labels that it is made of.
 
-    `part` is how the case was drawn (`random`, `stratified`, `targeted`), `recorded` for scores of people in the data set, or one of
-    `PICKED`, which is shown and never written.
+    `part` is how the case was drawn (`random`, `stratified`), `recorded` for scores of people in the data set, or `open` for a case
+    that people picked and saw the judge's verdict of: agreement with those is shown and never written.
     `probability` is that of being drawn among the cases of the run; None where it is unknown. `passed` is what people say by the
     threshold, `judge_passed` what most iterations of the judge say; None without a threshold, for a tie and without a value.
     """
@@ -232,9 +230,9 @@ class ScoreCalibration(_Part):
 
     @property
     def calibrated(self) -> bool | None:
-        """True for a score that passed, False for one that failed, None where there are too few labels to tell, or labels of picked
-        cases."""
-        if any(label.part in PICKED for label in self.labels):
+        """True for a score that passed, False for one that failed, None where there are too few labels to tell, or labels that
+        are not blind."""
+        if any(label.part == "open" for label in self.labels):
             return None
         return {"passed": True, "failed": False, "not_enough_labels": None}[self.state]
 

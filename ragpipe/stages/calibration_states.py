@@ -89,36 +89,6 @@ def _states(
     return states
 
 
-def holding_scores(
-    iteration: Path,
-    document: Calibration,
-    identity: Mapping[str, Any],
-    declared: Mapping[str, Mapping[str, Any]],
-    settings: ScoringSettings,
-) -> set[str]:
-    """The scores of a calibration for which all that it is bound to is the same in a run. Raises DataError.
-
-    Args:
-        iteration: the folder of a judged iteration.
-        document: the calibration.
-        identity: the identity of the run.
-        declared: what `metrics.json` declares of its scores.
-        settings: its scoring.
-    """
-    origins, shapes = score_origins(iteration), asked_shapes(iteration / "judge_inputs.parquet")
-    holding = set[str]()
-    for name, score in document.scores.items():
-        metric, scale = origins.metrics.get(name), declared.get(name)
-        if metric is None or scale is None:
-            continue
-        better = scale["higher_is_better"]
-        spec = ScoreSpec(name, scale["low"], scale["high"], higher_is_better=better, binary=scale["binary"])
-        binding = binding_of(identity, metric, shapes.get(metric, {}), _threshold(spec, settings))
-        if not binding_differences(score.bound_to, binding):
-            holding.add(name)
-    return holding
-
-
 def judge_calibrated(states: Mapping[str, Mapping[str, Any]]) -> bool | None:
     """Whether all scores of the judge are calibrated; False where one failed, else null."""
     values = [state["calibrated"] for state in states.values()]

@@ -14,7 +14,6 @@ from ragpipe.reports.sections.index_section import read_index
 from ragpipe.scoring.calibration_file import read_calibration
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.calibration_states import holding_scores
 from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import RunFolder
@@ -83,7 +82,5 @@ def measured_together(
     gates = measure_drops(run, baselines) if has_baseline else {}
     if not has_labels:
         return MeasuredTogether(gates)
-    calibration, identity = read_calibration(sources.folder.calibration), sources.manifest["identity"]
-    holding = holding_scores(iterations[0], calibration, identity, declared, settings)
-    corrected = CorrectedRun(run, sources.folder, calibration, holding)
+    corrected = CorrectedRun(run, sources.folder, read_calibration(sources.folder.calibration))
     return MeasuredTogether(gates | corrected.measure(), corrected.document())

@@ -38,7 +38,6 @@ from ragpipe.scoring.rules.low_scores import LowScores
 from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
-from ragpipe.scoring.weighted_grades import weighted_grades, weighting_warnings
 from ragpipe.stages.gate_measurements import ScoringSources, measured_together
 from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.parquet_writer import RowGroups, parquet_writer
@@ -138,9 +137,6 @@ def score_iteration(inputs: ScoreInputs, blocks: BlockSource | None = None) -> d
     if inputs.drift is not None:
         metrics["drift"] = dict(inputs.drift)
         metrics["warnings"] += warnings_about("drift", filter(None, [drift_line(inputs.drift)]))
-    if inputs.judge.get("weighted_scores"):
-        metrics["weighted_grades"] = weighted_grades(inputs.folder / "judge_inputs.parquet")
-        metrics["warnings"] += warnings_about("grades", weighting_warnings(metrics["weighted_grades"]))
     metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)

@@ -141,7 +141,6 @@ def _input_row(case: CaseKey, use: JudgeCallUse, keep_messages: bool) -> dict[st
         "schema": use.payload.schema_json if keep_messages else None,
         "answer": use.answer,
         "reply": call.text if keep_messages else None,
-        "digits": call.digits if keep_messages else None,
         "status": call.status,
         "message": call.message,
         "flags": list(use.flags),

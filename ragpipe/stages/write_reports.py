@@ -163,7 +163,7 @@ def _methods(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, A
 def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, report: Report) -> list[Path]:
     settings, written = data.settings, list[Path]()
     if "markdown" in settings.formats:
-        write_unless_same(run.report, render_markdown(report, text_chars=settings.text_chars))
+        write_unless_same(run.report, render_markdown(report))
         written.append(run.report)
     if "html" in settings.formats:
         cases = RunCases(run, iteration, data.metrics, _run_id(run), most=settings.page_cases)

@@ -33,7 +33,6 @@ from ragpipe.reports.calibration_report import (
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.calibration_file import (
-    PICKED,
     Calibration,
     CalibrationTarget,
     ScoreCalibration,
@@ -51,16 +50,10 @@ CALIBRATION_FOLDER, CALIBRATION_FILE = "calibration", "calibration.json"
 FITTED_JUDGE = "evidence_fitted.yaml"
 CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
 _TITLE = "task=calibrate is wrong; nothing was written"
-_PICKED_WORDS: Mapping[str, str] = {
-    "open": (
-        "not blind: these verdicts were given on report.html, beside the judge's, on cases that people picked. The agreement is "
-        "flattered and is not that of the run: no calibration is written, and no gate or corrected mean goes by it"
-    ),
-    "queue": (
-        "a queue: these cases were picked by people on report.html, not drawn. The agreement is that of these cases, not of the run: no "
-        "calibration is written, and no gate or corrected mean goes by it"
-    ),
-}
+_NOT_BLIND = (
+    "not blind: these verdicts were given on report.html, beside the judge's, on cases that people picked. The agreement is "
+    "flattered and is not that of the run: no calibration is written, and no gate or corrected mean goes by it"
+)
 
 
 class TargetSettings(Settings):
@@ -148,11 +141,11 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 
 def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     """Print the table and a verdict per score, and write `calibration/calibration.json` and `calibration.md` into the run; nothing
-    is written where labels are of picked cases. Returns 0. Raises DataError for a run or a score without labels, OutputError."""
+    is written where the labels are not blind. Returns 0. Raises DataError for a run or a score without labels, OutputError."""
     settings, folder = task.settings, task.finished.folder
     held = calibrated_run(task.finished)
     if not settings.open_labels:
-        for line in unused_lines(folder, settings.scores or held.scores, settings.draw):
+        for line in unused_lines(folder, settings.scores or held.scores):
             console.say(line)
     evidence = score_evidence(
         held,
@@ -162,8 +155,7 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
         draw_id=settings.draw,
         open_verdicts=settings.open_labels,
     )
-    picked = any(case.part in PICKED for of_score in evidence.values() for case in of_score.labels.cases)
-    target, widest = CalibrationTarget(**settings.target.model_dump()), None if picked else settings.width
+    target, widest = CalibrationTarget(**settings.target.model_dump()), None if settings.open_labels else settings.width
     calibration = calibrate_run(held, evidence, target, widest)
     console.folded(*calibration_table(calibration), title="judge against people")
     for name, score in calibration.scores.items():
@@ -176,8 +168,8 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
             console.say(line)
     for line in member_lines(held, evidence):
         console.say(line)
-    if picked:
-        console.say(_PICKED_WORDS["open" if settings.open_labels else "queue"])
+    if settings.open_labels:
+        console.say(_NOT_BLIND)
         return 0
     judge = _fitted_judge(task, held, evidence, console) if settings.fit else None
     for line in _replaced(folder, calibration, settings.out):

@@ -16,7 +16,6 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.question_order import in_call_order
 from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
-from ragpipe.judging.replies.weighted_scores import grade_probabilities
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
@@ -81,12 +80,11 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
     key = {name: getattr(case.output, name) for name in OUTPUT_KEY}
     scores = [row for row in query_rows(iteration.scores, **key) if row["metric"] in metrics]
     asked = [row for row in query_rows(iteration.judge_inputs, **key) if row["metric"] in metrics]
-    questions = [{**row, "probabilities": _grade_probabilities(row)} for row in asked]
     measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
     return CaseExplanation(
         case=case,
         scores=scores,
-        asked=in_call_order(config, case, questions, references_of(folder.samples)),
+        asked=in_call_order(config, case, asked, references_of(folder.samples)),
         record=next(iter(query_rows(iteration.records, **key)), {}),
         specs={spec.name: spec for metric in config.metrics.values() for spec in metric.scores()},
         arithmetic=_arithmetic(config, scores),
@@ -94,13 +92,6 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
         messages=settings.messages,
         notes={name: [*_order_notes(config), *config.metrics[name].notes(case)] for name in measured},
     )
-
-
-def _grade_probabilities(row: Mapping[str, Any]) -> Mapping[tuple[str, ...], Mapping[int, float]]:
-    """How probable the grades of a reply were; empty where the provider was not asked for it."""
-    if row["digits"] is None or row["schema"] is None:
-        return {}
-    return grade_probabilities(row["schema"], row["reply"] or "", row["digits"])
 
 
 def _order_notes(config: RunConfig) -> list[str]:

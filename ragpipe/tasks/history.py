@@ -1,4 +1,4 @@
-"""`task=history`: every score of every run of a name, each against the run before it, as tables, a page and metrics for Grafana."""
+"""`task=history`: every score of every run of a name, each against the run before it, as tables, a page and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ragpipe.engine.runs.run_list import named_folders
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.exports.csv_export import write_csv
-from ragpipe.reports.exports.grafana_dashboard import grafana_dashboard
 from ragpipe.reports.exports.open_metrics import open_metrics
 from ragpipe.reports.history_page import NEWEST_HEADS, NOTE, history_headline, history_markdown, newest_rows
 from ragpipe.schema.settings import Settings
@@ -28,8 +27,8 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import HISTORY as HISTORY_FOLDER
 from ragpipe.store.run.run_folder import make_folder
 
-HistoryFormat = Literal["csv", "markdown", "openmetrics", "grafana"]
-ALL_FORMATS: list[HistoryFormat] = ["csv", "markdown", "openmetrics", "grafana"]
+HistoryFormat = Literal["csv", "markdown", "openmetrics"]
+ALL_FORMATS: list[HistoryFormat] = ["csv", "markdown", "openmetrics"]
 
 
 class HistoryOptions(Settings):
@@ -38,8 +37,7 @@ class HistoryOptions(Settings):
     formats: list[HistoryFormat] = Field(
         default=ALL_FORMATS,
         description=(
-            "Files beside history.parquet. csv: the same table; markdown: a page; openmetrics: samples for Prometheus; "
-            "grafana: a dashboard over them."
+            "Files beside history.parquet. csv: the same table; markdown: a page; openmetrics: samples for Prometheus."
         ),
     )
     derived: bool = Field(
@@ -113,8 +111,6 @@ def _write(
         if "openmetrics" in formats:
             text = open_metrics(rows, name=name, newest_only=options.newest_only)
             write_unless_same(folder / "history.prom", text)
-        if "grafana" in formats:
-            write_unless_same(folder / "grafana.json", grafana_dashboard())
     console.folded(NEWEST_HEADS, newest_rows(rows, headline_only=True), title=f"{name}: the newest run")
     console.say(NOTE)
     console.say(history_headline(rows))

@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.finished_run import open_run
-from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings
 from ragpipe.labelling.asked_question import AskedQuestion, asked_question, drawn_metric
 from ragpipe.labelling.draw import CANNOT_DRAW
@@ -48,15 +47,12 @@ from ragpipe.labelling.open_verdicts import (
     merged_verdicts,
     nothing_imported,
     of_these_answers,
-    queued_cases,
     read_verdicts,
     read_verdicts_file,
     verdicts_path,
-    without_verdicts,
 )
-from ragpipe.labelling.population import VERDICT, Population, only_cases, read_population, with_same_answers
+from ragpipe.labelling.population import Population, read_population
 from ragpipe.labelling.shown_cases import read_shown_cases
-from ragpipe.labelling.strata import QUEUE, strata_of
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -73,15 +69,6 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     """The run, and what to draw or to import. Raises ConfigError and DataError."""
     origins = origins or NoOrigins()
     settings = task_settings(LabelSettings, plain, origins, title=_TITLE, section=SECTION)
-    needs_run = settings.draw == "disagreement" and not settings.rejudged and not settings.files
-    if needs_run:
-        fix = "label.rejudged=outputs/x/RUN, the run that task=rejudge made of this one"
-        problem = Problem(origins.location("label.rejudged"), "label.rejudged", "null", "the other run of the two", fix)
-        raise ConfigError(_TITLE, [problem])
-    if settings.draw == QUEUE and settings.more:
-        expected = "0: a queue has all cases with a verdict, and grows with them"
-        problem = Problem(origins.location("label.more"), "label.more", str(settings.more), expected, "leave it out")
-        raise ConfigError(_TITLE, [problem])
     return FinishedRunTask(open_run(plain, origins, changeable=(), task="label", task_keys=(SECTION,)), settings)
 
 
@@ -101,24 +88,17 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     settings, finished = _with_metric(task), task.finished
     asked = asked_question(list(finished.config.metrics.values()), settings.metric, settings.question, settings.grades)
     score, run_folder = asked.spec.name, finished.folder
-    rejudged_run, rejudged_id = _rejudged_run(task) or (None, None)
-    runs = [name for name in (finished.run_id, rejudged_id) if name]
     what = {"question": asked.question, "grades": [grade.model_dump() for grade in asked.grades]}
-    folder = run_folder.root / LABELS_FOLDER / draw_id_of(runs, score, what, settings)
+    folder = run_folder.root / LABELS_FOLDER / draw_id_of(finished.run_id, score, what, settings)
     before = _earlier_draw(folder, settings, score)
-    population = _population(run_folder, score, settings)
-    if settings.draw == QUEUE:
-        population = _queue(run_folder, score, population, folder if before else None, console)
-    rejudged = _same_cases_of(rejudged_run, run_folder, score, settings) if rejudged_run else None
-    strata = strata_of(settings, population, asked.spec, finished.config.scoring.thresholds.get(score), rejudged)
+    population = _population(run_folder, score)
     have = int(before.settings["n"]) if before else 0
-    n = len(population.keys) if settings.draw == QUEUE else settings.n
-    size = min(have + settings.more if settings.more else max(have, n), len(population.keys))
-    drawn = drawn_of(settings, population, strata, size, before)
+    size = min(have + settings.more if settings.more else max(have, settings.n), len(population.keys))
+    drawn = drawn_of(settings, population, size, before)
     keys = [population.keys[place] for place in drawn.places]
     shown = read_shown_cases(run_folder.samples, run_folder.outputs, keys)
     earlier = read_drawn(folder)["item"].to_pylist() if before else []
-    table = drawn_rows(drawn, population, strata, shown, settings, draw_id=folder.name, earlier=earlier)
+    table = drawn_rows(drawn, population, shown, settings, draw_id=folder.name, earlier=earlier)
     draw = Draw(
         draw_id=folder.name,
         run_id=finished.run_id,
@@ -131,7 +111,7 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         seed=settings.seed,
         cases=len(population.keys),
         strata=stratum_sizes(drawn),
-        settings=settings.model_dump(exclude={"files", "more"}) | {"n": size, "rejudged": rejudged_id},
+        settings=settings.model_dump(exclude={"files", "more"}) | {"n": size},
         pages=before.pages if before else [],
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
@@ -139,25 +119,13 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         folder,
         draw,
         table,
-        strata_table(population, strata),
+        strata_table(settings, population),
         by_item,
         settings,
         with_reference="reference" in asked.metric.required,
     )
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written
-
-
-def _queue(run: RunFolder, score: str, population: Population, folder: Path | None, console: Console) -> Population:
-    """The cases of a queue: those with a verdict, and those that it has already. Raises DataError where there is none."""
-    keys = queued_cases(run.root, score)
-    drawn = [CaseKey.of(row)[:3] for row in read_drawn(folder).to_pylist()] if folder else []
-    queue = only_cases(population, {*keys, *drawn})
-    if left_out := len(set(keys) - set(population.keys)):
-        console.warn(f"{left_out:,} cases with a verdict have no value of {score} and are left out")
-    if not queue.keys:
-        raise without_verdicts(run.root, score)
-    return queue
 
 
 def _with_metric(task: FinishedRunTask[LabelSettings]) -> LabelSettings:
@@ -181,29 +149,14 @@ def _earlier_draw(folder: Path, settings: LabelSettings, score: str) -> Draw | N
     return None
 
 
-def _same_cases_of(other: RunFolder, own: RunFolder, score: str, settings: LabelSettings) -> Population:
-    """What another run says of the score, for the cases whose answers are those of this run."""
-    return with_same_answers(_population(other, score, settings), other.outputs, own.outputs)
-
-
-def _rejudged_run(task: FinishedRunTask[LabelSettings]) -> tuple[RunFolder, str] | None:
-    """The run that `label.rejudged` names, and its id, for a draw by disagreement. Raises DataError."""
-    settings = task.settings
-    if settings.draw != "disagreement" or not settings.rejudged:
-        return None
-    folder = RunFolder.find(Path(settings.rejudged))
-    return folder, str(checked_manifest(folder)["run_id"])
-
-
-def _population(folder: RunFolder, score: str, settings: LabelSettings) -> Population:
+def _population(folder: RunFolder, score: str) -> Population:
     records = [folder.iteration(number).records for number in scored_iterations(folder)]
     if not records:
         problem = Problem(
             str(folder.root), "run", "no iteration that is scored", "a finished run", "start its command again"
         )
         raise DataError(CANNOT_DRAW, [problem])
-    by_field = settings.draw == "stratified" and settings.field != VERDICT
-    return read_population(records, score, settings.field if by_field else None)
+    return read_population(records, score)
 
 
 def _say_draw(
@@ -220,15 +173,10 @@ def _say_draw(
     console.say(
         f"draw {draw.draw_id}: {total} of {draw.cases:,} cases with a value of {draw.score}{grown} (seed {draw.seed})"
     )
-    if task.settings.draw == QUEUE:
-        console.say(
-            "  a queue: its cases were picked by people on report.html, not drawn. Its labels show agreement on these cases, and "
-            "count in no corrected mean, gate or weight"
-        )
-    elif task.settings.draw != "random":
+    if task.settings.draw != "random":
         parts = ", ".join(f"{stratum.name} {stratum.drawn} of {stratum.cases:,}" for stratum in draw.strata)
-        console.say(f"  {random} at random, then by strata: {parts}")
-    if added == 0 and task.settings.n < total and task.settings.draw != QUEUE:
+        console.say(f"  {random} at random, then by method: {parts}")
+    if added == 0 and task.settings.n < total:
         console.say(f"  the draw had {total} cases already, and keeps them: label.seed=... draws others")
     console.say(f"asked: {asked.question} ({', '.join(grade.name for grade in asked.grades)}, cannot tell)")
     folder = task.finished.folder.root / LABELS_FOLDER / draw.draw_id
@@ -249,9 +197,7 @@ def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path
         make_folder(path.parent)
         write_rows(path, verdicts)
         written.append(path)
-        console.say(
-            f"{path}: verdicts that are not blind. task=calibrate leaves them out; label.draw=queue has their cases labelled blind"
-        )
+        console.say(f"{path}: verdicts that are not blind; task=calibrate leaves them out")
     return written
 
 

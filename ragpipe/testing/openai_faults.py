@@ -400,7 +400,6 @@ FAULTS: dict[str, Callable[[ServerFault, FaultyRequest], FakeResponse | Cut | Dr
                                "this model. Only the default (1) value is supported."),
     "no_seed": _refuses("seed", lambda v: True, "Unsupported parameter: 'seed' is not supported with this model."),
     "no_system_role": _refuses("messages", lambda v: any(m.get("role") == "system" for m in v), "System role not supported"),
-    "no_logprobs": _refuses("logprobs", lambda v: True, "Unsupported parameter: 'logprobs' is not supported with this model."),
     "small_context": _small_context,
     "thinks": _content(lambda t: f"<think>\nPerhaps {_draft(t)}? No.\n</think>\n\n{t}"),
     "no_max_tokens": _refuses("max_tokens", lambda v: True, "Unsupported parameter: 'max_tokens' is not supported with this "

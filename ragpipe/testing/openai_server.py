@@ -15,8 +15,8 @@ A kill of the client shows as `written: false`.
 Limits of rate, tokens and concurrency are described in `openai_limits.py`.
 
 A script is a JSON list of `{"match": regex on the last user message, "reply": text, "finish_reason": ..., "status": ...,
-"times": n, "model": regex on the model's name, "probabilities": {digit: probability} of the last digit}`; the first that matches and is
-not used up wins. Everything else is answered by `openai_answers.py`, with the `logprobs` of `openai_logprobs.py` where they are asked for.
+"times": n, "model": regex on the model's name}`; the first that matches and is not used up wins. Everything else is answered by
+`openai_answers.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ from ragpipe.testing.openai_faults import (
     draw_latency,
 )
 from ragpipe.testing.openai_limits import ServerLimits
-from ragpipe.testing.openai_logprobs import chat_logprobs
 
 SERVER = (sys.executable, "-m", "ragpipe.testing.local_server")
 """The command of the server in a process of its own, wherever ragpipe can be imported."""
@@ -200,7 +199,6 @@ class OpenAIServer:
                         question_hash(body["messages"]),
                         entry["reply"],
                         entry.get("finish_reason", "stop"),
-                        entry.get("probabilities"),
                     ),
                 )
         return None
@@ -211,7 +209,6 @@ class OpenAIServer:
         question: str,
         text: str | None = None,
         finish: str = "stop",
-        probabilities: dict[str, float] | None = None,
     ) -> dict[str, Any]:
         if "input" in body:
             return self._vectors(body)
@@ -221,11 +218,10 @@ class OpenAIServer:
         asked, answered = sum(map(len, messages)) // 4 + 3, len(text) // 4 + 1
         if self.count:  # as OpenAI's chat format counts: four tokens around each message, three for the reply to come
             asked, answered = 3 + sum(4 + self.count(message) for message in messages), self.count(text)
-        logprobs = chat_logprobs(text, body.get("top_logprobs", 0), probabilities) if body.get("logprobs") else None
         return {
             "id": f"chatcmpl-{question[:12]}", "object": "chat.completion", "created": 1_700_000_000,
             "model": self.model or body.get("model"), "system_fingerprint": "fp_test",
-            "choices": [{"index": 0, "finish_reason": finish, "logprobs": logprobs,
+            "choices": [{"index": 0, "finish_reason": finish, "logprobs": None,
                          "message": {"role": "assistant", "content": text, "refusal": None}}],
             "usage": {"prompt_tokens": asked, "completion_tokens": answered,
                       "total_tokens": asked + answered, "prompt_tokens_details": {"cached_tokens": 0}},

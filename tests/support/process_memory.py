@@ -8,13 +8,6 @@ from pathlib import Path
 
 import psutil
 
-PEAK_MIB = """
-def peak_mib():
-    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    return int(line.split()[1]) // 1024
-"""
-"""For a process that reports its own peak. Not `ru_maxrss`: that begins at what its parent, a whole test session, held."""
-
 
 def _peak_mib(pid: int) -> int:
     try:

@@ -27,7 +27,7 @@ def report_of(*sections: Section | None) -> Report:
 
 
 def markdown_of(report: Report) -> str:
-    return render_markdown(report, text_chars=600)
+    return render_markdown(report)
 
 
 def html_of(report: Report) -> str:

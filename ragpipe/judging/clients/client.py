@@ -75,7 +75,7 @@ class Completion:
     """The model's text in a response, and what comes with it.
 
     `notes` say what was replaced in the text; `fingerprint` is the provider's `system_fingerprint`; `usage_reason` says why
-    there are no token counts; `digits` has the probabilities of the digits of the text (`digit_tokens`).
+    there are no token counts.
     """
 
     text: str | None
@@ -89,7 +89,6 @@ class Completion:
     fingerprint: str | None = None
     usage_reason: str | None = None
     notes: tuple[str, ...] = field(default=())
-    digits: str | None = None
 
     @property
     def tokens(self) -> tuple[int | None, int | None, int | None, int | None, int | None]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from ragpipe.core.errors import FailureKind
 from ragpipe.judging.clients.client import ApiResponse, AttemptError, Completion
-from ragpipe.judging.clients.digit_tokens import digit_tokens
 
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded"})
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "rate_limit_reached", "too_many_requests"})
@@ -44,7 +43,7 @@ _SYSTEM = re.compile(
     r"system (?:role|messages?|prompts?|instructions?)|developer instructions?|role\W{0,4}system|'system' with this model",
     re.I,
 )  # Gemma's template at vLLM, Gemini, o1 at OpenAI
-_OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed", "reasoning_effort", "top_logprobs", "logprobs")
+_OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed", "reasoning_effort")
 MAX_TEXT = 1_000_000
 """Characters of a completion. A judge's answer has a few thousand, a vector of 65,536 numbers 350,000."""
 _MAX_TOKENS = (1 << 40) - 1  # in one usage
@@ -95,9 +94,7 @@ def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
         raise AttemptError("refused", f"the model refused: {_excerpt(refusal)}", partial=refused)
     if not text.strip():
         raise AttemptError("empty_reply", "the reply has no text", partial=partial)
-    logprobs = choice.get("logprobs")
-    digits = None if logprobs is None else digit_tokens(logprobs, text)
-    return Completion(text, notes=notes, digits=digits, **metadata)
+    return Completion(text, notes=notes, **metadata)
 
 
 def is_unbilled(status: int) -> bool:

@@ -187,13 +187,7 @@ def _choice(choice: Any) -> dict[str, Any]:
         provider_fields = getattr(message, "provider_specific_fields", None) or {}
         refusal = getattr(message, "refusal", None) or provider_fields.get("refusal")
         fields["message"] = {"content": getattr(message, "content", None), "refusal": refusal}
-    logprobs = getattr(choice, "logprobs", None)
-    return fields if logprobs is None else {**fields, "logprobs": _plain(logprobs)}
-
-
-def _plain(value: Any) -> Any:
-    """One of litellm's objects as JSON."""
-    return value.model_dump() if hasattr(value, "model_dump") else value
+    return fields
 
 
 def _usage(usage: Any) -> dict[str, Any] | None:

@@ -51,7 +51,6 @@ class CallRecorder:
             judge=question.judge,
             status=outcome.status,
             text=text,
-            digits=completion.digits if text == completion.text else None,  # the key was in front of them
             message=message,
             model=self._redacted(completion.model),
             finish_reason=completion.finish_reason,

@@ -31,7 +31,6 @@ from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
-from ragpipe.judging.transports.cache_marks import with_cache_marks
 from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.first_call import first_turn, notify_while_silent
 from ragpipe.judging.transports.output_modes import RequestForm
@@ -140,10 +139,7 @@ class LiveTransport:
         """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the
         run."""
         self._raise_if_unusable()
-        splits = (
-            self.settings.overflow == "split"
-        )  # what does not fit was split before, by a count that a replay repeats
-        if not splits and (excess := self.provider.window.excess(question.payload.messages)):
+        if excess := self.provider.window.excess(question.payload.messages):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
         if not await self._may_ask():
             raise Incomplete(
@@ -215,8 +211,7 @@ class LiveTransport:
         while True:
             form = output_modes.form(question)
             tally.body = output_modes.body(question, form)
-            # the bytes of the body without marks are what a budget counts
-            request = client.prepare(with_cache_marks(tally.body, question.cache_marks if form.system_role else ()))
+            request = client.prepare(tally.body)
             tally.wire_hash = request.wire_hash
             if self.provider.rate_limiter.counts_tokens:
                 tally.demand = self.provider.token_demand.of(question.payload.messages)

@@ -43,7 +43,6 @@ class OutputModeFallback:
         self._limit_name: str = supported.limit_name
         self._system_role = supported.system_role
         self._sampling = settings.sampling()
-        self._top_logprobs = supported.top_logprobs
         self._strict_formats: dict[str, dict[str, Any]] = {}  # by schema text: the order of its fields matters
         self._accepted_modes: set[tuple[str, str]] = set()  # (schema, mode) of calls that came back
         self._accepted_parameters: set[str] = set()  # of calls that came back
@@ -78,8 +77,7 @@ class OutputModeFallback:
             else:
                 messages = _with_schema(messages, question.payload.schema)
                 response_format = {"response_format": {"type": "json_object"}} if form.mode == "json_object" else {}
-        logprobs = {"logprobs": True, "top_logprobs": self._top_logprobs} if question.logprobs else {}
-        return {"messages": messages, **self.parameters(form), **logprobs, **response_format}
+        return {"messages": messages, **self.parameters(form), **response_format}
 
     def _strict_format(self, question: Question) -> dict[str, Any]:
         """The response format of an answer's schema, built once."""
@@ -96,8 +94,6 @@ class OutputModeFallback:
         self._accepted_parameters |= self.parameters(form).keys()
         if form.system_role:
             self._accepted_parameters.add("system_role")
-        if question.logprobs:
-            self._accepted_parameters |= {"logprobs", "top_logprobs"}
         if question.answer.form == "json":
             self._accepted_modes.add((question.payload.schema_json, form.mode))
 
@@ -147,8 +143,6 @@ class OutputModeFallback:
             return None
         if name == "response_format":
             return None if self._auto else "judge.output_mode: auto"
-        if name in ("logprobs", "top_logprobs") and question.logprobs:
-            return "judge.weighted_scores: false, or judge.capabilities.top_logprobs to fewer"
         if name in self._sampling or (name == "max_tokens" and self._settings.max_tokens is not None):
             return f"judge.{name}: null (it is then not sent, and that is part of the judge's identity)"
         return None

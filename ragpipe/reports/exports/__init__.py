@@ -1,1 +1,1 @@
-"""Finished runs for other programs: CSV and JSON Lines, JUnit XML for CI, OpenMetrics and a Grafana dashboard."""
+"""Finished runs for other programs: CSV and JSON Lines, JUnit XML for CI, and OpenMetrics."""

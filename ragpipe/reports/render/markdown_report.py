@@ -28,19 +28,20 @@ from ragpipe.reports.model import (
     texts_of,
 )
 
-_TEXT_LIMIT = 1000  # characters of one text of the data in a line; report.text_chars bounds the excerpts
+_TEXT_LIMIT = 1000  # characters of one text of the data in a line
+_EXCERPT = 600  # characters of each text of a case
 _SIGNATURE_LIMIT = 4000
 _KINDS = {"plain": "", "warning": "**Warning:** ", "good": "", "bad": ""}
 
 
-def render_markdown(report: Report, *, text_chars: int) -> str:
-    """The page; excerpts of cases show `text_chars` characters of each text."""
+def render_markdown(report: Report) -> str:
+    """The page; excerpts of cases show 600 characters of each text."""
     report = report.for_medium("markdown")
     head = ["# Evaluation report", "", code_span(report.signature, _SIGNATURE_LIMIT), "", f"{report.summary}."]
     head += _verdict(report.verdict) if report.verdict else []
     for note in report.notices:
         head += ["", *_note(note)]
-    sections = [head, *(_section(section, text_chars) for section in report.sections)]
+    sections = [head, *(_section(section) for section in report.sections)]
     return "\n".join("\n".join(lines) + "\n" for lines in sections)
 
 
@@ -52,20 +53,20 @@ def _verdict(verdict: RunVerdict) -> list[str]:
     return [*lines, "", f"{remarks[:1].upper()}{remarks[1:]}."] if remarks else lines
 
 
-def _section(section: Section, text_chars: int) -> list[str]:
+def _section(section: Section) -> list[str]:
     lines = [f"## {section.title}"]
     for part in section.parts:
-        lines += ["", *_part(part, text_chars)]
+        lines += ["", *_part(part)]
     return lines
 
 
-def _part(part: SectionPart, text_chars: int) -> Iterator[str]:
+def _part(part: SectionPart) -> Iterator[str]:
     if isinstance(part, Table):
         yield from _table(part)
     elif isinstance(part, Note):
         yield from _note(part)
     elif isinstance(part, CaseExcerpt):
-        yield from _excerpt(part, text_chars)
+        yield from _excerpt(part)
     elif isinstance(part, Chart):
         raise TypeError("charts are for HTML alone")
 
@@ -123,8 +124,8 @@ def _piece(piece: Piece) -> str:
     return f"**{piece}**" if isinstance(piece, Strong) else piece
 
 
-def _excerpt(excerpt: CaseExcerpt, text_chars: int) -> Iterator[str]:
+def _excerpt(excerpt: CaseExcerpt) -> Iterator[str]:
     yield from (f"### {_line(excerpt.case)}", "")
     yield from (f"- {_line(line)}" for line in excerpt.lines)
     for label, text in excerpt.texts:
-        yield from ("", label, "", code_block(text, text_chars))
+        yield from ("", label, "", code_block(text, _EXCERPT))

@@ -15,10 +15,6 @@ _NOTE = (
     "corrected: the mean that people's labels of all cases would have, from the judge's scores of all and labels of drawn ones; its "
     "interval holds the judge's error too."
 )
-_OF_OTHERS = (
-    "by labels of other data: the pass rate, by how often the judge was right on the labelled answers. It holds if the judge is right as "
-    "often here; no gate goes by it."
-)
 
 
 def corrected_section(data: ReportData) -> Section | None:
@@ -29,10 +25,7 @@ def corrected_section(data: ReportData) -> Section | None:
     heads = ("score", "labels", "judge alone", "corrected")
     columns = tuple(TableColumn(head, is_text=head == "score") for head in heads)
     rows = tuple(row for name, figures in corrected.items() for row in _rows(name, figures, data))
-    notes = [Note(_NOTE)]
-    if any("by_other_labels" in figures for figures in corrected.values()):
-        notes.append(Note(_OF_OTHERS))
-    return Section("corrected", "Corrected by human labels", (Table(columns, rows), *notes), folded=True)
+    return Section("corrected", "Corrected by human labels", (Table(columns, rows), Note(_NOTE)), folded=True)
 
 
 def _rows(name: str, figures: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:
@@ -42,9 +35,6 @@ def _rows(name: str, figures: Mapping[str, Any], data: ReportData) -> Iterator[T
     yield TableRow((Verbatim(head), whole(figures["labels"]), *_estimates(figures, *scaled)))
     if rates := figures.get("pass_rates"):
         yield TableRow((Verbatim(f"{name} passed"), whole(figures["labels"]), *_estimates(rates, 100.0, 1)))
-    if others := figures.get("by_other_labels"):
-        labels = whole(others["labels"])
-        yield TableRow((Verbatim(f"{name} passed, by labels of other data"), labels, *_estimates(others, 100.0, 1)))
 
 
 def _estimates(figures: Mapping[str, Any], factor: float, places: int) -> tuple[Cell, Cell]:

@@ -28,7 +28,6 @@ COLUMNS = (
     "judge",
     "status",
     "reply",
-    "digits",
     "message",
     "model",
     "finish_reason",
@@ -136,10 +135,8 @@ class RecordedReplies:
 
     def _call(self, cells: Sequence[Any]) -> Call | None:
         """The call of a row, whose cells are in the order of `COLUMNS`."""
-        key, payload_id, judge, status, reply, digits, message, model, finish_reason, *tokens, fingerprint, payer = (
-            cells[:16]
-        )
-        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[16:]
+        key, payload_id, judge, status, reply, message, model, finish_reason, *tokens, fingerprint, payer = cells[:15]
+        paid_usd, latency_ms, attempts, output_mode, sent, wire_hash = cells[15:]
         if not self._is_served(status):
             return None
         if status == "ok" and reply is None:
@@ -155,7 +152,6 @@ class RecordedReplies:
             judge=judge,
             status=status,
             text=reply,
-            digits=digits,
             message=message,
             model=model,
             finish_reason=finish_reason,

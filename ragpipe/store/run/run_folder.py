@@ -8,7 +8,7 @@ outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluati
                 metrics.json  low_scores.json  cost.json
   final/        metrics.json  cost.json      over all iterations
 outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  sweep.json
-outputs/<name>/history/             history.parquet  history.csv  history.md  history.prom  grafana.json
+outputs/<name>/history/             history.parquet  history.csv  history.md  history.prom
 outputs/<name>/comparisons/<id>/    comparison.json  comparison.parquet  comparison.md  comparison.junit.xml  compare.html
                                     compare.data/
 """

@@ -49,7 +49,6 @@ PAGES = (
     "first-hour.md",
     "example-rag.md",
     "offline-judge.md",
-    "prompt-caching.md",
     "install.md",
     "iterations.md",
     "judge-audit.md",

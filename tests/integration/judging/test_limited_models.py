@@ -121,7 +121,7 @@ def test_a_model_without_limitation_is_the_yardstick(serve, tmp_path):
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 @pytest.mark.parametrize(("fault", "refusals"), [
-    ("no_system_role", 1), ("no_max_tokens", 1), ("no_logprobs", 0), ("thinks", 0), ("no_seed", 0),
+    ("no_system_role", 1), ("no_max_tokens", 1), ("thinks", 0), ("no_seed", 0),
 ])  # fmt: skip
 def test_what_a_model_does_not_take_is_learned_once(serve, tmp_path, client, fault, refusals):
     server = serve(fault, latency_ms=5)

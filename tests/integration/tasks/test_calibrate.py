@@ -223,7 +223,7 @@ def test_the_labels_of_a_draw(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     wrong = [{**passed[0], "annotator": "b", "label": 1 - passed[0]["label"]}]  # a tie: no verdict
     again = [{**passed[1], "pass": 2, "label": 1 - passed[1]["label"]}]
     unsure = [{**cases[40], "label": None}]
-    chosen = [{**cases[41], "label": 0.0, "part": "targeted", "probability": 1.0}]
+    chosen = [{**cases[41], "label": 0.0, "part": "stratified", "probability": 1.0}]
     label(run, "d1", [*passed, *wrong, *again, *unsure, *chosen])
     assert main(["task=calibrate", f"run={run}"]) == 0
     calibration = calibration_of(run)
@@ -233,7 +233,7 @@ def test_the_labels_of_a_draw(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (score.statistics["kappa"].n, score.statistics["kappa"].value) == (39, 1.0)
     assert score.statistics["pearson"].n == 40
     assert len(score.labels) == 41
-    assert [entry.part for entry in score.labels].count("targeted") == 1
+    assert [entry.part for entry in score.labels].count("stratified") == 1
     assert {entry.probability for entry in score.labels if entry.part == "random"} == {0.6}
     assert score.bound_to.threshold == 0.85
     out = capsys.readouterr().out

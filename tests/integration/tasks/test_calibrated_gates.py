@@ -16,7 +16,6 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.stats.corrected_mean import corrected_mean
-from ragpipe.stats.rogan_gladen import rogan_gladen
 from tests.integration.tasks.test_calibrate import cases_of, label
 from tests.support.finished_runs import FinishedRuns
 
@@ -210,7 +209,7 @@ def other_data(folder: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_labels_of_other_data_correct_the_pass_rate_and_no_gate(demo: Path, tmp_path: Path) -> None:
+def test_labels_of_other_data_correct_nothing(demo: Path, tmp_path: Path) -> None:
     _, calibration = calibrated(demo, tmp_path, agreeing)
     words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[markdown]", GATE % 0.1]
     words += [f"dataset.path={other_data(tmp_path)}", f"scoring.calibration={calibration}", f"output_dir={tmp_path}/b"]
@@ -221,24 +220,4 @@ def test_labels_of_other_data_correct_the_pass_rate_and_no_gate(demo: Path, tmp_
 
     corrected = read(made / "iteration-1/metrics.json")["corrected"]["faithfulness"]
     assert (corrected["mean"], corrected["reason"], corrected["other_answers"]) == (None, "other_answers", 60)
-    figures = corrected["by_other_labels"]
-    rows = pq.read_table(made / "iteration-1/records.parquet").to_pylist()
-    rows = [row for row in rows if row["faithfulness"] is not None]
-    labels = read(calibration)["scores"]["faithfulness"]["labels"]
-    expected = rogan_gladen(
-        np.array([row["faithfulness"] >= 0.85 for row in rows], dtype=np.float64),
-        np.array([label["label"] >= 0.85 for label in labels], dtype=np.float64),
-        np.array([label["judge_passed"] for label in labels], dtype=np.float64),
-        np.unique([row["sample_id"] for row in rows], return_inverse=True)[1],
-        label_questions=np.unique([label["sample_id"] for label in labels], return_inverse=True)[1],
-    )
-    assert expected.interval is not None
-    assert (figures["sensitivity"], figures["specificity"]) == (1.0, 1.0), "these people say what the judge says"
-    assert figures["mean"] == pytest.approx(expected.value)
-    assert figures["interval"]["low"] == pytest.approx(expected.interval.low)
-    assert figures["interval"]["high"] == pytest.approx(expected.interval.high)
-    assert "faithfulness passed, by labels of other data" in (made / "report.md").read_text().replace("\\", "")
-
-    code, again = rescored(made, "scoring.thresholds.faithfulness=0.5")
-    figures = read(again / "iteration-1/metrics.json")["corrected"]["faithfulness"]["by_other_labels"]
-    assert (code, figures["mean"], figures["reason"]) == (3, None, "not_bound")
+    assert "the labels are of other answers" in (made / "report.md").read_text()

@@ -92,7 +92,6 @@ def test_the_files_of_a_history(runs: Path, capsys) -> None:
     text = (runs / "history" / "history.prom").read_text()
     assert f'run_id="{newest}"' in text
     assert text.count("ragpipe_run_info{") == 1
-    assert (runs / "history" / "grafana.json").is_file()
     assert "# History of `nightly`" in (runs / "history" / "history.md").read_text()
 
 

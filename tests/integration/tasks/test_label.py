@@ -11,7 +11,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -141,7 +140,7 @@ def test_nothing_to_add_to_is_refused(run: Path, capsys: pytest.CaptureFixture[s
 
 def test_what_people_get_is_blind(run: Path) -> None:
     """The page and the sheets hold what is asked and the texts of the cases, and nothing else."""
-    folder = draw(run, "label.n=6", "label.draw=stratified", "label.annotators=[ann,bob]")
+    folder = draw(run, "label.n=6", "label.draw=by_method", "label.annotators=[ann,bob]")
     page, blocks = folder / "label.html", blocks_of(folder / "label.html")
     assert blocks["about"].keys() == {
         "v",
@@ -175,23 +174,6 @@ def test_annotators_divide_the_cases(run: Path) -> None:
     asked = [entry["asked"] for entry in blocks_of(folder / "label.html")["about"]["items"]]
     assert asked.count(None) == 4
     assert asked.count(["ann"]) == asked.count(["bob"]) == 3
-
-
-def test_strata_of_a_field(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Five even and five odd cases."""
-    folder = draw(run, "label.n=6", "label.draw=stratified", "label.field=category", "label.random_share=0.5")
-    rows = read_drawn(folder).to_pylist()
-    assert [row["part"] for row in rows].count("random") == 3
-    for stratum in read_draw(folder).strata:
-        drawn = [row for row in rows if row["stratum"] == stratum.name]
-        assert (stratum.cases, stratum.drawn) == (5, len(drawn))
-        assert {row["probability"] for row in drawn} == {len(drawn) / 5}
-    assert "3 at random, then by strata: even" in capsys.readouterr().out
-    strata = read_strata(folder)
-    assert strata is not None
-    assert sorted((row["sample_id"], row["stratum"]) for row in strata.to_pylist()) == [
-        (f"q{number}", "odd" if number % 2 else "even") for number in range(10)
-    ]
 
 
 def test_labels_of_several_people_come_back(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,35 +239,6 @@ def test_a_file_of_another_draw_changes_nothing(run: Path, capsys: pytest.Captur
     assert f"{bad}:1" in said
     assert f"a draw of this run: {folder.name}" in said
     assert content(run) == before
-
-
-def test_a_draw_by_disagreement_names_the_other_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert label(run, "label.metric=faithfulness", "label.draw=disagreement") == 2
-    assert "label.rejudged" in capsys.readouterr().err
-    assert label(run, "label.metric=faithfulness", "label.draw=disagreement", f"label.rejudged={run}") == 2
-    assert "no disagreement over faithfulness in 10 cases of both runs" in capsys.readouterr().err
-
-
-def test_disagreeing_cases_come_first(run: Path) -> None:
-    """The other run has the opposite verdict on three cases, and lacks one."""
-    other = Path(shutil.copytree(run, run.parent / "other"))
-    path = other / "iteration-1" / "records.parquet"
-    table = pq.read_table(path)
-    flipped = [
-        row | {"faithfulness": 1 - row["faithfulness"], "faithfulness.passed": not row["faithfulness.passed"]}
-        if row["sample_id"] in ("q1", "q4", "q6")
-        else row
-        for row in table.to_pylist()
-        if row["sample_id"] != "q9"
-    ]
-    pq.write_table(pa.Table.from_pylist(flipped, table.schema), path)
-    folder = draw(run, "label.draw=disagreement", f"label.rejudged={other}", "label.n=7", "label.random_share=0")
-    rows = {row["sample_id"]: row for row in read_drawn(folder).to_pylist()}
-    assert {sample for sample, row in rows.items() if row["stratum"] == "disagree"} == {"q1", "q4", "q6"}
-    assert rows["q1"]["probability"] == rows["q9"]["probability"] == 1
-    assert [row["stratum"] for row in rows.values()].count("agree") == 3
-    assert {row["probability"] for row in rows.values() if row["stratum"] == "agree"} == {0.5}
-    assert {row["part"] for row in rows.values()} == {"targeted"}
 
 
 def test_a_changed_label_is_found(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Draws by strata through task=label, task=calibrate and task=rescore: all their labels count in corrected means, by strata."""
+"""Draws by method through task=label, task=calibrate and task=rescore: all their labels count in corrected means, by strata."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import random
 import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from tests.support.finished_runs import FinishedRuns
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
 ITERATION = "iteration-1"
-STRATIFIED = ["label.draw=stratified", "label.field=method", "label.allocation=equal"]
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +92,33 @@ def by_strata(run: Path, folder: Path, score: dict[str, Any], method: str | None
     )
 
 
-@pytest.mark.thorough
-def test_all_labels_of_a_stratified_draw_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
+def test_half_is_drawn_at_random_and_then_as_many_of_each_method(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
-    folder = labelled(run, "label.n=80", *STRATIFIED)
+    assert main(["task=label", f"run={run}", "label.metric=faithfulness", "label.n=20", "label.draw=by_method"]) == 0
+    (folder,) = draw_folders(run)
+    rows, cases = read_drawn(folder).to_pylist(), Counter(key[1] for key in judged_values(run))
+    methods = {row["item"]: row["method"] for row in rows}
+    assert Counter(row["part"] for row in rows) == {"random": 10, "stratified": 10}
+    drawn = Counter(methods.values())
+    assert max(drawn.values()) - min(drawn.values()) <= 1
+    assert len(cases) == len(drawn) > 1
+    assert {(row["stratum"], row["probability"]) for row in rows} == {
+        (name, drawn[name] / cases[name]) for name in cases
+    }
+    strata = read_strata(folder)
+    assert strata is not None
+    assert Counter((row["method"], row["stratum"]) for row in strata.to_pylist()) == {
+        (name, name): cases[name] for name in cases
+    }
+    assert "10 at random, then by method: " in capsys.readouterr().out
+
+
+@pytest.mark.thorough
+def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(demo, tmp_path / demo.name))
+    folder = labelled(run, "label.n=80", "label.draw=by_method")
     score = calibrated_score(run)
     parts = [label["part"] for label in score["labels"]]
     assert (len(parts), parts.count("random"), parts.count("stratified")) == (80, 40, 40)
@@ -119,31 +142,11 @@ def test_all_labels_of_a_stratified_draw_correct_by_their_strata(demo: Path, tmp
     assert main(["task=verify", f"run={made}"]) == 0
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_all_labels_of_a_draw_by_disagreement_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(demo, tmp_path / demo.name))
-    main(["task=rescore", f"run={run}", "report.formats=[]", "scoring.thresholds.faithfulness=0.4"])
-    (other,) = {path for path in run.parent.iterdir() if path.is_dir()} - {run}
-    folder = labelled(run, "label.n=60", "label.draw=disagreement", f"label.rejudged={other}")
-    shutil.rmtree(other)
-    score = calibrated_score(run)
-    parts = [label["part"] for label in score["labels"]]
-    assert parts.count("random") == score["statistics"]["agreement"]["n"] < len(parts)
-    assert "targeted" in parts
-    made = rescored(run)
-    corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
-    expected = by_strata(run, folder, score)
-    assert (corrected["labels"], corrected["mean"]) == (len(parts), pytest.approx(expected.value))
-    alone = np.mean([label["label"] for label in score["labels"]])
-    assert expected.labels_alone.mean != pytest.approx(alone), "a label stands for the cases of its stratum"
-
-
 @pytest.mark.slow
 def test_a_stratum_in_which_nobody_could_tell_corrects_nothing(demo: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
     method = sorted({key[1] for key in judged_values(run)})[0]
-    labelled(run, "label.n=80", *STRATIFIED, unsure=method)
+    labelled(run, "label.n=80", "label.draw=by_method", unsure=method)
     calibrated_score(run)
     made = rescored(run, "report.formats=[markdown]")
     corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
@@ -156,7 +159,7 @@ def test_labels_are_asked_for_until_the_corrected_interval_is_as_narrow_as_wante
     demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
-    folder = labelled(run, "label.n=70", *STRATIFIED)
+    folder = labelled(run, "label.n=70", "label.draw=by_method")
     capsys.readouterr()
     score = calibrated_score(run, "calibrate.width=0.05")
     said = capsys.readouterr().out

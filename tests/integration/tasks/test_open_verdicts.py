@@ -1,4 +1,4 @@
-"""Verdicts of report.html in a finished run: imported, left out of every calibration, and made a blind queue."""
+"""Verdicts of report.html in a finished run: imported, and left out of every calibration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.labelling.label_files import draw_folders, read_draw, read_drawn, read_strata
+from ragpipe.labelling.label_files import draw_folders
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.stages.case_reader import CaseReader
 
@@ -135,50 +135,6 @@ def test_a_calibration_leaves_them_out_unless_it_is_told_and_then_writes_none(
 @pytest.mark.parametrize("word", ["calibrate.fit=true", "calibrate.out=x.json", "calibrate.draw=d"])
 def test_nothing_is_made_of_labels_that_are_not_blind(run: Path, word: str) -> None:
     assert main(["task=calibrate", f"run={run}", "calibrate.open_labels=true", word]) == 2
-
-
-def test_cases_with_a_verdict_become_a_blind_queue(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keys = list(digests(run))
-    queue = ("label.draw=queue", "label.metric=faithfulness")
-    assert label(run, *queue) == 2  # no verdict yet
-    assert label(run, f"label.import=[{verdicts(run, {keys[0]: 'fail', keys[1]: 'pass'})}]") == 0
-    assert label(run, *queue) == 0
-    assert "count in no corrected mean, gate or weight" in capsys.readouterr().out
-    (folder,) = draw_folders(run)
-    rows = read_drawn(folder).to_pylist()
-    assert {(row["sample_id"], row["method"], row["repeat"]) for row in rows} == {keys[0], keys[1]}
-    assert {(row["part"], row["probability"]) for row in rows} == {("queue", None)}
-    assert read_strata(folder) is None
-    page = (folder / "label.html").read_text(encoding="utf-8")
-    assert "seen" not in page  # neither the note nor the verdict is on it
-    first = [row["item"] for row in rows]
-    later = verdicts(run, {keys[2]: "pass"}, "bob", score="overall_score")
-    assert label(run, f"label.import=[{later}]") == 0
-    assert label(run, *queue) == 0
-    assert [row["item"] for row in read_drawn(folder).to_pylist()][:2] == first
-    assert read_drawn(folder).num_rows == read_draw(folder).strata[0].drawn == 3
-    assert label(run, *queue, "label.more=2") == 2
-
-
-@pytest.mark.thorough
-def test_labels_of_a_queue_show_agreement_and_calibrate_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keys = list(digests(run))
-    assert label(run, f"label.import=[{verdicts(run, dict.fromkeys(keys[:5], 'fail'))}]") == 0
-    assert label(run, "label.draw=queue", "label.metric=faithfulness") == 0
-    (folder,) = draw_folders(run)
-    sheet = [
-        json.loads(line) | {"annotator": "ann", "label": "all"}
-        for line in (folder / "sheet.jsonl").read_text("utf-8").splitlines()
-    ]
-    Path("sheet.jsonl").write_text("\n".join(map(json.dumps, sheet)))
-    assert label(run, "label.import=[sheet.jsonl]") == 0
-    assert main(["task=calibrate", f"run={run}"]) == 2
-    capsys.readouterr()
-    assert main(["task=calibrate", f"run={run}", f"calibrate.draw={folder.name}"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "a queue: these cases were picked by people" in said
-    assert "labels of the queue" not in said
-    assert not (run / "calibration").exists()
 
 
 def test_labels_given_twice_by_one_person_are_reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

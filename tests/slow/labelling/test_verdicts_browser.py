@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.labelling.label_files import draw_folders, read_drawn
 from ragpipe.pages.page_address import page_address
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.stages.write_reports import write_report_files
@@ -65,7 +64,3 @@ def test_from_the_page_to_the_calibration(
     assert "not used: 1 verdict given on report.html, not blind" in capsys.readouterr().out
     assert main(["task=calibrate", f"run={run}", "calibrate.open_labels=true"]) == 0
     assert not (run / "calibration").exists()
-    assert main(["task=label", f"run={run}", "label.metric=faithfulness", "label.draw=queue"]) == 0
-    queue = [folder for folder in draw_folders(run) if read_drawn(folder)["part"].to_pylist() == ["queue"]]
-    assert len(queue) == 1
-    assert read_drawn(queue[0])["sample_id"].to_pylist() == [event["sample_id"]]

@@ -234,7 +234,7 @@ def test_where_methods_or_judges_differ(build: Build) -> None:
 
 def test_values_of_a_run(build: Build) -> None:
     keys = [("t3", "default", 1), ("t4", "default", 1), ("t3", "other", 1), ("t9", "default", 1)]
-    scores = RunValues(Population(keys, [0.75, 0.5, 0.25, 0.1], [None] * 4, [""] * 4))
+    scores = RunValues(Population(keys, [0.75, 0.5, 0.25, 0.1]))
     assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="low_score", score="f", run="r")[1]] == [
         "t3",
         "t4",

@@ -156,7 +156,7 @@ def test_grades_are_compared_as_grades() -> None:
 
 
 def test_only_the_random_part_of_a_draw_counts_and_every_label_is_kept() -> None:
-    parts: list[LabelPart] = ["random", "targeted", "random", "stratified"]
+    parts: list[LabelPart] = ["random", "stratified", "random", "stratified"]
     result = calibrated(labels_of([1, 0, 0, 0], parts), [1.0, 1.0, 0.0, 1.0], methods=["a", "a", "b", "b"])
     assert result.statistics["agreement"].n == 2
     assert result.statistics["agreement"].value == 1.0

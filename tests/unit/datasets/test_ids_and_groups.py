@@ -130,17 +130,7 @@ def test_rows_of_a_key_become_one_record(read_file: Read) -> None:
     ]  # fmt: skip
 
 
-def test_rows_that_stand_together_are_streamed(read_file: Read) -> None:
-    rows = sorted(PASSAGES, key=lambda row: (row["run"], row["q"]))
-    group = {"by": ["q", "run"], "together": True, "max_rows": 2}
-    records = read_file({"d.jsonl": lines(*rows)}, group=group, fields=GROUPED)
-    assert [[c.text for c in r.output.chunks] for r in records] == [["p1", "p3"], ["p2"], ["p4"]]
-
-
 @pytest.mark.parametrize(("group", "rows", "says"), [
-    ({"by": ["q", "run"], "together": True}, PASSAGES, "again, after others"),
-    ({"by": "q", "max_rows": 3}, PASSAGES, "at most 3 rows"),
-    ({"by": "q", "max_rows": 1, "together": True}, PASSAGES[2:], "row 2 of one key"),
     ({"by": "nr"}, PASSAGES[:1], "group.by (nr)"),
     ({"by": "q", "as": "text"}, PASSAGES[:1], "choose another name by group.as"),
 ])  # fmt: skip

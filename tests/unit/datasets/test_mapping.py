@@ -128,11 +128,10 @@ def test_split_strips_the_pieces_and_leaves_out_empty_ones(read_file: Read) -> N
 
 
 def test_a_text_too_long_to_split_is_named(read_file: Read) -> None:
-    split = {"parts": {"text": "p", "pattern": ",", "max_length": 3}}
-    with pytest.raises(DataError, match=r"4 characters\n.*at most 3\n.*split\.parts\.max_length"):
-        read_file(
-            {"d.jsonl": lines({"id": "s1", "q": "a", "p": "a,bc"})}, split=split, fields={**BASE, "contexts": "parts"}
-        )
+    split = {"parts": {"text": "p", "pattern": ","}}
+    data = lines({"id": "s1", "q": "a", "p": "a," * 500_001})
+    with pytest.raises(DataError, match=r"1000002 characters\n.*at most 1000000"):
+        read_file({"d.jsonl": data}, split=split, fields={**BASE, "contexts": "parts"})
 
 
 def test_maps_translate_values_and_each_of_a_list(read_file: Read) -> None:

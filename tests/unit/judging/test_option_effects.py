@@ -11,7 +11,6 @@ import pytest
 from ragpipe.core.resources import prompts_dir
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.case_judge import CaseJudge
-from ragpipe.judging.context_split import ContextMeasure
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.output_modes import OutputModeFallback
@@ -39,8 +38,6 @@ EFFECTS: dict[str, tuple[dict[str, Any], Any]] = {
     "max_tokens": ({}, 99),
     "reasoning_effort": ({"capabilities": {"reasoning_effort": True}}, "low"),
     "shuffle_seed": ({}, 7),
-    "overflow": ({"capabilities": {"context_tokens": 3_000}}, "split"),
-    "weighted_scores": ({}, True),
 }
 """The options, each with what else is set on both sides, and another value."""
 REPLIES: dict[type[Answer], str] = {
@@ -62,8 +59,7 @@ def asked(path: Path, **options: Any) -> list[tuple[str, Any]]:
     judge = JudgeSettings(**{"model": MODEL, "api_base": "http://127.0.0.1:1/v1", **options})
     store, transport = CallStore(path, run_id="r"), ByAnswer([])
     session = JudgeSession(
-        identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store, measure=ContextMeasure.of(judge),
-        shuffle_seed=judge.shuffle_seed, weighted_scores=judge.weighted_scores,
+        identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store, shuffle_seed=judge.shuffle_seed,
     )  # fmt: skip
     case, prompts = CaseJudge(session, CaseKey("q1", "default", 1), "m"), PromptLibrary([prompts_dir()])
     contexts = [Chunk(id=f"c{n}", rank=n, text=f"chunk {n}: " + "word " * 300) for n in range(1, 9)]

@@ -147,6 +147,16 @@ def test_reasoning_tokens_are_a_part_of_the_tokens_out(details, expected):
     assert parse_response(answer(usage=usage)).tokens_reasoning == expected
 
 
+@pytest.mark.parametrize(("details", "cached", "written"), [
+    ({"cached_tokens": 60, "cache_creation_tokens": 30}, 60, 30), ({"cached_tokens": 60}, 60, None),
+    ({"cache_creation_tokens": 100}, None, 100), ({"cached_tokens": 60, "cache_creation_tokens": 41}, 60, None), ({}, None, None),
+])  # fmt: skip
+def test_tokens_found_in_a_cache_and_written_to_it_are_parts_of_the_tokens_in(details, cached, written):
+    usage = {"prompt_tokens": 100, "completion_tokens": 1, "prompt_tokens_details": details}
+    completion = parse_response(answer(usage=usage))
+    assert (completion.tokens_cached, completion.tokens_written) == (cached, written)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")]
 )

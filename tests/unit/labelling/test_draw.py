@@ -12,29 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.labelling.draw import DrawnCases, asked_of, draw_cases, random_order, shares_of
+from ragpipe.labelling.draw import DrawnCases, asked_of, draw_cases, random_order
 
 FEW = ["a", "a", "b", "b", "b", "b", "b"]
 
 
-def draws(size: int, random_size: int, favoured: dict[str, float]) -> list[DrawnCases]:
+def draws(size: int, random_size: int) -> list[DrawnCases]:
     """The draw of every order of the few cases."""
-    return [
-        draw_cases(order, FEW, size, random_size=random_size, favoured=favoured) for order in permutations(range(7))
-    ]
+    return [draw_cases(order, FEW, size, random_size=random_size) for order in permutations(range(7))]
 
 
-@pytest.mark.parametrize(("size", "random_size", "favoured"), [
-    (5, 5, {}),
-    (4, 2, {"a": 1.0}),  # targeted: a first, then b
-    (5, 3, {"a": 1.0, "b": 1.0}),  # equal
-    (6, 1, {"a": 2.0, "b": 5.0}),  # proportional
-])  # fmt: skip
-def test_each_case_is_drawn_as_often_as_its_probability_says(
-    size: int, random_size: int, favoured: dict[str, float]
-) -> None:
+@pytest.mark.parametrize(("size", "random_size"), [(5, 5), (4, 2), (5, 3), (6, 1)])
+def test_each_case_is_drawn_as_often_as_its_probability_says(size: int, random_size: int) -> None:
     by_counts = defaultdict(list)
-    for draw in draws(size, random_size, favoured):
+    for draw in draws(size, random_size):
         by_counts[draw.drawn["a"], draw.drawn["b"]].append(draw)
     for (of_a, of_b), same in by_counts.items():
         often = Counter(place for draw in same for place in draw.places)
@@ -44,7 +35,7 @@ def test_each_case_is_drawn_as_often_as_its_probability_says(
 
 
 def test_the_random_part_is_a_simple_random_sample() -> None:
-    heads = Counter(frozenset(draw.places[: draw.random]) for draw in draws(5, 3, {"a": 1.0}))
+    heads = Counter(frozenset(draw.places[: draw.random]) for draw in draws(5, 3))
     assert len(heads) == 35  # 7 over 3
     assert len(set(heads.values())) == 1
 
@@ -53,18 +44,18 @@ def test_the_random_part_is_a_simple_random_sample() -> None:
 def test_weighted_sums_are_right_over_many_seeds() -> None:
     """The Horvitz-Thompson estimate of a total, whose value depends on the stratum: its mean is the total."""
     keys = [f"case {place}" for place in range(90)]
-    strata = ["near" if place < 12 else "far" for place in range(90)]
+    strata = ["few" if place < 12 else "many" for place in range(90)]
     values = np.arange(90) / 90
     totals, often = [], np.zeros(90)
     for seed in range(1500):
-        draw = draw_cases(random_order(keys, seed), strata, 30, random_size=15, favoured={"near": 1.0})
+        draw = draw_cases(random_order(keys, seed), strata, 30, random_size=15)
         weights = np.array([1 / draw.probability(strata[place]) for place in draw.places])
         assert weights.sum() == pytest.approx(90)
         totals.append(float((weights * values[draw.places]).sum()))
         often[draw.places] += 1
     error = np.std(totals) / np.sqrt(len(totals))
     assert abs(np.mean(totals) - values.sum()) < 4 * error
-    for part, cases in (("near", 12), ("far", 78)):
+    for part, cases in (("few", 12), ("many", 78)):
         share = often[[stratum == part for stratum in strata]] / 1500
         assert np.abs(share - share.mean()).max() < 4.5 * np.sqrt(share.mean() * (1 - share.mean()) / 1500 + 1e-6), (
             cases
@@ -79,8 +70,8 @@ def test_a_larger_draw_contains_the_smaller_one(
     strata: list[str], size: int, more: int, share: float, seed: int
 ) -> None:
     order = random_order([str(place) for place in range(len(strata))], seed)
-    first = draw_cases(order, strata, size, random_size=round(share * size), favoured={"a": 1.0})
-    grown = draw_cases(order, strata, size + more, random_size=round(share * (size + more)), favoured={"a": 1.0})
+    first = draw_cases(order, strata, size, random_size=round(share * size))
+    grown = draw_cases(order, strata, size + more, random_size=round(share * (size + more)))
     slack = 2 * len(set(strata))  # two of every stratum are drawn, also where the random part has taken all
     assert min(size, len(strata)) <= len(first.places) <= min(size + slack, len(strata))
     assert set(first.places) <= set(grown.places)
@@ -89,32 +80,24 @@ def test_a_larger_draw_contains_the_smaller_one(
     assert grown.places[: grown.random] == order[: grown.random]
 
 
-@pytest.mark.parametrize(("favoured", "expected"), [
-    ({"a": 1.0}, {"a": 28, "b": 2}),
-    ({"a": 1.0, "b": 1.0}, {"a": 15, "b": 15}),
-    ({"a": 1.0, "b": 2.0}, {"a": 10, "b": 20}),
-    ({}, {"a": 12, "b": 18}),  # in proportion to 40 and 60
-])  # fmt: skip
-def test_the_strata_get_their_shares(favoured: dict[str, float], expected: dict[str, int]) -> None:
-    strata = ["a"] * 40 + ["b"] * 60
-    draw = draw_cases(range(100), strata, 30, random_size=0, favoured=favoured)
-    assert draw.drawn == expected
+def test_the_strata_get_as_many_cases_each() -> None:
+    assert draw_cases(range(100), ["a"] * 40 + ["b"] * 60, 30, random_size=0).drawn == {"a": 15, "b": 15}
 
 
 def test_what_an_exhausted_stratum_leaves_goes_to_the_others() -> None:
-    draw = draw_cases(range(10), ["a"] * 3 + ["b"] * 7, 8, random_size=0, favoured={"a": 1.0})
+    draw = draw_cases(range(10), ["a"] * 3 + ["b"] * 7, 8, random_size=0)
     assert draw.drawn == {"a": 3, "b": 5}
     assert draw.probability("a") == 1.0
 
 
 def test_a_draw_of_more_than_all_is_all() -> None:
-    draw = draw_cases([2, 0, 1], ["all"] * 3, 60, random_size=60, favoured={})
+    draw = draw_cases([2, 0, 1], ["all"] * 3, 60, random_size=60)
     assert (draw.places, draw.random, draw.probability("all")) == ([2, 0, 1], 3, 1.0)
 
 
 def test_more_strata_than_the_draw_can_serve_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"at least 2 cases of each of the 5 strata"):
-        draw_cases(range(20), list("abcde") * 4, 9, random_size=2, favoured={})
+        draw_cases(range(20), list("abcde") * 4, 9, random_size=2)
 
 
 def test_the_order_depends_on_seed_and_keys_alone() -> None:
@@ -123,11 +106,6 @@ def test_the_order_depends_on_seed_and_keys_alone() -> None:
     assert order == random_order(keys, 7) != random_order(keys, 8)
     without = random_order(keys[1:], 7)
     assert [place - 1 for place in order if place] == without
-
-
-def test_shares() -> None:
-    assert shares_of(["a", "b", "b"], "proportional") == {"a": 1.0, "b": 2.0}
-    assert shares_of(["a", "b", "b"], "equal") == {"a": 1.0, "b": 1.0}
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.05, 0.2, 0.5, 1.0])

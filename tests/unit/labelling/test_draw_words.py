@@ -24,13 +24,12 @@ def draw_by(**settings: Any) -> Draw:
     ("settings", "words"),
     [
         ({}, []),
-        ({"draw": "stratified", "field": "meta.source"}, ["label.draw=stratified", "label.field=meta.source"]),
+        ({"draw": "by_method"}, ["label.draw=by_method"]),
         ({"seed": 3, "annotators": ["ann", "bob"]}, ["label.seed=3", "label.annotators=[ann,bob]"]),
         (
             {"question": "Is it true, all of it?", "grades": {"yes": 1, "no": 0}},
             ['label.question="Is it true, all of it?"', "label.grades={yes: 1.0,no: 0.0}"],
         ),
-        ({"draw": "disagreement", "rejudged": "r2"}, ["label.draw=disagreement", "label.rejudged=/runs/r2"]),
     ],
 )
 def test_only_unusual_settings_are_words(settings: dict[str, Any], words: list[str]) -> None:

@@ -15,7 +15,6 @@ from ragpipe.labelling.open_verdicts import (
     is_verdicts_file,
     merged_verdicts,
     of_these_answers,
-    queued_cases,
     read_verdicts,
     read_verdicts_file,
     standing_verdicts,
@@ -183,7 +182,6 @@ def test_standing_verdicts_are_those_of_the_score_that_were_not_withdrawn(tmp_pa
     verdicts_path(tmp_path).parent.mkdir()
     write_rows(verdicts_path(tmp_path), merged_verdicts(None, read(tmp_path, *lines)).table)
     assert [verdict.key.case[0] for verdict in standing_verdicts(tmp_path, "faithfulness")] == ["q1"]
-    assert queued_cases(tmp_path, "faithfulness") == [("q1", "m", 1), ("q3", "m", 1)]
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 100])

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from ragpipe.core.errors import PromptError
 from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.judging.detectors import detector_judge
 from ragpipe.judging.heuristic import heuristic_judge
@@ -370,12 +369,3 @@ def test_a_template_of_the_users_own_may_leave_out_every_optional_part(tmp_path)
         [{"claims": ["a", "b"]}, {"verdicts": []}, {"verdicts": [{"index": i, "supported": True} for i in (1, 2)]}]
     )
     assert asyncio.run(metric.measure(CASE, judge)).value == 1.0
-
-
-def test_loops_that_could_run_for_ever_are_refused(tmp_path):
-    folder = tmp_path / "loops"
-    folder.mkdir()
-    body = "{% for a in items %}{% for b in items %}{% for c in items %}{% endfor %}{% endfor %}{% endfor %}{{ items }}"
-    (folder / "ask.v1.jinja").write_text(f"---\nroles: {{items: claims}}\n---\n[[user]]\n{body}\n")
-    with pytest.raises(PromptError, match="loops nested more than 2 deep"):
-        PromptLibrary([tmp_path]).load("loops", "ask", "v1")

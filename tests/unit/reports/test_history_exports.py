@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from ragpipe.comparing.history_rows import HISTORY
-from ragpipe.reports.exports.grafana_dashboard import grafana_dashboard
-from ragpipe.reports.exports.open_metrics import RUN_FAMILIES, SCORE_FAMILIES, open_metrics
+from ragpipe.reports.exports.open_metrics import open_metrics
 from ragpipe.reports.history_page import history_headline, history_markdown, newest_rows
 
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
@@ -68,20 +65,6 @@ def test_the_newest_run_alone_has_no_time_and_is_prometheus_text_too() -> None:
     for parser in (openmetrics, prometheus):
         (mean,) = samples(text, "ragpipe_score_mean", parser)
         assert (mean.value, mean.timestamp) == (0.75, None)
-
-
-def test_the_dashboard_asks_for_families_that_exist_by_labels_that_they_have() -> None:
-    dashboard = json.loads(grafana_dashboard())
-    known = {family.name for family in (*SCORE_FAMILIES, *RUN_FAMILIES)} | {"ragpipe_score_verdict", "ragpipe_run_info"}
-    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    queries = [variable["query"] for variable in dashboard["templating"]["list"]]
-    names = {name for text in [*expressions, *queries] for name in re.findall(r"ragpipe_\w+", text)}
-    assert names == known - {"ragpipe_score_cases"}
-    assert {label for text in expressions for label in re.findall(r"(\w+)=~", text)} == {"name", "score"}
-    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
-    assert {v for text in expressions for v in re.findall(r"\$(\w+)", text)} <= variables | {"__interval", "__range"}
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
-    assert len(set(places)) == len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
 def test_the_page_says_what_became_worse_and_where_a_series_ends() -> None:

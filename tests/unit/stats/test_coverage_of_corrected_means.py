@@ -94,19 +94,6 @@ def test_stopping_at_a_width_keeps_the_coverage(widest: float) -> None:
     assert counts == sorted(counts, reverse=True)
 
 
-@pytest.mark.slow
-def test_labels_of_other_data() -> None:
-    """A judge that guesses is nearly always refused; the others hold the truth, with wider intervals than random labels give."""
-    found = benchmark.of_other_labels(100, REPETITIONS, SEED)
-    assert found["guesses"][2] > 0.95
-    for judge, (covered, width, _) in found.items():
-        if judge != "guesses":
-            assert covered >= 0.93 - chance(0.93, REPETITIONS, len(found))
-        if judge in ("lenient", "good"):
-            (of_random,) = [c.width for c in cells((100, 1)) if (c.kind, c.judge, c.truth) == ("0/1", judge, 0.75)]
-            assert width > of_random
-
-
 @pytest.mark.parametrize("kind", [("0/1", "good"), ("share of 5", "good"), ("score", "")])
 @pytest.mark.parametrize("rows", [1, 4])
 def test_the_simulated_labels_have_the_mean_that_they_are_said_to_have(kind: tuple[str, str], rows: int) -> None:

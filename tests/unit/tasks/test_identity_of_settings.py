@@ -99,7 +99,6 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
 MAPPED = {"fields": {"id": "n", "question": "q"}}
 BESIDE: dict[tuple[type, str], dict[str, object]] = {
     **{(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")},
-    (JUDGES["llm"], "overflow"): {"capabilities": {"context_tokens": 8192, "reasoning_effort": True}},
 }
 """What else the section must have for the field to be set at all."""
 SAME_HERE = {
