@@ -74,7 +74,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `samples.parquet`, `outputs.parquet` | the frozen cases |
 | `index.json` | with `system.index_manifest`: which documents are in the index ([latency](latency.md)) |
 | `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
-| `.system-budget.jsonl` | with `system.budget`: what each request to the system held and cost ([budgets](budgets.md)); those of the judge are a row of `.store/limits.sqlite`, with `store.url` of the table `limits` in its schema ([PostgreSQL](postgresql.md)) |
+| `.system-budget.jsonl` | with `system.budget`: what each request to the system held and cost ([budgets](budgets.md)); those of the judge are in `.store/budgets/<run>/holds.jsonl` |
 | `iteration-N/.progress.json` | the progress of the iteration, and what its process does; a view of the journal ([below](#progressjson)) |
 | `iteration-N/.wall.json` | `judging_s`: wall-clock seconds of judging, over all starts; in no seal |
 | `iteration-N/journal.jsonl` | one line per finished case; append-only |

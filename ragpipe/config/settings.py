@@ -100,7 +100,7 @@ class StoreSettings(Settings):
         return store_place_of(self.url, self.path, output_dir, self.outage_s)
 
     def folder(self, output_dir: str) -> Path:
-        """The folder on this machine of what stands beside the store: drift files, limits, batches."""
+        """The folder on this machine of what stands beside the store: drift files, budgets, batches."""
         return store_folder_of(self.path, output_dir)
 
 

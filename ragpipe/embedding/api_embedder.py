@@ -22,7 +22,6 @@ from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRe
 from ragpipe.judging.clients.http_responses import billed_usage
 from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.limits.shared_limits import SharedUse
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.vector_replies import vector_text
 from ragpipe.schema.call import Call, Paid
@@ -101,9 +100,8 @@ class ApiTransport(LiveTransport):
         run_id: str,
         tell: Callable[[str], None] = lambda _: None,
         budget: Budget | None = None,
-        shared: SharedUse | None = None,
     ):
-        super().__init__(settings, run_id=run_id, tell=tell, budget=budget, shared=shared)
+        super().__init__(settings, run_id=run_id, tell=tell, budget=budget)
         self._embedder = settings
 
     def _open(self) -> Any:

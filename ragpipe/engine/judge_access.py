@@ -14,10 +14,11 @@ from ragpipe.core.resources import data_path
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
 from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
 from ragpipe.embedding.token_encoder import EncoderSettings
-from ragpipe.engine.open_budget import Spending, open_spending
+from ragpipe.engine.open_budget import open_budget
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
+from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.session_protocols import Transport
@@ -50,7 +51,7 @@ def store_place(config: RunConfig) -> StorePlace:
 
 
 def store_folder(config: RunConfig) -> Path:
-    """The folder of what stands beside the call store, on this machine: drift files, limits, batches."""
+    """The folder of what stands beside the call store, on this machine: drift files, budgets, batches."""
     return config.store.folder(config.output_dir)
 
 
@@ -173,8 +174,8 @@ async def open_judge(
         return replies if known is None else FallbackStore(known, replies)
 
     try:
-        with open_spending(config, store.place, account or run_id, warn) as spending:
-            session = _session_of_all(config, run_id, replies_of, spending, warn, embeds=embeds)
+        with open_budget(config, store.place, account or run_id) as budget:
+            session = _session_of_all(config, run_id, replies_of, budget, warn, embeds=embeds)
             try:
                 yield session
             finally:
@@ -189,7 +190,7 @@ def _session_of_all(
     config: RunConfig,
     run_id: str,
     replies_of: Callable[[RunConfig], ReplyStore],
-    spending: Spending,
+    budget: Budget | None,
     warn: Callable[[str], None],
     *,
     embeds: bool,
@@ -199,7 +200,7 @@ def _session_of_all(
     for name, member in member_configs(config).items():
         embedder = next((session.embedder for session in sessions.values()), None)
         replies = replies_of(member)
-        sessions[name] = _stored_session(member, run_id, replies, spending, warn, embeds=embeds, embedder=embedder)
+        sessions[name] = _stored_session(member, run_id, replies, budget, warn, embeds=embeds, embedder=embedder)
     return _as_jury(sessions)
 
 
@@ -207,7 +208,7 @@ def _stored_session(
     config: RunConfig,
     run_id: str,
     replies: ReplyStore,
-    spending: Spending,
+    budget: Budget | None,
     warn: Callable[[str], None],
     *,
     embeds: bool,
@@ -219,13 +220,13 @@ def _stored_session(
         config: the configuration of the run.
         run_id: the run that pays for new calls.
         replies: the stored replies.
-        spending: what holds new calls back.
+        budget: what new calls may spend; None: there is no limit.
         warn: prints a warning.
         embeds: whether new texts are embedded.
         embedder: the session of the embedder, where there is one already; None: one is opened.
     """
     if embedder is None:
-        transport = _embedder_transport(config, run_id, spending, warn) if embeds else StoredTransport()
+        transport = _embedder_transport(config, run_id, budget, warn) if embeds else StoredTransport()
         embedder = _embedder_session(config, replies, transport)
     if isinstance(config.judge, HeuristicSettings):
         session = _heuristic_session(config.judge, embedder)
@@ -234,8 +235,8 @@ def _stored_session(
 
         session = detector_session(config.judge, replies, embedder)
     else:
-        session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, spending, warn))
-    session.budget = spending.budget
+        session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
+    session.budget = budget
     session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
     return session
 
@@ -296,7 +297,7 @@ def _heuristic_judge(judge: HeuristicSettings) -> HeuristicJudge:
     return HeuristicJudge(judge)
 
 
-def _judge_transport(config: RunConfig, run_id: str, spending: Spending, warn: Callable[[str], None]) -> Transport:
+def _judge_transport(config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]) -> Transport:
     """The transport to a language model."""
     if config.transport.kind == "stored":
         return StoredTransport()
@@ -305,11 +306,10 @@ def _judge_transport(config: RunConfig, run_id: str, spending: Spending, warn: C
         from ragpipe.judging.transports.batch_transport import BatchTransport
 
         folder = store_folder(config) / "batches"
-        batch, budget, shared = config.transport.batch, spending.budget, spending.shared
-        return BatchTransport(config.judge, batch, folder, run_id=run_id, tell=warn, budget=budget, shared=shared)
+        return BatchTransport(config.judge, config.transport.batch, folder, run_id=run_id, tell=warn, budget=budget)
     from ragpipe.judging.transports.live_transport import LiveTransport
 
-    return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=spending.budget, shared=spending.shared)
+    return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)
 
 
 def _language_model_session(
@@ -370,13 +370,15 @@ def _encoder_session(
     )
 
 
-def _embedder_transport(config: RunConfig, run_id: str, spending: Spending, warn: Callable[[str], None]) -> Transport:
+def _embedder_transport(
+    config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]
+) -> Transport:
     """The transport of the configured embedder. Models are loaded and libraries imported for the first text."""
     settings = config.embedder
     if isinstance(settings, ApiEmbedder) and config.transport.asks:
         from ragpipe.embedding.api_embedder import ApiTransport
 
-        return ApiTransport(settings, run_id=run_id, tell=warn, budget=spending.budget, shared=spending.shared)
+        return ApiTransport(settings, run_id=run_id, tell=warn, budget=budget)
     if isinstance(settings, SentenceTransformers):
         from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
 

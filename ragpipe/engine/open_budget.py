@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.limits.shared_budget import SharedBudget
-from ragpipe.judging.limits.shared_limits import SharedUse, open_limits
+from ragpipe.judging.limits.local_budget import LocalBudget
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_place import StorePlace
+from ragpipe.store.files.atomic import make_folders
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.store.run.run_folder import RunFolder
+
+HOLDS = "holds.jsonl"
+"""The journal of an account."""
 
 
 def budget_owner(config: RunConfig) -> JudgeSettings | JurySettings | None:
@@ -31,40 +35,27 @@ def budget_owner(config: RunConfig) -> JudgeSettings | JurySettings | None:
     return owner if is_limited else None
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What holds new calls back: the budget of the run, and the limits that it shares with other processes. None: there are none."""
-
-    budget: Budget | None = None
-    shared: SharedUse | None = None
-
-
 @contextmanager
-def open_spending(config: RunConfig, store: StorePlace, run_id: str, tell: Callable[[str], None]) -> Iterator[Spending]:
-    """What holds the calls of one run back; nothing, where no provider is asked. The limits stand beside the call store, whose ledger
-    the budget goes on from.
+def open_budget(config: RunConfig, store: StorePlace, run_id: str) -> Iterator[Budget | None]:
+    """The budget of one account, None where there is none. It goes on from the ledger of the call store, beside which its holds stand.
 
     Args:
         config: the configuration of the run.
         store: the place of the call store.
         run_id: the run whose account pays.
-        tell: gets notices for the user.
 
-    Raises DataError for a damaged account, OutputError.
+    Raises DataError for a damaged journal, FolderLocked while another process spends from this account, OutputError.
     """
-    if not config.transport.asks or not _asks_a_provider(config):
-        yield Spending()
-        return
     owner = budget_owner(config)
-    with open_limits(store, tell) as limits, closing(limits.account(run_id)) as account:
-        budget = None
-        if owner is not None:
-            budget = SharedBudget(owner.budget, owner.section, account, _ledger(config, owner, store, run_id))
-        yield Spending(budget, SharedUse(limits, account))
-
-
-def _asks_a_provider(config: RunConfig) -> bool:
-    return any(isinstance(section, JudgeSettings | JurySettings) for section in (config.judge, config.embedder))
+    if owner is None:
+        yield None
+        return
+    folder = config.store.folder(config.output_dir) / "budgets" / run_id
+    make_folders(folder)
+    with FolderLock(folder):
+        journal = HoldJournal.open(folder / HOLDS, _ledger(config, owner, store, run_id))
+        with closing(journal):
+            yield LocalBudget(owner.budget, owner.section, journal)
 
 
 def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: StorePlace, run_id: str) -> Amount:

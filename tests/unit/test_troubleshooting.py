@@ -86,10 +86,3 @@ def test_every_first_line_of_an_error_has_a_row() -> None:
 
 def test_a_message_has_one_row() -> None:
     assert len(QUOTED) == len(set(QUOTED)) > 60
-
-
-@pytest.mark.parametrize("page", ["file-formats.md", "troubleshooting.md", "budgets.md", "rate-limits.md"])
-def test_where_limits_are_is_said_for_both_kinds_of_store(page: str) -> None:
-    lines = [line for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if "limits.sqlite" in line]
-    assert lines
-    assert [line for line in lines if "PostgreSQL" not in line] == []

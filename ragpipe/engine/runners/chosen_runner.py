@@ -134,13 +134,13 @@ def _one_process(config: RunConfig, policy: EvaluatePolicy) -> str | None:
     """Why the cases cannot be measured elsewhere; None where they can."""
     if type(policy) is not EvaluatePolicy:
         return "this task takes replies from a finished run"
-    if config.transport.kind == "batch":
-        return "a batch is made of the questions of one process"
+    if _asks_servers(config):
+        return "calls leave from one process"
     has_gpus = config.runner.kind == "ray" and config.runner.num_gpus > 0
     computes = _computes(config)
     if computes and not has_gpus:
         return "a model that computes here takes all cores by itself, and batches across cases"
     is_far = config.runner.kind == "ray" and config.runner.address is not None
-    if is_far and (computes or _asks_servers(config)) and config.store.url is None:
+    if is_far and computes and config.store.url is None:
         return "workers on several machines need one call store: set store.url"
     return None

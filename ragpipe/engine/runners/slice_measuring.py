@@ -87,7 +87,7 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     known = _known(start, config)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
-            introduce(session, ProviderRegistry(start.start), folder, start.began_at)
+            introduce(session, ProviderRegistry(), folder, start.began_at)
             measure = partial(
                 measure_slice,
                 reader,

@@ -19,7 +19,7 @@ from ragpipe.judging.limits.rate_limit import RateLimiter, Sleep
 from ragpipe.judging.limits.retries import RetryLimits, RetryLoop
 from ragpipe.judging.limits.token_demand import Demand
 from ragpipe.judging.limits.traffic import OVERLOAD, RETRY_REASONS, Hold, Traffic
-from ragpipe.judging.limits.width import LearnedWidth, RequestSlots, SlotSource
+from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 
 T = TypeVar("T")
 
@@ -64,7 +64,6 @@ class AttemptRunner:
         check: Raises where nothing more is to be sent.
         give_up: The error for an outage that lasted too long, from its seconds and the last message.
         first_wait_s: Longest back-off before the server's first answer; None: as later.
-        source: Slots that are shared with others; None: there are none.
     """
 
     def __init__(
@@ -78,21 +77,20 @@ class AttemptRunner:
         check: Callable[[], None],
         give_up: Callable[[float, str], Exception],
         first_wait_s: float | None = None,
-        source: SlotSource | None = None,
     ):
         self._limits, self._outage = limits, outage
         self.state = state
-        self._slots = RequestSlots(most, state.width, source)
+        self._slots = RequestSlots(most, state.width)
         self._sleep, self._check, self._give_up = sleep, check, give_up
         self._first_wait_s = first_wait_s
         self.traffic = Traffic()
         self.hold_elsewhere: Hold | None = None
         """What holds back the calls of other processes that send for this one; None: nothing, or there are none."""
 
-    def share(self, state: ServerState, source: SlotSource | None = None) -> None:
+    def share(self, state: ServerState) -> None:
         """Continue with what is known of the server elsewhere. Call it before anything is sent."""
         self.state = state
-        self._slots.learned, self._slots.source = state.width, source
+        self._slots.learned = state.width
 
     def hold(self) -> Hold | None:
         """What holds back the calls that wait now; None where none waits."""

@@ -2,8 +2,6 @@
 
 Looking at what is spent and then sending goes beyond the budget by whatever is under way at that moment. Here a request is sent
 only where what is spent, what is held and its own hold fit together; so no number of requests at once can spend more.
-
-Two accounts: of one process (`local_budget`), and one that all processes of a run share (`shared_budget`).
 """
 
 from __future__ import annotations
@@ -105,9 +103,6 @@ class Budget(ABC):
         least = self.spent + self.held + amount
         limits = {part: getattr(self.limits, part) for part in PARTS}
         names = [part for part, limit in limits.items() if limit is not None and getattr(least, part) > limit]
-        names = names or [
-            part for part, limit in limits.items() if limit is not None
-        ]  # another process has freed some since
         name = names[0]
         limit, spent, need = limits[name], getattr(self.spent, name), getattr(amount, name)
         raised = tuple(

@@ -1,4 +1,4 @@
-"""A budget whose account belongs to one event loop of one process: that of the outputs of a live system."""
+"""A budget whose account belongs to one event loop of one process, with its holds in a journal."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 from ragpipe.judging.clients.client import AttemptError
 
@@ -20,35 +19,7 @@ SILENT = frozenset({"network", "server_error", "deadline"})
 """Kinds of error that can begin an outage: no answer at all, or a server error. A rate limit cannot."""
 _CONSECUTIVE = 5  # failed attempts that begin an outage
 _FIRST, _LONGEST = 1.0, 60.0  # seconds before the first probe, and at most
-_LOOKS_EVERY = 0.25  # seconds between two looks at what other processes have met
 _REPORTED_FROM = 8.0  # seconds before the next probe; failed probes with a shorter wait are not reported
-
-
-@dataclass(frozen=True, slots=True)
-class KnownOutage:
-    """An outage that more than one question has met: silent `since`, the next probe at `next_probe` (both monotonic seconds), after waits of
-    `wait` seconds; `error` is what was met last."""
-
-    since: float
-    next_probe: float
-    wait: float
-    error: str
-
-    def shifted(self, seconds: float) -> KnownOutage:
-        """The same by a clock that is so many seconds ahead."""
-        return replace(self, since=self.since + seconds, next_probe=self.next_probe + seconds)
-
-
-class OutageSource(Protocol):
-    """What other processes know of an outage, and are told. `look` says whether it goes on, and whether this process may send its probe;
-    None where nobody can tell."""
-
-    known: KnownOutage | None
-
-    def silent(self, outage: KnownOutage) -> None: ...
-    def answered(self) -> None: ...
-    def give_up_probe(self) -> None: ...
-    async def look(self, *, for_probe: bool) -> tuple[KnownOutage | None, bool] | None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -95,9 +66,6 @@ class OutageGate:
         self._probing = False
         self._waiting: list[_Waiter] = []
         self._timer: asyncio.TimerHandle | None = None
-        self.source: OutageSource | None = None
-        """The other processes; None where there are none."""
-        self._watching: asyncio.Task[None] | None = None
 
     @property
     def seconds(self) -> float:
@@ -116,8 +84,6 @@ class OutageGate:
 
     async def acquire(self, key: str) -> bool:
         """Wait until an attempt for the question `key` may start. Whether it is the probe."""
-        if not self.active and self.source is not None and self.source.known is not None:
-            self._join(self.source.known)
         if not self.active:
             return False
         waiter = _Waiter(key, asyncio.get_running_loop().create_future())
@@ -138,8 +104,6 @@ class OutageGate:
         if self.active:
             if not self._unsaid:
                 self._tell(f"answering again after {self.seconds:.0f} s")
-            if self.source is not None and self._confirmed:
-                self.source.answered()
             self._end()
         self._failures, self._silent_since = 0, None
         self._failed_keys.clear()
@@ -160,55 +124,7 @@ class OutageGate:
             self._failures += 1
             if not self.active and self._failures >= _CONSECUTIVE:
                 self._begin(error, now)
-        blames = self.active and self._blames_outage(probe)
-        if self.active and self._confirmed:
-            self._share(error.message)
-        return blames
-
-    def _share(self, error: str) -> None:
-        """Tell the other processes, and go on as they do."""
-        if self.source is None:
-            return
-        self.source.silent(KnownOutage(self._silent_since or 0.0, self._next_probe, self._wait, error))
-        self._watch()
-
-    def _join(self, known: KnownOutage) -> None:
-        """Another process has met an outage."""
-        self.active = self._confirmed = True
-        self.count += 1
-        self._silent_since, self._wait, self._next_probe = known.since, known.wait, known.next_probe
-        self._lone_probes, self._last_probe_key, self._unsaid = 0, "", ""
-        self._tell(f"paused: another process has no answer, the last: {known.error}")
-        self._allow_extra(True)
-        self._watch()
-
-    def _watch(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._follow())
-
-    async def _follow(self) -> None:
-        """Send the probe when it is this process's, and end with the outage of all."""
-        while self.active and self.source is not None:
-            is_due = not self._probing and bool(self._waiting) and time.monotonic() >= self._next_probe
-            if (answer := await self.source.look(for_probe=is_due)) is None:
-                break
-            outage, is_mine = answer
-            if outage is None:
-                self._tell(f"answering again after {self.seconds:.0f} s, in another process")
-                self._watching = None
-                self._end()
-                self._failures, self._silent_since = 0, None
-                self._failed_keys.clear()
-                return
-            self._next_probe, self._wait = outage.next_probe, outage.wait
-            if is_mine and not self._send_probe():
-                self.source.give_up_probe()
-            await asyncio.sleep(_LOOKS_EVERY)
-        self._watching = None
-        self._schedule()
+        return self.active and self._blames_outage(probe)
 
     def _blames_outage(self, probe: bool) -> bool:
         """Whether more than one question has failed, or the one has probes left."""
@@ -222,8 +138,6 @@ class OutageGate:
     def abandon_probe(self) -> None:
         """The probe was cancelled before it had a result; another may go."""
         self._probing = False
-        if self.source is not None and self._watching is not None:
-            self.source.give_up_probe()
         self._schedule()
 
     def release(self) -> None:
@@ -262,30 +176,23 @@ class OutageGate:
         return max(0.0, self._limit - (now - (self._silent_since or now)))
 
     def _schedule(self) -> None:
-        if self._watching is not None:
-            return  # it sends the probe
         if self.active and not self._probing and self._timer is None and self._waiting:
             wait = max(0.0, self._next_probe - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._send_probe)
 
-    def _send_probe(self) -> bool:
-        """Whether an attempt waited that could be the probe."""
+    def _send_probe(self) -> None:
         self._timer = None
         ready = [waiter for waiter in self._waiting if not waiter.go.done()]
         if ready:
             first = next((waiter for waiter in ready if waiter.key != self._last_probe_key), ready[0])
             self._probing = True
             first.go.set_result(True)
-        return bool(ready)
 
     def _end(self) -> None:
         self.active = self._probing = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
         for waiter in self._waiting:
             if not waiter.go.done():
                 waiter.go.set_result(False)

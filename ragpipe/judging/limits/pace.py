@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any
 
 _CUT_TO = 0.87  # of the rate that was refused
 _BACK_AFTER = 12.0  # seconds until the learned rate is again the one that was refused; then it grows beyond
@@ -100,35 +99,6 @@ class LearnedPace:
         else:
             self._cut(now, _CUT_TO * self.rate, refused=self.rate)
 
-    def forget_answers(self) -> None:
-        """Nobody has asked for a while: the time until the next answer says nothing of the rate."""
-        self._answers.clear()
-
-    def as_json(self) -> dict[str, Any]:
-        """As it is written to the row of a provider."""
-        plain = {name: getattr(self, name) for name in _PACE_FIELDS}
-        answers = [round(time, 3) for time in self._answers]
-        last_cut = None if self._last_cut == float("-inf") else self._last_cut
-        outcomes = "".join("x" if refused else "." for refused in self._outcomes)
-        return {**plain, "answers": answers, "outcomes": outcomes, "last_cut": last_cut}
-
-    def shift(self, seconds: float) -> None:
-        """Move all times to a clock that is so many seconds ahead."""
-        self._last_answer += seconds
-        self._last_cut += seconds
-        self._answers = deque((time + seconds for time in self._answers), maxlen=self._answers.maxlen)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> LearnedPace:
-        """What `as_json` wrote."""
-        pace = cls()
-        for name in _PACE_FIELDS:
-            setattr(pace, name, values[name])
-        pace._answers.extend(values["answers"])
-        pace._outcomes.extend(mark == "x" for mark in values["outcomes"])
-        pace._last_cut = float("-inf") if values["last_cut"] is None else values["last_cut"]
-        return pace
-
     def _cut(self, now: float, rate: float, *, refused: float) -> None:
         """Go down to this rate, and from there back to the one that was refused (0: it is not known)."""
         self.rate = max(_LOWEST, rate)
@@ -170,46 +140,17 @@ class LearnedPace:
         return len(recent) / max(0.25, now - recent[0])
 
 
-_PACE_FIELDS = (
-    "rate",
-    "_refused",
-    "_back_after",
-    "_grown",
-    "_last_answer",
-    "_since_cut",
-    "_proven",
-    "_unexplained",
-    "_needed",
-    "_tolerated",
-)
-"""The fields of a pace that are plain numbers."""
-
-
 class Bucket:
     """A limit of so many units (requests or tokens) per second, spaced evenly: what is taken delays what comes next.
 
-    What the server counted less than was taken is credit for the next attempts, up to `CREDIT` seconds of it. An attempt that starts
-    up to `late` seconds after it might have started delays the next one by so much less. Times are seconds of a clock that only grows.
+    What the server counted less than was taken is credit for the next attempts, up to `CREDIT` seconds of it. Times are seconds of a clock that only grows.
     """
 
     CREDIT = 2.0
 
-    def __init__(self, per_second: float, why: str, *, late: float = 0.0):
-        self.per_second, self.why, self.late = per_second, why, late
+    def __init__(self, per_second: float, why: str):
+        self.per_second, self.why = per_second, why
         self._free_from = self._credit = 0.0
-
-    @property
-    def state(self) -> list[float]:
-        """Until when it is taken, and its credit."""
-        return [self._free_from, self._credit]
-
-    def restore(self, state: list[float]) -> None:
-        """Go on from a `state`."""
-        self._free_from, self._credit = state
-
-    def shift(self, seconds: float) -> None:
-        """Move to a clock that is so many seconds ahead."""
-        self._free_from += seconds
 
     def next_start(self, now: float) -> float:
         """When the next attempt may start."""
@@ -219,11 +160,7 @@ class Bucket:
         """An attempt of so many units starts."""
         from_credit = min(self._credit, amount)
         self._credit -= from_credit
-        self._free_from = max(self._free_from, now - self.late) + (amount - from_credit) / self.per_second
-
-    def give_back(self, amount: float) -> None:
-        """So many of the units that were taken are not used."""
-        self._free_from -= amount / self.per_second
+        self._free_from = max(self._free_from, now) + (amount - from_credit) / self.per_second
 
     def settle(self, amount: float) -> None:
         """The server counted so many units more (negative: fewer) than were taken."""

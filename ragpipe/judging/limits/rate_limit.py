@@ -12,7 +12,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from ragpipe.judging.limits.limit_headers import LimitState, Unit, read_limits
 from ragpipe.judging.limits.limit_rules import LimitRules
@@ -30,11 +29,10 @@ Sleep = Callable[[float], Awaitable[None]]
 class RateState:
     """What is known of a provider's rate. All times are seconds of one clock that only grows."""
 
-    def __init__(self, rules: LimitRules | None = None, *, slower: float = 1.0, late: float = 0.0):
+    def __init__(self, rules: LimitRules | None = None):
         self.rules = rules or LimitRules()
         self.pace = LearnedPace()
         self.paused_until = self.used_up_until = self.pace_free_from = 0.0
-        self._slower, self._late = slower, late
         self._own: dict[Unit, Bucket] = {}
         self._stated: dict[Unit, Bucket] = {}
         self._buckets: list[tuple[Unit, Bucket]] = []
@@ -42,13 +40,8 @@ class RateState:
 
     def limit_own(self, unit: Unit, per_second: float, why: str) -> None:
         """Take over a limit that the user sets: the lowest holds."""
-        if unit == "requests":
-            per_second /= self._slower
         if unit not in self._own or per_second < self._own[unit].per_second:
-            before = self._own.get(unit)
-            self._own[unit] = Bucket(per_second, why, late=self._late)
-            if before is not None and self._late:
-                self._own[unit].restore(before.state)
+            self._own[unit] = Bucket(per_second, why)
         self._list_buckets()
 
     def _list_buckets(self) -> None:
@@ -76,37 +69,15 @@ class RateState:
             start, why = self.paused_until, "429"
         return start, why
 
-    def take(self, now: float, tokens: Mapping[Unit, float] | None, count: int = 1) -> None:
-        """So many attempts start, with these tokens each."""
+    def take(self, now: float, tokens: Mapping[Unit, float] | None) -> None:
+        """An attempt starts, with these tokens."""
         if self.pace.rate is not None:
-            self.pace_free_from = max(self.pace_free_from, now) + count / self.pace.rate
+            self.pace_free_from = max(self.pace_free_from, now) + 1 / self.pace.rate
         for unit, bucket in self._buckets:
             if unit == "requests":
-                bucket.take(count, now)
+                bucket.take(1, now)
             elif tokens is not None:
-                bucket.take(count * tokens[unit], now)
-
-    def most_at_once(self, seconds: float, tokens: Mapping[Unit, float] | None) -> int:
-        """How many attempts with these tokens each may start in so many seconds; at least 1."""
-        rates = [bucket.per_second for unit, bucket in self._buckets if unit == "requests"]
-        rates += [b.per_second / max(1.0, tokens[unit]) for unit, b in self._buckets if tokens and unit != "requests"]
-        rates += [self.pace.rate] if self.pace.rate is not None else []
-        return max(1, int(seconds * min(rates, default=0.0)))
-
-    def delay(self, seconds: float) -> None:
-        """An attempt started so much later than it was taken: the next one starts as much later."""
-        self.pace_free_from += seconds
-        for unit, bucket in self._buckets:
-            if unit == "requests":
-                bucket.shift(seconds)
-
-    def give_back(self, tokens: Mapping[Unit, float] | None, count: int) -> None:
-        """So many attempts that were taken did not start."""
-        if self.pace.rate is not None:
-            self.pace_free_from -= count / self.pace.rate
-        for unit, bucket in self._buckets:
-            if unit == "requests" or tokens is not None:
-                bucket.give_back(count if unit == "requests" or tokens is None else count * tokens[unit])
+                bucket.take(tokens[unit], now)
 
     def pause_until(self, until: float) -> None:
         """Hold all attempts back until then."""
@@ -145,7 +116,7 @@ class RateState:
         known = self._stated.get(unit)
         if known is None:
             why = "request limit" if unit == "requests" else "token limit"
-            self._stated[unit] = Bucket(per_second, why, late=self._late)
+            self._stated[unit] = Bucket(per_second, why)
             self._list_buckets()
         elif known.per_second != per_second:
             known.per_second = per_second
@@ -165,43 +136,8 @@ class RateState:
 
     def per_minute(self, *units: Unit) -> float | None:
         """The lowest limit of these units per minute, by the user or by headers; None where there is none."""
-        limits = [
-            bucket.per_second * _MINUTE * (self._slower if unit in self._own and bucket is self._own[unit] else 1.0)
-            for unit, bucket in self._buckets
-            if unit in units
-        ]
+        limits = [bucket.per_second * _MINUTE for unit, bucket in self._buckets if unit in units]
         return min(limits, default=None)
-
-    def shift(self, seconds: float) -> None:
-        """Move all times to a clock that is so many seconds ahead."""
-        for _, bucket in self._buckets:
-            bucket.shift(seconds)
-        self.pace.shift(seconds)
-        self.paused_until, self.used_up_until = self.paused_until + seconds, self.used_up_until + seconds
-        self.pace_free_from += seconds
-
-    def as_json(self) -> dict[str, Any]:
-        """As it is written to the row of a provider."""
-        return {
-            "own": {unit: bucket.state for unit, bucket in self._own.items()},
-            "stated": {unit: [bucket.per_second, *bucket.state] for unit, bucket in self._stated.items()},
-            "pace": self.pace.as_json(),
-            "paused_until": self.paused_until,
-            "used_up_until": self.used_up_until,
-            "pace_free_from": self.pace_free_from,
-        }
-
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """Go on from what `as_json` wrote; the limits of the user are set before."""
-        for unit, (per_second, *state) in values["stated"].items():
-            self._state(unit, per_second)
-            self._stated[unit].restore(state)
-        for unit, bucket in self._own.items():
-            if unit in values["own"]:
-                bucket.restore(values["own"][unit])
-        self.pace = LearnedPace.from_json(values["pace"])
-        self.paused_until, self.used_up_until = values["paused_until"], values["used_up_until"]
-        self.pace_free_from = values["pace_free_from"]
 
 
 class RateLimiter:

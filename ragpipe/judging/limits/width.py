@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Protocol
 
 _CUT_TO = 0.8  # of the requests that were in flight
 
@@ -61,19 +60,6 @@ class LearnedWidth:
         self._last_cut = float("-inf")
         self._answers = 0  # since the last cut, while the width held attempts back
 
-    def as_json(self) -> list[float | None]:
-        """As it is written to the row of a provider."""
-        return [self.limit, None if self._last_cut == float("-inf") else self._last_cut, self._answers]
-
-    def restore(self, values: list[Any]) -> None:
-        """Go on from what `as_json` wrote."""
-        self.limit, last_cut, self._answers = values
-        self._last_cut = float("-inf") if last_cut is None else last_cut
-
-    def shift(self, seconds: float) -> None:
-        """Move all times to a clock that is so many seconds ahead."""
-        self._last_cut += seconds
-
     def record_refusal(self, started: float, in_flight: int, now: float) -> None:
         """An attempt that began at `started` was refused while so many others were in flight, because they were too many."""
         if started <= self._last_cut:
@@ -89,29 +75,13 @@ class LearnedWidth:
             self.limit += (1 + self._answers / self.FASTER_AFTER) / (self.ROUNDS * self.limit)
 
 
-class SlotSource(Protocol):
-    """Where slots come from that several processes share. `wait` asks for what the waiting requests of some slots need."""
-
-    def take(self) -> bool: ...
-    def give(self) -> None: ...
-    def wait(self, slots: RequestSlots) -> None: ...
-
-
 class RequestSlots:
-    """Slots for requests in flight: at most `most`, and no more than the server was found to take. Of one event loop.
+    """Slots for requests in flight: at most `most`, and no more than the server was found to take. Of one event loop."""
 
-    With a `source` each slot is taken from it too.
-    """
-
-    def __init__(self, most: int, learned: LearnedWidth, source: SlotSource | None = None):
-        self.most, self.learned, self.source = most, learned, source
+    def __init__(self, most: int, learned: LearnedWidth):
+        self.most, self.learned = most, learned
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.taken = 0
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for a slot."""
-        return len(self._waiting)
 
     @property
     def limit(self) -> int:
@@ -126,17 +96,16 @@ class RequestSlots:
 
     @property
     def is_full(self) -> bool:
-        """Whether all slots are in use, or requests wait for those that other processes have: these alone are fewer than the width."""
-        return self.taken >= self.limit or bool(self._waiting)
+        """Whether all slots are in use."""
+        return self.taken >= self.limit
 
     async def acquire(self) -> None:
         """Take a slot, as soon as one is free, in order of arrival."""
-        if not self._waiting and self._take():
+        if not self._waiting and self.taken < self.limit:
+            self.taken += 1
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        if self.source is not None:
-            self.source.wait(self)
         try:
             await waiter
         except asyncio.CancelledError:
@@ -146,17 +115,9 @@ class RequestSlots:
                 self._waiting.remove(waiter)
             raise
 
-    def _take(self) -> bool:
-        if self.taken >= self.limit or (self.source is not None and not self.source.take()):
-            return False
-        self.taken += 1
-        return True
-
     def release(self) -> None:
         """Give a slot back."""
         self.taken -= 1
-        if self.source is not None:
-            self.source.give()
         self.admit()
 
     def admit(self) -> None:
@@ -164,7 +125,8 @@ class RequestSlots:
         while self._waiting:
             if self._waiting[0].done():
                 self._waiting.popleft()
-            elif self._take():
+            elif self.taken < self.limit:
+                self.taken += 1
                 self._waiting.popleft().set_result(None)
             else:
                 return

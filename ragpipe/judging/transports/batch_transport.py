@@ -24,7 +24,6 @@ from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.retries import RETRYABLE
-from ragpipe.judging.limits.shared_limits import SharedUse
 from ragpipe.judging.pricing import batch_rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
@@ -77,7 +76,6 @@ class BatchTransport(LiveTransport):
         run_id: the run that pays for what it collects.
         tell: gets the notices for the user.
         budget: what the run may spend; None without a limit. A question that does not fit waits for the batches under way.
-        shared: the limits that hold over all processes; None: this one has its own.
     """
 
     def __init__(
@@ -89,10 +87,9 @@ class BatchTransport(LiveTransport):
         run_id: str,
         tell: Callable[[str], None] = lambda _: None,
         budget: Budget | None = None,
-        shared: SharedUse | None = None,
     ):
         rates = batch_rates_for(settings, batch.prices)
-        super().__init__(settings, run_id=run_id, tell=tell, budget=budget, rates=rates, shared=shared)
+        super().__init__(settings, run_id=run_id, tell=tell, budget=budget, rates=rates)
         self.is_busy: Callable[[], bool] = lambda: False
         self.rounds = 0
         """Rounds that this process has sent."""
@@ -126,7 +123,7 @@ class BatchTransport(LiveTransport):
 
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, in one batch or, where its reply is missing or of no use, in up to `judge.retries` more."""
-        await self._admit(question)
+        self._admit(question)
         tally, failures, empty = AttemptTally(paid), 0, 0
         while True:
             try:

@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from ragpipe.core.digest import sha256
 from ragpipe.core.errors import FATAL, Incomplete, JudgeError, ProviderUnusable, RagpipeError
 from ragpipe.core.secret_detection import looks_random
 from ragpipe.judging.cache_key import Question
@@ -24,17 +23,16 @@ from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.retries import RETRYABLE, holds_all
-from ragpipe.judging.limits.shared_limits import SharedUse
-from ragpipe.judging.limits.width import ConcurrencyLimit, SlotSource
+from ragpipe.judging.limits.width import ConcurrencyLimit
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.call_records import CallRecorder, Outcome
-from ragpipe.judging.transports.first_call import first_turn, notify_while_silent
+from ragpipe.judging.transports.first_call import notify_while_silent
 from ragpipe.judging.transports.output_modes import RequestForm
-from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState, state_name
+from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
@@ -47,8 +45,7 @@ class LiveTransport:
     unusable (every later `ask` raises the same), Incomplete when `max_calls` is used up, and JudgeError for a question that does
     not fit into the model's context window. A question that does not fit into the budget is a call with the status `budget`.
     `tell` gets notices for the user. What is learned is in `provider`, which all transports of a process share
-    (`share_provider_state`). `rates` are the prices of replies; None: those of live ones. `shared` are the limits that hold over all
-    processes; None: this one has its own.
+    (`share_provider_state`). `rates` are the prices of replies; None: those of live ones.
     """
 
     section = "judge"
@@ -62,15 +59,12 @@ class LiveTransport:
         tell: Callable[[str], None] = lambda _: None,
         budget: Budget | None = None,
         rates: Rates | None = None,
-        shared: SharedUse | None = None,
     ):
         self.settings = settings
-        self._shared = shared
-        self.provider: ProviderState = self._state_in(ProviderRegistry())
+        self.provider: ProviderState = ProviderRegistry().state(settings)
         self._slots = ConcurrencyLimit(settings.concurrency)
         self._served = ServedModel(settings)
         self._outage = OutageGate(settings.outage_s, settings.retries, self._notify, self._slots.allow_extra)
-        self._outage.source = self.provider.limits.outage
         self.attempts = AttemptRunner(
             settings,
             self.provider,
@@ -79,7 +73,6 @@ class LiveTransport:
             sleep=self._sleep,
             check=self._raise_if_unusable,
             give_up=self._end_of_outage,
-            source=self._slot_source(),
         )
         self._tell = tell
         self._stopped: RagpipeError | None = None
@@ -95,7 +88,6 @@ class LiveTransport:
         self._client: Client | None = None
         self._locks: dict[str, asyncio.Lock] = {}
         self._dead: ProviderUnusable | None = None
-        self._name_of_count = sha256(state_name(settings))[:16]
 
     def _request_costs(self, budget: Budget) -> RequestCosts:
         rates = self._rates or rates_for(self.settings)
@@ -103,18 +95,8 @@ class LiveTransport:
 
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with what this process has learned about the provider, and add to it."""
-        self.provider = self._state_in(providers)
-        self.attempts.share(self.provider, self._slot_source())
-        self._outage.source = self.provider.limits.outage
-        if self._shared is not None:
-            self._shared.account.start = providers.start
-
-    def _state_in(self, providers: ProviderRegistry) -> ProviderState:
-        return providers.state(self.settings, None if self._shared is None else self._shared.limits)
-
-    def _slot_source(self) -> SlotSource | None:
-        """The slots of this model that all processes share."""
-        return None if self.provider.row is None else self.provider.row.pool(self.settings.name)
+        self.provider = providers.state(self.settings)
+        self.attempts.share(self.provider)
 
     def slot(self) -> AbstractAsyncContextManager[None]:
         """One of `judge.concurrency` slots: hold it around `ask` and around the commit of its reply."""
@@ -122,7 +104,7 @@ class LiveTransport:
 
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is called for every answered attempt."""
-        await self._admit(question)
+        self._admit(question)
         tally = AttemptTally(paid, case_time=question.case_time)
         try:
             return await self._ask_in_turn(question, tally)
@@ -135,24 +117,18 @@ class LiveTransport:
         self._notify(f"{error}; what was answered is kept, and questions without a reply are errors of this run")
         return self._calls.not_asked(question, "budget", f"{question.asker}: {error}", tally)
 
-    async def _admit(self, question: Question) -> None:
+    def _admit(self, question: Question) -> None:
         """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the
         run."""
         self._raise_if_unusable()
         if excess := self.provider.window.excess(question.payload.messages):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
-        if not await self._may_ask():
+        self.provider.asked += 1
+        if self.provider.asked > self.settings.max_calls:
             raise Incomplete(
                 f"{self.section}.max_calls={self.settings.max_calls} is used up: this start has asked as many questions. What "
                 f"was answered is kept: the same command goes on from here, with as many again; raise it to need fewer starts"
             )
-
-    async def _may_ask(self) -> bool:
-        """Whether this start may ask one more question, with all its processes."""
-        if self._shared is not None:
-            return await self._shared.account.may_ask(self._name_of_count, self.settings.max_calls)
-        self.provider.asked += 1
-        return self.provider.asked <= self.settings.max_calls
 
     async def _ask_in_turn(self, question: Question, tally: AttemptTally) -> Call:
         """Ask a question whose form or schema is not proven alone."""
@@ -171,13 +147,6 @@ class LiveTransport:
 
     async def _ask_alone(self, question: Question, kind: str, tally: AttemptTally) -> Call:
         """Ask the first question of its kind; a call that comes back, even with a refusal, proves the kind."""
-        if self.provider.proven_forms:
-            return await self._ask_watched(question, kind, tally)
-        model, is_proven = f"{self.section} {self.settings.model}", lambda: bool(self.provider.proven_forms)
-        async with first_turn(self.provider.row, model, sleep=self._sleep, is_proven=is_proven):
-            return await self._ask_watched(question, kind, tally)
-
-    async def _ask_watched(self, question: Question, kind: str, tally: AttemptTally) -> Call:
         tries, notices = 1 + self.settings.retries, None
         if not self.provider.answered:
             watching = notify_while_silent(tally, tries=tries, place=self._place, notify=self._notify)
@@ -195,8 +164,6 @@ class LiveTransport:
         """Start no more attempts. Requests in flight go on; waiting questions raise `why` at once."""
         self._stopped = self._stopped or why
         self._stopping.set()
-        if self._shared is not None:
-            self._shared.limits.hurry()
         self._outage.release()
 
     async def close(self) -> None:

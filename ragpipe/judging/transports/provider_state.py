@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 from ragpipe.core.digest import sha256
 from ragpipe.judging.limits.circuit_breaker import CircuitBreaker
-from ragpipe.judging.limits.limit_rules import LimitRules, limit_rules
+from ragpipe.judging.limits.limit_rules import limit_rules
 from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.shared_limiters import SharedOutage, SharedRateLimiter, SharedWidth
-from ragpipe.judging.limits.shared_limits import SharedLimits
-from ragpipe.judging.limits.shared_provider import SharedProvider
 from ragpipe.judging.limits.token_demand import TokenDemand
 from ragpipe.judging.limits.width import LearnedWidth
 from ragpipe.judging.settings import JudgeSettings
@@ -21,21 +17,10 @@ from ragpipe.judging.transports.output_modes import OutputModeFallback
 
 @dataclass(slots=True)
 class ProviderLimits:
-    """How fast and how wide one account at a provider may be asked: by this process, or, with `row`, by all that share the limits."""
+    """How fast and how wide one account at a provider may be asked."""
 
     rate_limiter: RateLimiter
     width: LearnedWidth
-    shared: SharedLimits | None = None
-    row: SharedProvider | None = None
-    outage: SharedOutage | None = None
-
-    @staticmethod
-    def of(name: str, rules: LimitRules, shared: SharedLimits | None) -> ProviderLimits:
-        """The limits of the account of this name."""
-        if shared is None:
-            return ProviderLimits(RateLimiter(rules=rules), LearnedWidth())
-        row = shared.provider(name, rules)
-        return ProviderLimits(SharedRateLimiter(rules, row), SharedWidth(row), shared, row, SharedOutage(row))
 
 
 @dataclass(slots=True)
@@ -69,43 +54,28 @@ class ProviderState:
         """How many requests it takes at once."""
         return self.limits.width
 
-    @property
-    def row(self) -> SharedProvider | None:
-        """What all processes know of the server; None where this one is alone."""
-        return self.limits.row
-
 
 class ProviderRegistry:
-    """The states of all providers that one process asks. `start` names the start of a run that asks: its worker processes get the
-    same name, and count questions against `max_calls` together."""
+    """The states of all providers that a start of a run asks."""
 
-    def __init__(self, start: str | None = None) -> None:
-        self.start = start or uuid4().hex
+    def __init__(self) -> None:
         self._states: dict[str, ProviderState] = {}
         self._limits: dict[tuple[str, ...], ProviderLimits] = {}
 
-    def state(self, settings: JudgeSettings, shared: SharedLimits | None = None) -> ProviderState:
-        """The state under these settings; a new one where there is none yet. `shared` are the limits that other processes share."""
-        name = state_name(settings)
-        limits = self._limits_of(settings, shared)
+    def state(self, settings: JudgeSettings) -> ProviderState:
+        """The state under these settings; a new one where there is none yet."""
+        name = f"{settings.section} {settings.model_dump_json()}"
+        limits = self._limits_of(settings)
         if name not in self._states:
             demand = TokenDemand(settings.tokens_counted or limits.rate_limiter.rules.counts, settings.max_tokens)
             self._states[name] = ProviderState(limits, demand, OutputModeFallback(settings), ContextWindow(settings))
-        self._states[name].limits = limits
         return self._states[name]
 
-    def _limits_of(self, settings: JudgeSettings, shared: SharedLimits | None) -> ProviderLimits:
+    def _limits_of(self, settings: JudgeSettings) -> ProviderLimits:
         """The limits of a server under one key, and of one model where each has its own there."""
         rules = limit_rules(settings.provider, own_address=settings.api_base is not None)
         server = (settings.api_base or settings.provider, sha256(settings.api_key()))
         account = (*server, settings.name) if rules.is_per_model else server
-        known = self._limits.get(account)
-        if known is None or known.shared is not shared:
-            known = self._limits[account] = ProviderLimits.of(sha256(list(account)), rules, shared)
+        known = self._limits.setdefault(account, ProviderLimits(RateLimiter(rules=rules), LearnedWidth()))
         known.rate_limiter.configure(settings.rpm, settings.tpm)
         return known
-
-
-def state_name(settings: JudgeSettings) -> str:
-    """What tells the settings of a judge from all others."""
-    return f"{settings.section} {settings.model_dump_json()}"

@@ -58,7 +58,7 @@ def store_place_of(url: str | None, path: str | None, output_dir: str, outage_s:
 
 
 def store_folder_of(path: str | None, output_dir: str) -> Path:
-    """The folder of what stands beside a call store, on this machine: drift files, limits, batches."""
+    """The folder of what stands beside a call store, on this machine: drift files, budgets, batches."""
     return Path(path or Path(output_dir) / ".store")
 
 

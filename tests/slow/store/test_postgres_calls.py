@@ -22,6 +22,7 @@ from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputE
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import CallStore, read_calls
+from ragpipe.store.calls.ledger_rows import payment_entry
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.open_table import OpenedFor
 from ragpipe.store.calls.postgres import postgres_link, postgres_owners
@@ -35,8 +36,6 @@ from ragpipe.store.calls.store_place import PostgresPlace
 from ragpipe.store.calls.store_requests import ClaimResult, Lookup
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
-from ragpipe.store.limits.limit_rows import Moment, Texts
-from ragpipe.store.limits.postgres_limits import PostgresLimits
 from tests.support.postgres_server import PostgresServer, postgres_server
 from tests.support.waiting import HANGS_AFTER_S, wait_until
 from tests.unit.store import test_damage as damage
@@ -515,27 +514,9 @@ def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number
     two.close()
 
 
-@pytest.mark.parametrize("others", [0, 20])
-def test_limits_that_a_crash_took_are_written_again(durable: PostgresServer, others: int) -> None:
-    place = durable.place()
-    call_database(place).make()
-    limits = PostgresLimits(place)
-
-    def add(texts: Texts, _: Moment) -> tuple[Texts, str]:
-        return {"row": (texts["row"] or "") + "x"}, "done"
-
-    limits.update(["row"], add)
-    with _crash_before_commit(place, durable, others) as crashes:
-        assert limits.update(["row"], add) == "done"
-    assert crashes
-    assert limits.update(["row"], lambda texts, _: (texts, texts["row"])) == "xx"
-    limits.close()
-
-
 def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPlace) -> None:
-    """The server has committed, and the word of it never came."""
-    call_database(place).make()
-    limits, begin, lost = PostgresLimits(place), PostgresConnection.transaction, list[int]()
+    """The server has committed, and the word of it never came: what was paid is in the ledger once."""
+    rows, begin, lost = table(place, "r"), PostgresConnection.transaction, list[int]()
 
     @contextmanager
     def transaction(db: PostgresConnection) -> Iterator[None]:
@@ -546,15 +527,14 @@ def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPl
             db.close()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    def add(texts: Texts, _: Moment) -> tuple[Texts, str]:
-        return {"row": (texts["row"] or "") + "x"}, "done"
-
+    paid = payment_entry(K("k"), "r", 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+    rows.write([], paid=[paid])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PostgresConnection, "transaction", transaction)
-        assert limits.update(["row"], add) == "done"
+        rows.write([], paid=[paid])
     assert lost
-    assert limits.update(["row"], lambda texts, _: (texts, texts["row"])) == "x"
-    limits.close()
+    assert paid_by(place, "r").replies == 2
+    rows.close()
     with session(place) as db:
         assert db.execute("SELECT count(*) FROM commits").fetchone() == (0,), (
             "a connection that was closed leaves no row"
@@ -685,18 +665,14 @@ def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
     try:
 
         async def work() -> None:
-            rows = PostgresLimits(place)
-            rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
             with CallStore(place, run_id="r") as store:
                 assert await store.get_or_claim(one.key) is None
                 other = psycopg.connect(server.url)
-                other.execute(f"SELECT 1 FROM {place.schema}.claims, {place.schema}.limits FOR UPDATE")
+                other.execute(f"SELECT 1 FROM {place.schema}.claims FOR UPDATE")
                 free = threading.Timer(0.6, other.close)
                 free.start()
                 assert await store.put(one) == one
-                assert rows.update(["a"], lambda texts, _: ({}, texts["a"])) == "1"
                 free.join()
-            rows.close()
 
         asyncio.run(work())
     finally:
@@ -721,18 +697,10 @@ def test_a_server_that_takes_no_writes_yet_is_waited_for(durable: PostgresServer
     async def work() -> None:
         with CallStore(place, run_id="r", patience_s=0.2, say=messages.append) as store:
             assert await store.get_or_claim(one.key) is None
-            rows = PostgresLimits(place)
-            rows.update(["a"], lambda texts, _: ({"a": "1"}, None))
             _read_only(durable, True)
             over = threading.Timer(1, _read_only, (durable, False))
             over.start()
             assert await store.put(one) == one
-            _read_only(durable, True)
-            over.join()
-            over = threading.Timer(1, _read_only, (durable, False))
-            over.start()
-            assert rows.update(["a"], lambda texts, _: ({"a": "2"}, texts["a"])) == "1"
-            rows.close()
             over.join()
 
     asyncio.run(work())

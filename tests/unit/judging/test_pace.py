@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from ragpipe.judging.limits.pace import Bucket, LearnedPace
@@ -139,33 +137,6 @@ def test_a_limit_behind_chance_is_learned_again() -> None:
         pace.record_refusal(now - 0.001, now)
     assert pace.rate is not None
     assert pace.rate < 5
-
-
-def test_a_start_after_a_pause_is_no_slow_answer() -> None:
-    """Ten answers in a second, a minute of nothing, three more: the rate is that of the three."""
-    answers = [1.0 + i / 10 for i in range(10)]
-    rates = []
-    for starts_again in (False, True):
-        pace = LearnedPace()
-        for time in answers:
-            pace.record_answer(time, is_held=False)
-        if starts_again:
-            pace.forget_answers()
-        for time in (50.0, 50.1, 50.2):
-            pace.record_answer(time, is_held=False)
-        pace.record_refusal(50.2, 50.3)
-        rates.append(pace.rate)
-    assert rates[0] == pytest.approx(0.87 * 8 / (50.3 - 1.5))
-    assert rates[1] == pytest.approx(0.87 * 3 / 0.3)
-
-
-def test_what_was_learned_is_kept_in_the_row() -> None:
-    pace, now, _ = refused_by_chance(30)
-    again = LearnedPace.from_json(json.loads(json.dumps(pace.as_json())))
-    for one in (pace, again):
-        ask(one, now, now + 5.0, 0.1, 3)
-    assert again.rate == pytest.approx(pace.rate)
-    assert again.as_json()["outcomes"] == pace.as_json()["outcomes"]
 
 
 def test_a_bucket_spaces_and_settles() -> None:

@@ -45,7 +45,6 @@ _STATEMENTS = (
     # what each connection has committed last
     "CREATE TABLE commits (link TEXT PRIMARY KEY, number BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL DEFAULT now()) WITH (fillfactor = 50)",
     # changed several times a second: without an index on the text, and with room beside it, no index has to follow
-    "CREATE TABLE limits (name TEXT PRIMARY KEY, state TEXT) WITH (fillfactor = 50)",
 )
 
 

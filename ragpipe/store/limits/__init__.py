@@ -1,1 +1,0 @@
-"""Rows that limits are kept in, over all processes of a store: what a provider allows, and what a run may still spend."""
