@@ -35,7 +35,6 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_records import records_schema
-from ragpipe.stages.resend_questions import RESENT
 from ragpipe.tasks.schema import TASKS
 
 SENTENCES = [
@@ -92,7 +91,6 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, with several strata `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
-| `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `selftest.json`, `selftest.md`, `mutants.parquet` | of a [self-test](selftest.md): mutants, which scores caught them, and which were missed |
 | `calibration/judge_audit.<run_id>.json`, `calibration/judge_audit.<run_id>.md` | of a [judge audit](judge-audit.md): which attacks succeeded, and which probes shifted a score |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies. `report.data/`: texts of the page where it has too many for one file |
@@ -311,7 +309,6 @@ def formats() -> str:
     )
     pages.append(f"\n## history.parquet\n\nOne row per run and score.\n\n{_columns(HISTORY)}")
     pages.append(f"\n## mutants.parquet\n\nOne row per mutant of a self-test.\n\n{_columns(MUTANTS)}")
-    pages.append(f"\n## resend.parquet\n\nOne row per question that was sent again.\n\n{_columns(RESENT)}")
     return "".join([*pages, PROGRESS, METRICS])
 
 
