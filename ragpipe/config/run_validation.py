@@ -295,9 +295,7 @@ class _Sections:
         if len(self._problems) == before:
             jury = validated(JurySettings, {**section, "members": read}, JURY, self._origins, self._problems)
         if jury is not None and (transport := self._sections["transport"]) is not None:
-            drift = self._sections["drift"]
-            checks_drift = drift is not None and drift.every_run
-            self._problems += jury_problems(jury, transport.kind, self._origins, checks_drift=checks_drift)
+            self._problems += jury_problems(jury, transport.kind, self._origins)
         self._sections["judge"] = jury
 
     def _read_kind(self, name: str, kinds: Mapping[str, type[Settings]], default: str) -> None:

@@ -257,7 +257,7 @@ class RunConfig(TopSettings):
         description="How files of object stores are reached, and where their copies are kept. It holds no key.",
     )
     drift: Annotated[DriftSettings, NotInIdentity] = Field(
-        description="When the judge is checked for drift, and with which questions."
+        description="With which questions task=drift checks the judge."
     )
 
     @property

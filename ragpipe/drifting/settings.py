@@ -1,4 +1,4 @@
-"""The `drift` section: when the judge is checked for drift, and with which questions."""
+"""The `drift` section: with which questions `task=drift` checks a judge."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ SHIPPED_CANARIES = "package:canaries.v1.yaml"
 
 
 class DriftSettings(Settings):
-    """When the judge is checked for drift, and with which questions. No figure of a run depends on it."""
+    """With which questions a judge is checked for drift. No figure of a run depends on it."""
 
-    every_run: bool = Field(
-        default=False,
-        description=(
-            "Whether every run that asks a language model asks it the canary set first. task=drift asks it in any case."
-        ),
-    )
     canaries: str = Field(
         default=SHIPPED_CANARIES,
         min_length=1,

@@ -32,7 +32,6 @@ from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.judging.session import JudgeSession
-from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
 from ragpipe.schema.call import Call
@@ -63,11 +62,8 @@ class DriftOutcome:
         return bool(self.document.get("alarm"))
 
 
-def check_drift(
-    config: RunConfig, console: Console, providers: ProviderRegistry | None = None, *, account: str | None = None
-) -> DriftOutcome:
-    """Check the judge, a language model, against its baseline; make one where none holds. `account` is the run whose budget is spent;
-    None: the check has one of its own.
+def check_drift(config: RunConfig, console: Console) -> DriftOutcome:
+    """Check the judge, a language model, against its baseline; make one where none holds. The check has a budget of its own.
 
     Raises ConfigError for a canary set that cannot be used and for a plan over `judge.max_calls`, DataError for a damaged drift
     file, Incomplete where questions failed for a passing reason (the same command asks these again), Interrupted,
@@ -81,7 +77,7 @@ def check_drift(
         for notice in lock.notices:
             console.warn(notice)
         record = read_drift_record(path) or DriftRecord(config.judge.label, identity)
-        start = _Start(config, console, canaries, record, path, providers, account)
+        start = _Start(config, console, canaries, record, path)
         if reason := _why_new(record, canaries, asked=config.drift.new_baseline):
             return start.make_baseline(reason)
         return start.check()
@@ -115,8 +111,6 @@ class _Start:
     canaries: CanarySet
     record: DriftRecord
     path: Path
-    providers: ProviderRegistry | None
-    account: str | None
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -260,11 +254,7 @@ class _Start:
 
     async def _calls(self, items: Sequence[CanaryItem], numbers: Sequence[int]) -> list[Call]:
         """The calls, item by item and of each its repeats in order."""
-        async with open_judge(
-            self.config, self.payer, warn=self.console.warn, embeds=False, account=self.account
-        ) as session:
-            if self.providers is not None:
-                session.share_provider_state(self.providers)
+        async with open_judge(self.config, self.payer, warn=self.console.warn, embeds=False) as session:
             asker = _Asker(session)
             total = len(items) * len(numbers)
             meter = WorkMeter(

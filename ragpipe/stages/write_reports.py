@@ -30,6 +30,7 @@ from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.reports_made import ReportSources
+from ragpipe.store.calls.drift_file import drift_records
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
@@ -60,7 +61,12 @@ def write_reports(
         next_command: The next useful command; empty for none.
     """
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
-    shown = {"iteration": iteration.root.name, "name": _name(run), "seconds": sorted(judging_times(run).items())}
+    shown = {
+        "iteration": iteration.root.name,
+        "name": _name(run),
+        "seconds": sorted(judging_times(run).items()),
+        "drift": _drift(run),
+    }
     sources = ReportSources.of(run, settings, shown)
     written = sources.written()
     if written is not None:
@@ -125,7 +131,15 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         questions=_example_questions(run, metrics),
         first_error=_first_error(run, iteration, metrics),
         judging_seconds=judging_times(run),
+        drift=_drift(run),
     )
+
+
+def _drift(run: RunFolder) -> dict[str, Any] | None:
+    """The newest check of the run's judge for drift, and the baseline that it was held against; None without one."""
+    identity = read_json(run.manifest)["identity"].get("judge_identity") if run.manifest.is_file() else None
+    records = [record for record in drift_records(run, identity) if record.newest_check is not None]
+    return {"check": records[-1].newest_check, "baseline": records[-1].baseline} if records else None
 
 
 def _example_questions(run: RunFolder, metrics: Mapping[str, Any]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.drifting.canary_set import read_canaries
 from ragpipe.drifting.settings import SHIPPED_CANARIES
+from ragpipe.tasks.drift import DRIFTED
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments
@@ -175,32 +175,33 @@ def test_runs_before_and_after_a_drift_are_not_compared(
     third_data.write_text(data.read_text().replace("3 things. It also names", "3 things. Then it names"))
 
     def run(path: Path) -> Path:
-        words = ["report.formats=[markdown]", "drift.every_run=true", "dataset.name=same"]
+        words = ["report.formats=[markdown]", "dataset.name=same"]
         assert main(arguments(path, tmp_path / "outputs", server.url, *words, metrics="faithfulness")) == 0
         return (tmp_path / "outputs" / "torture" / "latest").resolve()
 
     def compare(base: Path, candidate: Path, *more: str) -> int:
         return main(["task=compare", f"base={base}", f"candidate={candidate}", *more])
 
+    check = ["task=drift", *(word for word in arguments(data, tmp_path / "outputs", server.url) if "judge" in word)]
+    check.append(f"output_dir={tmp_path / 'outputs'}")
+    assert main(check) == 0
     before = run(data)
+    assert "Drift of the judge" not in (before / "report.md").read_text(), "a baseline is no check"
     reply = openai_server.chat_reply
     assert main(["task=verify", f"run={before}"]) == 0
-    asked_before = len(server.log)
-    run(data)  # finished: neither the run nor the canary set is asked
-    assert len(server.log) == asked_before
     monkeypatch.setattr(openai_server, "chat_reply", turned(reply))
-    after = run(other_data)  # warned, and judged
-    assert "HAS DRIFTED" in capsys.readouterr().err
-    found = json.loads((after / "iteration-1" / "metrics.json").read_text())
-    assert (found["drift"]["alarm"], found["drift"]["verdicts"], found["drift"]["baseline"]["served"][0]["calls"]) == (
-        True,
-        105,
-        390,
-    )
-    assert [w["text"][:21] for w in found["warnings"] if w["kind"] == "drift"] == ["the judge has drifted"]
-    assert "drift" not in json.loads((before / "iteration-1" / "metrics.json").read_text())  # it made the baseline
+    assert main(check) == DRIFTED
+    after = run(other_data)
     assert main(["task=verify", f"run={after}"]) == 0
-    assert "## Drift of the judge" in (after / "report.md").read_text()
+    asked_before = len(server.log)
+    assert run(data) == before  # finished: nothing is asked, and its report says what is known of its judge now
+    assert len(server.log) == asked_before
+    for folder in (before, after):
+        report = (folder / "report.md").read_text()
+        assert "## Drift of the judge" in report
+        assert "the judge has drifted" in report
+        assert "drift" not in json.loads((folder / "iteration-1" / "metrics.json").read_text())
+    assert main(["task=verify", f"run={before}"]) == 0
     capsys.readouterr()
     assert compare(before, after) == 2
     error = capsys.readouterr().err
@@ -214,10 +215,10 @@ def test_runs_before_and_after_a_drift_are_not_compared(
     assert len(manifest["judge_alarms"]) == 1
     assert manifest["judge_replies"]["first"] < manifest["judge_alarms"][0][1] < manifest["judge_replies"]["last"]
     season = [*arguments(data, tmp_path / "outputs", server.url, "report.formats=[]", metrics="faithfulness")]
-    assert main([*season, "judge.season=new", "drift.every_run=true"]) == 0
+    assert main([*season, "judge.season=new"]) == 0
     one = (tmp_path / "outputs" / "torture" / "latest").resolve()
     season = [*arguments(other_data, tmp_path / "outputs", server.url, "report.formats=[]", metrics="faithfulness")]
-    assert main([*season, "judge.season=new", "drift.every_run=true", "dataset.name=data"]) == 0
+    assert main([*season, "judge.season=new", "dataset.name=data"]) == 0
     two = (tmp_path / "outputs" / "torture" / "latest").resolve()
     assert compare(one, two, "compare.accept=[data]") == 0
     assert main(["task=rescore", f"run={after}", "scoring.thresholds.faithfulness=0.4"]) == 0
@@ -228,7 +229,6 @@ def test_runs_before_and_after_a_drift_are_not_compared(
         if json.loads((path / "manifest.json").read_text())["source_run"] == after.name
     ]
     assert compare(before, rescored) == 2
-    assert json.loads((rescored / "iteration-1" / "metrics.json").read_text())["drift"] == found["drift"]
     assert "judge.drift" in capsys.readouterr().err
 
 
@@ -240,21 +240,3 @@ def test_a_damaged_drift_file_is_named(
     path.write_text("{")
     assert asked(server, words(server)) == (2, 0)
     assert path.name in capsys.readouterr().err
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("cut", [100, 392])
-def test_a_budget_that_ends_in_the_check_or_after_it_is_gone_on_with(
-    server: OpenAIServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], cut: int
-) -> None:
-    """The baseline has 390 calls: a budget of 100 ends inside of it, one of 392 after two of the run's own."""
-    data = write_data(tmp_path / "data.jsonl")
-    words = arguments(data, tmp_path / "outputs", server.url, "drift.every_run=true", metrics="faithfulness")
-    assert main([*words, f"judge.budget.calls={cut}"]) == 4
-    assert len(server.log) == cut, "the check spends the budget of the run"
-    assert f"judge.budget.calls={cut} is used up" in " ".join(capsys.readouterr().err.split())
-    assert main([*words, "judge.budget.calls=5000"]) == 0
-    assert max(Counter(line["body"] for line in server.log if line["n"] > 390).values(), default=0) <= 1
-    whole = len(server.log)
-    assert main([*words, "name=again", "drift.every_run=false"]) == 0
-    assert len(server.log) == whole, "nothing is asked twice"
