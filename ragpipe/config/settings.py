@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EmbedderSettings
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.detectors.settings import DetectorSettings

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ragpipe.reports.drift_text import served_words
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from ragpipe.reports.model import Note, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.reports.number_format import decimal, whole
 from ragpipe.reports.report_data import ReportData
@@ -46,3 +48,14 @@ def drift_section(data: ReportData) -> Section | None:
 
 def _day(time: str) -> str:
     return time[:16].replace("T", " ") + " UTC"
+
+
+def served_words(served: Iterable[Mapping[str, Any]]) -> str:
+    """Which models and fingerprints answered, and how often."""
+    parts = [
+        f"{row['model'] or 'a model without a name'}"
+        + (f" ({row['fingerprint']})" if row["fingerprint"] else "")
+        + f" {row['calls']:,}"
+        for row in served
+    ]
+    return ", ".join(parts)

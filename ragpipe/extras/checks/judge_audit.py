@@ -1,0 +1,202 @@
+"""`task=judge_audit`: attacks on the judge through what it reads, and probes for its bias, over cases of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from ragpipe.config.settings import RunConfig
+from ragpipe.core.errors import ConfigError, Incomplete, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.engine.evaluation import Evaluation
+from ragpipe.engine.plans.plan_ahead import plan_ahead
+from ragpipe.engine.run_policies import RejudgePolicy
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.finished_run import FinishedRun, open_run
+from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
+from ragpipe.extras.checks.attacks import attack_suite
+from ragpipe.extras.checks.audit_report import (
+    ATTACK_HEADS,
+    ATTACK_NOTE,
+    BIAS_HEADS,
+    attack_rows,
+    audit_headline,
+    audit_markdown,
+    bias_rows,
+    margin_line,
+)
+from ragpipe.extras.checks.audit_results import HARDENED, PLAIN, attack_section, audit_document, audited_scores
+from ragpipe.extras.checks.audit_source import AuditSource
+from ragpipe.extras.checks.plain_prompts import plain_prompt
+from ragpipe.extras.checks.probes import PROBE_NAMES, Probe, probes_of
+from ragpipe.metrics.base import Metric
+from ragpipe.reports.console import Console
+from ragpipe.schema.settings import Settings
+from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.stages.seal_run import seal_added
+from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import RunFolder, make_folder
+
+CHANGEABLE = ("judge", "embedder", "metrics", "report", "iterations")
+SECTION = "judge_audit"
+FOLDER = "calibration"
+_TITLE = "task=judge_audit is wrong; nothing was started"
+
+
+class JudgeAuditSettings(Settings):
+    """Which attacks and probes, on how many cases, and what counts."""
+
+    attacks: list[str] | None = Field(default=None, description="Names of attacks. null: all; []: none.")
+    cases: int = Field(default=1, ge=1, le=5, description="Wrong answers that each attack is put into, 1 to 5.")
+    rise: float = Field(
+        default=0.5, gt=0, le=1, description="Share of the range by which a score must rise for an attack to succeed."
+    )
+    plain: bool = Field(
+        default=True, description="Whether the attacks are tried on templates without fences, too, to compare."
+    )
+    probes: list[str] | None = Field(default=None, description="Names of probes. null: all; []: none.")
+    n: int = Field(default=200, ge=1, le=10_000, description="Cases that each probe changes, at most, 1 to 10,000.")
+    margin: float = Field(
+        default=0.05, gt=0, lt=1, description="Share of the range within which the interval of a mean shift must lie."
+    )
+    seed: int = Field(default=1, ge=0, description="Seed of the draw of cases and of the changes.")
+
+    @field_validator("attacks")
+    @classmethod
+    def _known_attacks(cls, names: list[str] | None) -> list[str] | None:
+        return _checked(names, list(attack_suite().attacks), "attack")
+
+    @field_validator("probes")
+    @classmethod
+    def _known_probes(cls, names: list[str] | None) -> list[str] | None:
+        return _checked(names, PROBE_NAMES, "probe")
+
+
+def _checked(names: list[str] | None, known: Sequence[str], kind: str) -> list[str] | None:
+    if unknown := [name for name in names or () if name not in known]:
+        raise ValueError(f"no such {kind}: {', '.join(unknown)}; there are {', '.join(known)}")
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"name each {kind} once; null tries all of them")
+    return names
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[JudgeAuditSettings]:
+    """The run, with the user's judge over its own, and what is tried. Raises ConfigError and DataError."""
+    origins = origins or NoOrigins()
+    settings = task_settings(JudgeAuditSettings, plain, origins, title=_TITLE, section=SECTION)
+    finished = open_run(plain, origins, changeable=CHANGEABLE, task=SECTION, task_keys=(SECTION,))
+    if problem := unnamed_judge(finished, origins, without_a_call="transport=stored"):
+        raise ConfigError(_TITLE, [problem])
+    if not _judged(finished.config):
+        metrics = ", ".join(finished.config.metrics) or "none"
+        expected = "a metric that asks a judge"
+        raise ConfigError(_TITLE, [Problem(origins.location("metrics"), "metrics", metrics, expected)])
+    return FinishedRunTask(finished, settings)
+
+
+def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
+    """Judge attacked and probed cases in runs of their own, and write what came of them beside the calibration.
+
+    One run has the prompts as they are, a second one the attacks on templates without fences; both plans are shown before the first asks.
+    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an evaluation
+    raises.
+    """
+    finished, settings = task.finished, task.settings
+    probes = _probes(finished.config, settings.probes)
+    source = _source(finished, settings, probes)
+    kinds = [pair.kind for pair in source.pairs]
+    compares = settings.plain and "attack" in kinds
+    console.say(
+        f"audit: {kinds.count('attack'):,} attacked and {kinds.count('probe'):,} probed cases"
+        + (", the attacked ones a second time without fences: two runs" if compares else "")
+    )
+    spec = RunSpec.of_changed_cases(finished, source, metrics=_judged(finished.config))
+    policy, plain_spec = RejudgePolicy(finished), None
+    if compares:
+        bare = {name: _without_fences(metric) for name, metric in _judged(finished.config).items()}
+        plain_spec = RunSpec.of_changed_cases(finished, _source(finished, settings, ()), metrics=bare)
+        console.say(f"the second run, without fences: {plan_ahead(plain_spec, policy.recorded_replies())}")
+    codes = [Evaluation(spec, policy, console).run()]
+    if not scored_iterations(spec.folder):
+        return codes[0]
+    scores = audited_scores(spec.folder, spec.config)
+    runs = {HARDENED: scores} if "attack" in kinds else {}
+    if plain_spec is not None:
+        codes.append(Evaluation(plain_spec, RejudgePolicy(finished), console).run())
+        if scored_iterations(plain_spec.folder):
+            runs[PLAIN] = audited_scores(plain_spec.folder, plain_spec.config)
+    document = audit_document(
+        spec.folder,
+        source_run=finished.run_id,
+        prompts={name: _signature(metric) for name, metric in spec.config.metrics.items()},
+        settings=settings.model_dump(include={"cases", "rise", "n", "margin", "seed"}),
+        attacks=attack_section(runs, source.pairs, rise=settings.rise),
+        probes=probes,
+        pairs=source.pairs,
+        scores=scores,
+    )
+    _print_results(document, console)
+    for path in _write(finished.folder, document):
+        console.say(f"written: {path}")
+    return Incomplete.exit_code if Incomplete.exit_code in codes else 0
+
+
+def _judged(config: RunConfig) -> dict[str, Metric]:
+    """The metrics with prompts: only what asks a judge can be audited."""
+    return {name: metric for name, metric in config.metrics.items() if metric.prompts()}
+
+
+def _probes(config: RunConfig, names: Sequence[str] | None) -> list[Probe]:
+    """The chosen probes, and those that they are compared with."""
+    probes = probes_of(str(getattr(config.judge, "model", "")))
+    if names is None:
+        return list(probes)
+    needed = {*names, *(probe.against for probe in probes if probe.name in names)}
+    return [probe for probe in probes if probe.name in needed]
+
+
+def _source(finished: FinishedRun, settings: JudgeAuditSettings, probes: Sequence[Probe]) -> AuditSource:
+    attacks = list(attack_suite().attacks) if settings.attacks is None else settings.attacks
+    return AuditSource(
+        finished.folder,
+        finished.manifest,
+        attacks=attacks,
+        cases=settings.cases,
+        probes=probes,
+        n=settings.n,
+        seed=settings.seed,
+    )
+
+
+def _without_fences(metric: Metric) -> Metric:
+    return metric.model_copy(update={step: plain_prompt(prompt) for step, prompt in metric.prompts().items()})
+
+
+def _signature(metric: Metric) -> str:
+    return " ".join(prompt.signature for prompt in metric.prompts().values())
+
+
+def _print_results(document: Mapping[str, Any], console: Console) -> None:
+    if rows := attack_rows(document):
+        console.table(ATTACK_HEADS, rows, title="attacks", left=(0,))
+        console.say(ATTACK_NOTE)
+    if rows := bias_rows(document):
+        console.table(BIAS_HEADS, rows, title="bias", left=(0, 1))
+        console.say(margin_line(document))
+    console.say(audit_headline(document))
+
+
+def _write(folder: RunFolder, document: Mapping[str, Any]) -> list[Path]:
+    """Write and seal `calibration/judge_audit.<run_id>.json` and `.md` in the finished run; the id is that of the audit's run."""
+    parent = folder.root / FOLDER
+    paths = [parent / f"judge_audit.{document['run_id']}.{ending}" for ending in ("json", "md")]
+    with FolderLock(folder.root):
+        make_folder(parent)
+        json_unless_same(paths[0], document)
+        write_unless_same(paths[1], audit_markdown(document))
+        seal_added(folder, paths)
+    return paths
