@@ -24,7 +24,7 @@ from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.embedding.token_encoder import EncoderSettings
-from ragpipe.extras.checks.selftest_results import MUTANTS
+from ragpipe.extras.checks.selftest_figures import MUTANTS
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels

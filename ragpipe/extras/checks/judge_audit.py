@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.core.errors import ConfigError, Incomplete, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.core.errors import DataError, Incomplete, Problem
+from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.plans.plan_ahead import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.finished_run import FinishedRun, open_run
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
+from ragpipe.engine.runs.finished_run import FinishedRun
+from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks.attacks import attack_suite
+from ragpipe.extras.checks.audit_figures import attack_section, audited_scores, probe_rows
 from ragpipe.extras.checks.audit_report import (
     ATTACK_HEADS,
     ATTACK_NOTE,
@@ -28,23 +28,19 @@ from ragpipe.extras.checks.audit_report import (
     bias_rows,
     margin_line,
 )
-from ragpipe.extras.checks.audit_results import HARDENED, PLAIN, attack_section, audit_document, audited_scores
-from ragpipe.extras.checks.audit_source import AuditSource
+from ragpipe.extras.checks.audited_cases import BASES, POOL, attacked_cases, drawn_cases, probed_cases
+from ragpipe.extras.checks.changed_cases import ChangedCase, ChangedCases
+from ragpipe.extras.checks.check_run import check_document, judged_metrics, open_check, write_check
 from ragpipe.extras.checks.plain_prompts import plain_prompt
-from ragpipe.extras.checks.probes import PROBE_NAMES, Probe, probes_of
+from ragpipe.extras.checks.probes import PROBE_NAMES, PROBES_VERSION, Probe, probes_of
 from ragpipe.metrics.base import Metric
 from ragpipe.reports.console import Console
+from ragpipe.schema.sample import Case
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.stages.seal_run import seal_added
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
-from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.store.run.run_folder import RunFolder, make_folder
 
-CHANGEABLE = ("judge", "embedder", "metrics", "report", "iterations")
 SECTION = "judge_audit"
-FOLDER = "calibration"
-_TITLE = "task=judge_audit is wrong; nothing was started"
+HARDENED, PLAIN = "hardened", "plain"
 
 
 class JudgeAuditSettings(Settings):
@@ -86,16 +82,7 @@ def _checked(names: list[str] | None, known: Sequence[str], kind: str) -> list[s
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[JudgeAuditSettings]:
     """The run, with the user's judge over its own, and what is tried. Raises ConfigError and DataError."""
-    origins = origins or NoOrigins()
-    settings = task_settings(JudgeAuditSettings, plain, origins, title=_TITLE, section=SECTION)
-    finished = open_run(plain, origins, changeable=CHANGEABLE, task=SECTION, task_keys=(SECTION,))
-    if problem := unnamed_judge(finished, origins, without_a_call="transport=stored"):
-        raise ConfigError(_TITLE, [problem])
-    if not _judged(finished.config):
-        metrics = ", ".join(finished.config.metrics) or "none"
-        expected = "a metric that asks a judge"
-        raise ConfigError(_TITLE, [Problem(origins.location("metrics"), "metrics", metrics, expected)])
-    return FinishedRunTask(finished, settings)
+    return open_check(JudgeAuditSettings, plain, origins, task=SECTION, needs_prompts=True)
 
 
 def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
@@ -106,7 +93,7 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
     raises.
     """
     finished, settings = task.finished, task.settings
-    probes = _probes(finished.config, settings.probes)
+    metrics, probes = judged_metrics(finished.config), _probes(finished.config, settings.probes)
     source = _source(finished, settings, probes)
     kinds = [pair.kind for pair in source.pairs]
     compares = settings.plain and "attack" in kinds
@@ -114,10 +101,10 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         f"audit: {kinds.count('attack'):,} attacked and {kinds.count('probe'):,} probed cases"
         + (", the attacked ones a second time without fences: two runs" if compares else "")
     )
-    spec = RunSpec.of_changed_cases(finished, source, metrics=_judged(finished.config))
+    spec = RunSpec.of_changed_cases(finished, source, metrics=metrics)
     policy, plain_spec = RejudgePolicy(finished), None
     if compares:
-        bare = {name: _without_fences(metric) for name, metric in _judged(finished.config).items()}
+        bare = {name: _without_fences(metric) for name, metric in metrics.items()}
         plain_spec = RunSpec.of_changed_cases(finished, _source(finished, settings, ()), metrics=bare)
         console.say(f"the second run, without fences: {plan_ahead(plain_spec, policy.recorded_replies())}")
     codes = [Evaluation(spec, policy, console).run()]
@@ -129,25 +116,19 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         codes.append(Evaluation(plain_spec, RejudgePolicy(finished), console).run())
         if scored_iterations(plain_spec.folder):
             runs[PLAIN] = audited_scores(plain_spec.folder, plain_spec.config)
-    document = audit_document(
+    document = check_document(
+        finished,
         spec.folder,
-        source_run=finished.run_id,
+        settings.model_dump(include={"cases", "rise", "n", "margin", "seed"}),
         prompts={name: _signature(metric) for name, metric in spec.config.metrics.items()},
-        settings=settings.model_dump(include={"cases", "rise", "n", "margin", "seed"}),
         attacks=attack_section(runs, source.pairs, rise=settings.rise),
-        probes=probes,
-        pairs=source.pairs,
-        scores=scores,
+        probes={probe.name: probe.what for probe in probes},
+        bias=[row for score in scores for row in probe_rows(source.pairs, score, margin=settings.margin)],
     )
     _print_results(document, console)
-    for path in _write(finished.folder, document):
+    for path in write_check(finished.folder, SECTION, document, audit_markdown(document)):
         console.say(f"written: {path}")
     return Incomplete.exit_code if Incomplete.exit_code in codes else 0
-
-
-def _judged(config: RunConfig) -> dict[str, Metric]:
-    """The metrics with prompts: only what asks a judge can be audited."""
-    return {name: metric for name, metric in config.metrics.items() if metric.prompts()}
 
 
 def _probes(config: RunConfig, names: Sequence[str] | None) -> list[Probe]:
@@ -159,16 +140,29 @@ def _probes(config: RunConfig, names: Sequence[str] | None) -> list[Probe]:
     return [probe for probe in probes if probe.name in needed]
 
 
-def _source(finished: FinishedRun, settings: JudgeAuditSettings, probes: Sequence[Probe]) -> AuditSource:
-    attacks = list(attack_suite().attacks) if settings.attacks is None else settings.attacks
-    return AuditSource(
-        finished.folder,
-        finished.manifest,
-        attacks=attacks,
-        cases=settings.cases,
-        probes=probes,
-        n=settings.n,
-        seed=settings.seed,
+def _source(finished: FinishedRun, settings: JudgeAuditSettings, probes: Sequence[Probe]) -> ChangedCases:
+    """`<method>~wrong_answer` is the base of all attacks, and the control of the probes. What changes an output is a method of the same
+    sample, `<method>~<name>`; what changes a sample is one of its own, `<id>~<name>`."""
+    attacks, suite = list(attack_suite().attacks) if settings.attacks is None else settings.attacks, attack_suite()
+
+    def changed(pool: list[Case]) -> Sequence[ChangedCase]:
+        if len(drawn := drawn_cases(pool, settings.seed)) >= 2:
+            attacked = attacked_cases(drawn, attacks, settings.cases)
+            return [*attacked, *probed_cases(drawn, probes, settings.n, settings.seed)]
+        problem = Problem(
+            str(finished.folder.root),
+            "outputs",
+            f"answers to {len(drawn)} questions",
+            "answers to at least two: a wrong answer is that of another question",
+            "audit a run with recorded answers",
+        )
+        raise DataError("there is nothing to audit", [problem])
+
+    whats = [probe.what for probe in probes]
+    recipe = [suite.digest, PROBES_VERSION, list(attacks), whats, settings.cases, settings.n]
+    pool = POOL * max(settings.n if probes else 0, BASES)
+    return ChangedCases(
+        finished, task=SECTION, word="audited", recipe=recipe, seed=settings.seed, pool=pool, make=changed
     )
 
 
@@ -188,15 +182,3 @@ def _print_results(document: Mapping[str, Any], console: Console) -> None:
         console.table(BIAS_HEADS, rows, title="bias", left=(0, 1))
         console.say(margin_line(document))
     console.say(audit_headline(document))
-
-
-def _write(folder: RunFolder, document: Mapping[str, Any]) -> list[Path]:
-    """Write and seal `calibration/judge_audit.<run_id>.json` and `.md` in the finished run; the id is that of the audit's run."""
-    parent = folder.root / FOLDER
-    paths = [parent / f"judge_audit.{document['run_id']}.{ending}" for ending in ("json", "md")]
-    with FolderLock(folder.root):
-        make_folder(parent)
-        json_unless_same(paths[0], document)
-        write_unless_same(paths[1], audit_markdown(document))
-        seal_added(folder, paths)
-    return paths

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, field_validator
 
-from ragpipe.core.errors import ConfigError, Incomplete
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.core.errors import DataError, Incomplete, Problem
+from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.finished_run import open_run
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
-from ragpipe.extras.checks.expectations import Expectation
-from ragpipe.extras.checks.mutant_source import MutantSource
-from ragpipe.extras.checks.mutations import MUTATION_NAMES
+from ragpipe.engine.runs.finished_run import FinishedRun
+from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.extras.checks.changed_cases import ChangedCase, ChangedCases
+from ragpipe.extras.checks.check_run import check_document, open_check
+from ragpipe.extras.checks.mutations import MUTATION_NAMES, MUTATIONS, MUTATIONS_VERSION, POOL, draw_mutants
+from ragpipe.extras.checks.selftest_figures import Expectation, mutants_table, selftest_figures
 from ragpipe.extras.checks.selftest_report import (
     CAUGHT_HEADS,
     CAUGHT_NOTE,
@@ -28,8 +29,8 @@ from ragpipe.extras.checks.selftest_report import (
     kept_rows,
     selftest_markdown,
 )
-from ragpipe.extras.checks.selftest_results import mutants_table, selftest_document
 from ragpipe.reports.console import Console
+from ragpipe.schema.sample import Case
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
@@ -38,9 +39,7 @@ from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_s
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 
-CHANGEABLE = ("judge", "embedder", "metrics", "report", "iterations")
 SECTION = "selftest"
-_TITLE = "task=selftest is wrong; nothing was started"
 
 
 class SelftestSettings(Settings):
@@ -85,12 +84,7 @@ def _check_names(names: Any) -> None:
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[SelftestSettings]:
     """The run, with the user's judge over its own, and how to mutate it. Raises ConfigError and DataError."""
-    origins = origins or NoOrigins()
-    settings = task_settings(SelftestSettings, plain, origins, title=_TITLE, section=SECTION)
-    finished = open_run(plain, origins, changeable=CHANGEABLE, task="selftest", task_keys=(SECTION,))
-    if problem := unnamed_judge(finished, origins, without_a_call="transport=stored"):
-        raise ConfigError(_TITLE, [problem])
-    return FinishedRunTask(finished, settings)
+    return open_check(SelftestSettings, plain, origins, task=SECTION)
 
 
 def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
@@ -100,34 +94,46 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
     evaluation raises.
     """
     finished, settings = task.finished, task.settings
-    source = MutantSource(
-        finished.folder,
-        finished.manifest,
-        names=settings.mutations or MUTATION_NAMES,
-        n=settings.n,
-        seed=settings.seed,
-    )
+    source = _source(finished, settings)
     spec = RunSpec.of_changed_cases(finished, source)
     code = Evaluation(spec, RejudgePolicy(finished), console).run()
     if not scored_iterations(spec.folder):
         return code
-    document = selftest_document(
-        spec.folder,
-        spec.config,
-        source.mutants,
-        settings.expect,
-        source_run=finished.run_id,
-        settings={name: getattr(settings, name) for name in ("n", "seed", "tolerance")},
-    )
+    figures = selftest_figures(spec.folder, spec.config, source.changed, settings.expect, tolerance=settings.tolerance)
+    kept = settings.model_dump(include={"n", "seed", "tolerance"})
+    document = check_document(finished, spec.folder, kept, **figures)
     _write(spec.folder, source, document)
     _print_results(document, spec.folder, console)
     return code if code == Incomplete.exit_code else 0
 
 
-def _write(folder: RunFolder, source: MutantSource, document: Mapping[str, Any]) -> None:
+def _source(finished: FinishedRun, settings: SelftestSettings) -> ChangedCases:
+    """An original is a method's output as it was; a mutant is the output of `<method>~<mutation>` for the same sample."""
+    names = settings.mutations or MUTATION_NAMES
+
+    def mutants(pool: list[Case]) -> Sequence[ChangedCase]:
+        chosen = [mutation for mutation in MUTATIONS if mutation.name in names]
+        if drawn := draw_mutants(pool, chosen, n=settings.n, seed=settings.seed):
+            return drawn
+        problem = Problem(
+            str(finished.folder.root),
+            "outputs",
+            "no case to which one of the mutations applies",
+            "answers with claims, numbers or citations, or at least two chunks",
+            "choose other mutations (selftest.mutations), or a run with recorded answers and chunks",
+        )
+        raise DataError("there is nothing to mutate", [problem])
+
+    recipe = [MUTATIONS_VERSION, list(names), settings.n]
+    return ChangedCases(
+        finished, task=SECTION, word="mutated", recipe=recipe, seed=settings.seed, pool=POOL * settings.n, make=mutants
+    )
+
+
+def _write(folder: RunFolder, source: ChangedCases, document: Mapping[str, Any]) -> None:
     """Write and seal `selftest.json`, `selftest.md` and `mutants.parquet`."""
     paths = [folder.root / name for name in ("selftest.json", "selftest.md", "mutants.parquet")]
-    table = mutants_table(source.mutants)
+    table = mutants_table(source.changed)
     with FolderLock(folder.root):
         json_unless_same(paths[0], document)
         write_unless_same(paths[1], selftest_markdown(document))

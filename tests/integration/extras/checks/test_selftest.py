@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.extras.checks.selftest_results import MUTANTS
+from ragpipe.extras.checks.selftest_figures import MUTANTS
 from ragpipe.testing.openai_server import serving
 from tests.support.pages import DOCS
 from tests.support.rejudged import CASES, KEY, content

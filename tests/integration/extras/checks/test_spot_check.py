@@ -67,7 +67,7 @@ def test_a_planted_disagreement_is_found(
     assert main([*words, "spot_check.n=20"]) == 0, "drawn of the same cases: their replies are stored"
     assert len(server.log) - before == CASES
     documents = [json.loads(path.read_text()) for path in (run / "calibration").glob("spot_check.*.json")]
-    found = [d["judge_reliability"] for d in documents if d["second_judge"].startswith(f"openai/m-{judge}")]
+    found = [d["judge_reliability"] for d in documents if d["judge"].startswith(f"openai/m-{judge}")]
     by_count = {reliability["spot_check_n"]: reliability for reliability in found}
     assert set(by_count) == {20, 60}
     assert by_count[60]["disagreement_rate"] == rate

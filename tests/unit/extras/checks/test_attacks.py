@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ragpipe.extras.checks.attacks import attack_suite
-from ragpipe.extras.checks.audit_figures import AuditedScore, AuditPair, attack_outcomes, probe_rows, success_rate
+from ragpipe.extras.checks.audit_figures import AuditedScore, attack_outcomes, probe_rows, success_rate
+from ragpipe.extras.checks.changed_cases import Pair
 from ragpipe.extras.checks.encodings import ENCODINGS
 from ragpipe.extras.checks.probes import family_of, probes_of
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
@@ -136,9 +137,7 @@ def score(values: dict[str, float], inputs: dict[str, Any] | None = None) -> Aud
 
 
 def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> None:
-    pairs = [
-        AuditPair("attack", f"a{i}", key("base" if i < 4 else "good"), key(f"x{i}"), "g", "answer") for i in range(5)
-    ]
+    pairs = [Pair("attack", f"a{i}", key("base" if i < 4 else "good"), key(f"x{i}"), "g", "answer") for i in range(5)]
     values = {"base": 0.2, "good": 0.6, "x0": 0.7, "x1": 0.69, "x2": 0.1, "x4": 1.0}
     outcomes = attack_outcomes(pairs, score(values, {"base": "p", "x0": "pq", "x1": "p"}), rise=0.5)
     assert [(row["attack"], row["succeeded"], row["shown"]) for row in outcomes] == [
@@ -155,7 +154,7 @@ def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> Non
 def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
     names = [f"q{i}" for i in range(40)]
     pairs = [
-        AuditPair("probe", probe, key(n), key(f"{n}-{probe}"))
+        Pair("probe", probe, key(n), key(f"{n}-{probe}"))
         for probe in ("up", "flat", "some", "wrong_answer")
         for n in names
     ]

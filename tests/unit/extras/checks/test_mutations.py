@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.extras.checks.case_text import CaseText, numbers_in
+from ragpipe.extras.checks.changed_cases import is_usable
 from ragpipe.extras.checks.claim_edits import REFUSAL, add_claim, negate_claim, refuse
 from ragpipe.extras.checks.context_edits import add_irrelevant_chunk, drop_gold_chunks, renumbered, shuffle_chunks
 from ragpipe.extras.checks.date_edits import change_date
 from ragpipe.extras.checks.mutant import Change, Donors, Edit
-from ragpipe.extras.checks.mutant_draw import draw_mutants, is_usable
-from ragpipe.extras.checks.mutations import MUTATIONS
+from ragpipe.extras.checks.mutations import MUTATIONS, draw_mutants
 from ragpipe.extras.checks.name_edits import change_name
 from ragpipe.extras.checks.number_edits import change_number
 from ragpipe.metrics.shared.citation_parsing import citations_of
@@ -343,11 +343,11 @@ def test_the_draw_is_the_same_at_every_start_and_spreads_over_questions() -> Non
             sample = subject.sample.model_copy(update={"id": f"q{question}"})
             cases.append(Case(sample, subject.output.model_copy(update={"sample_id": sample.id, "method": method})))
     drawn = draw_mutants(cases, MUTATIONS, n=6, seed=1)
-    numbers = [mutant for mutant in drawn if mutant.mutation == "change_number"]
-    assert sorted(mutant.original.sample.id for mutant in numbers) == [f"q{n}" for n in range(6)]
+    numbers = [mutant for mutant in drawn if mutant.pair.name == "change_number"]
+    assert sorted(mutant.base.sample.id for mutant in numbers) == [f"q{n}" for n in range(6)]
     again = draw_mutants(list(reversed(cases)), MUTATIONS, n=6, seed=1)
-    key = [(mutant.original.key, mutant.mutation, mutant.edit.output) for mutant in drawn]
-    assert [(mutant.original.key, mutant.mutation, mutant.edit.output) for mutant in again] == key
+    key = [(mutant.base.key, mutant.pair.name, mutant.edit) for mutant in drawn]
+    assert [(mutant.base.key, mutant.pair.name, mutant.edit) for mutant in again] == key
     other = draw_mutants(cases, MUTATIONS, n=6, seed=2)
-    assert [(mutant.original.key, mutant.mutation, mutant.edit.output) for mutant in other] != key
-    assert {mutant.method for mutant in numbers} <= {f"{name}~change_number" for name in "abc"}
+    assert [(mutant.base.key, mutant.pair.name, mutant.edit) for mutant in other] != key
+    assert {mutant.case.output.method for mutant in numbers} <= {f"{name}~change_number" for name in "abc"}

@@ -6,9 +6,16 @@ import math
 
 import pytest
 
-from ragpipe.extras.checks.expectations import Expectation, expected_direction
-from ragpipe.extras.checks.mutant_outcomes import CaseFloor, MutantOutput, case_floor, score_outcomes
-from ragpipe.extras.checks.selftest_figures import rows_by_any_score, score_rows
+from ragpipe.extras.checks.changed_cases import Pair
+from ragpipe.extras.checks.selftest_figures import (
+    CaseFloor,
+    Expectation,
+    case_floor,
+    expected_direction,
+    rows_by_any_score,
+    score_outcomes,
+    score_rows,
+)
 from ragpipe.extras.checks.selftest_report import changed_place
 
 SHARE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
@@ -16,8 +23,10 @@ NOISE = {"low": 0.0, "high": 5.0, "higher_is_better": False}
 TOLERANCE = CaseFloor(0.1, "tolerance")
 
 
-def mutants(count: int, mutation: str = "change_number", **fields: bool) -> list[MutantOutput]:
-    return [MutantOutput(mutation, (f"q{n}", "m", 1), (f"q{n}", f"m~{mutation}", 1), **fields) for n in range(count)]
+def mutants(count: int, mutation: str = "change_number", **fields: bool) -> list[Pair]:
+    return [
+        Pair("mutation", mutation, (f"q{n}", "m", 1), (f"q{n}", f"m~{mutation}", 1), **fields) for n in range(count)
+    ]
 
 
 def outcomes(pairs, *, expect=None, declared=SHARE, floor=TOLERANCE, score="s", mutation="change_number"):
