@@ -185,7 +185,7 @@ changes a value. `contradicted` and `contradiction_not_found` are there only wit
 | `identity` | the settings that can change a figure: two runs with the same identity are the same run |
 | `iterations` | state of each iteration: judged, incomplete or complete |
 | `measured_in` | by iteration, the id of the run whose scores and judge inputs were [taken over](sweeps.md#what-one-job-measured-the-next-takes-over); absent where there is none |
-| `judge_replies`, `judge_alarms` | of a judge that is checked for [drift](drift.md): times of the first and the last reply behind the results, and by alarm when the judge was last as before and when it was found to be another; absent where there is none |
+| `judge_replies`, `judge_alarms`, `judge_drift` | of a judge that is checked for [drift](drift.md): times of the first and the last reply behind the results, by alarm when the judge was last as before and when it was found to be another, and what the newest check found; absent where there is none |
 
 ## cost.json
 

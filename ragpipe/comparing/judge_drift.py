@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ragpipe.comparing.run_differences import ChangedKey
-from ragpipe.store.calls.drift_file import drift_records
+from ragpipe.core.yaml_files import FastLoader
+from ragpipe.store.calls.drift_file import drift_file, read_drift_record
 from ragpipe.store.run.run_folder import RunFolder
 
 DRIFT = "judge.drift"
@@ -53,9 +57,24 @@ def reply_times(manifest: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def known_alarms(folder: RunFolder, manifest: Mapping[str, Any]) -> list[Alarm]:
-    """The alarms in the drift files of a run's judge. Raises DataError for a damaged one."""
-    records = drift_records(folder, manifest["identity"].get("judge_identity"))
-    return [(str(alarm["after"]), str(alarm["found"])) for record in records for alarm in record.alarms]
+    """The alarms in the drift file of a run's judge, beside the call store of the run: `.store` in its `output_dir`, and `store.path`
+    of its configuration. Raises DataError for a damaged drift file."""
+    identity = manifest["identity"].get("judge_identity")
+    alarms: list[Alarm] = []
+    for store in _store_folders(folder) if identity else ():
+        if (record := read_drift_record(drift_file(store, identity))) is not None:
+            alarms += [(str(alarm["after"]), str(alarm["found"])) for alarm in record.alarms]
+    return alarms
+
+
+def _store_folders(folder: RunFolder) -> list[Path]:
+    folders = [folder.root.resolve().parent.parent / ".store"]
+    try:
+        config = yaml.load(folder.config.read_text(encoding="utf-8"), Loader=FastLoader)
+        named = config.get("store", {}).get("path")
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError):
+        return folders
+    return [*folders, Path(named)] if isinstance(named, str) and named else folders
 
 
 def _words(span: tuple[str, str]) -> str:

@@ -30,7 +30,6 @@ from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.reports_made import ReportSources
-from ragpipe.store.calls.drift_file import drift_records
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
@@ -136,10 +135,9 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
 
 
 def _drift(run: RunFolder) -> dict[str, Any] | None:
-    """The newest check of the run's judge for drift, and the baseline that it was held against; None without one."""
-    identity = read_json(run.manifest)["identity"].get("judge_identity") if run.manifest.is_file() else None
-    records = [record for record in drift_records(run, identity) if record.newest_check is not None]
-    return {"check": records[-1].newest_check, "baseline": records[-1].baseline} if records else None
+    """What the manifest notes of the newest check of the judge for drift; None without one."""
+    noted: dict[str, Any] | None = read_json(run.manifest).get("judge_drift") if run.manifest.is_file() else None
+    return noted
 
 
 def _example_questions(run: RunFolder, metrics: Mapping[str, Any]) -> dict[str, str]:

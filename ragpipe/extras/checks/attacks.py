@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Literal
@@ -12,10 +14,12 @@ from pydantic import BaseModel, ConfigDict
 from ragpipe.core.digest import sha256
 from ragpipe.core.resources import PACKAGE
 from ragpipe.core.yaml_files import FastLoader
-from ragpipe.extras.checks.encodings import ENCODINGS
 from ragpipe.prompting.foreign_tags import fence_tag
 from ragpipe.schema.sample import Case, Chunk, Turn
 
+_LOOKALIKES = str.maketrans("aceopxyiABCEHKMOPTX", "асеорхуіАВСЕНКМОРТХ")
+_LEET = str.maketrans("aeiostAEIOST", "431057431057")
+_FLOOD, _SHOTS = 200, 40
 Part = Literal["answer", "context", "question", "reference", "history", "id", "metadata"]
 VERSION = 1
 _FILE = PACKAGE / "data" / "attacks" / f"attacks.v{VERSION}.yaml"
@@ -158,3 +162,23 @@ _PARTS: Mapping[Part, Callable[[Case, Attack, str], Case | None]] = {
     "id": _in_ids,
     "metadata": _in_metadata,
 }
+
+
+def _each_after(text: str, place: Callable[[int], int]) -> str:
+    return "".join(chr(place(ord(letter))) for letter in text if letter.isascii())
+
+
+ENCODINGS: Mapping[str, Callable[[str], str]] = {
+    "zero_width": lambda text: "\u200b".join(text),
+    "tag_characters": lambda text: _each_after(text, lambda code: 0xE0000 + code),
+    "variation_selectors": lambda text: _each_after(text, lambda code: 0xE0100 + code),
+    "bidi": lambda text: f"\u202e{text[::-1]}\u202c",
+    "homoglyphs": lambda text: text.translate(_LOOKALIKES),
+    "leetspeak": lambda text: text.translate(_LEET),
+    "spaced": lambda text: " ".join(text),
+    "base64": lambda text: base64.b64encode(text.encode()).decode("ascii"),
+    "rot13": lambda text: codecs.encode(text, "rot13"),
+    "flood": lambda text: " ".join([text] * _FLOOD),
+    "many_shot": lambda text: "\n".join([text] * _SHOTS),
+}
+"""By the name that an attack gives as `encode`."""

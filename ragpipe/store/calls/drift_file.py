@@ -5,20 +5,16 @@ One file per judge identity: `drift/<first 16 digits of its hash>.json` in the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.strict_json import InvalidJson, strict_loads
-from ragpipe.core.yaml_files import FastLoader
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.write_if_changed import json_unless_same
-from ragpipe.store.run.run_folder import RunFolder
 
 FOLDER = "drift"
 _FIX = "remove the file: the next check makes a new baseline"
@@ -45,13 +41,6 @@ class DriftRecord:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     next_repeat: int = 1
 
-    @property
-    def newest_check(self) -> dict[str, Any] | None:
-        """The newest check against the baseline; None where none has ended."""
-        number = None if self.baseline is None else self.baseline["first_repeat"]
-        ended = [check for check in self.checks if check["ended_at"] is not None and check["baseline"] == number]
-        return ended[-1] if ended else None
-
     def write(self, path: Path) -> None:
         """Write the file, atomically. Raises OutputError."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,24 +64,6 @@ def read_drift_record(path: Path) -> DriftRecord | None:
     except (TypeError, KeyError) as error:
         raise _damaged(path, f"missing or unknown: {error}") from error
     return record
-
-
-def drift_records(run: RunFolder, judge_identity: Mapping[str, Any] | None) -> Iterator[DriftRecord]:
-    """The drift files of a run's judge, beside the call stores of the run: `.store` in its `output_dir`, and `store.path` of its
-    configuration. Raises DataError for a damaged one."""
-    for folder in _store_folders(run) if judge_identity else ():
-        if (record := read_drift_record(drift_file(folder, judge_identity))) is not None:
-            yield record
-
-
-def _store_folders(run: RunFolder) -> list[Path]:
-    folders = [run.root.resolve().parent.parent / ".store"]
-    try:
-        config = yaml.load(run.config.read_text(encoding="utf-8"), Loader=FastLoader)
-        named = config.get("store", {}).get("path")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError):
-        return folders
-    return [*folders, Path(named)] if isinstance(named, str) and named else folders
 
 
 def _damaged(path: Path, what: str) -> DataError:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.extras.checks.attacks import attack_suite
+from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite
 from ragpipe.extras.checks.audit_figures import AuditedScore, attack_outcomes, probe_rows, success_rate
 from ragpipe.extras.checks.changed_cases import Pair
-from ragpipe.extras.checks.encodings import ENCODINGS
 from ragpipe.extras.checks.probes import family_of, probes_of
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
 from ragpipe.prompting.foreign_tags import foreign_tags

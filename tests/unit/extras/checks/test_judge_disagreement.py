@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.extras.checks.judge_disagreement import judge_reliability
-from ragpipe.extras.checks.spot_check_report import disagreeing_lines, spot_check_words
+from ragpipe.extras.checks.spot_check import disagreeing_lines, spot_check_words
 from ragpipe.schema.score import ScoreSpec
 
 GRADE = ScoreSpec("grade", 1, 5)

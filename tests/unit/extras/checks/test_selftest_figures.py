@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ragpipe.extras.checks.changed_cases import Pair
+from ragpipe.extras.checks.selftest import changed_place
 from ragpipe.extras.checks.selftest_figures import (
     CaseFloor,
     Expectation,
@@ -16,7 +17,6 @@ from ragpipe.extras.checks.selftest_figures import (
     score_outcomes,
     score_rows,
 )
-from ragpipe.extras.checks.selftest_report import changed_place
 
 SHARE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
 NOISE = {"low": 0.0, "high": 5.0, "higher_is_better": False}
