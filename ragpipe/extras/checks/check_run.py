@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -21,7 +22,8 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.stats.intervals import Interval
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder, make_folder
 from ragpipe.store.run.run_tables import batches, read_json
@@ -29,7 +31,6 @@ from ragpipe.store.run.run_tables import batches, read_json
 BATCH = 32_768
 """Rows read at once."""
 _CHANGEABLE = ("judge", "embedder", "metrics", "report", "iterations")
-_FOLDER = "calibration"
 
 
 def open_check(
@@ -74,17 +75,27 @@ def check_document(
     }
 
 
-def write_check(folder: RunFolder, task: str, document: Mapping[str, Any], markdown: str | None = None) -> list[Path]:
-    """Write and seal `calibration/<task>.<run_id>.json`, and `.md` where there is a page, in the finished run; the id is that of
-    the run of the check."""
-    parent = folder.root / _FOLDER
-    paths = [parent / f"{task}.{document['run_id']}.json"]
+def write_check(
+    folder: RunFolder,
+    stem: str,
+    document: Mapping[str, Any],
+    *,
+    markdown: str | None = None,
+    tables: Mapping[str, pa.Table] | None = None,
+) -> list[Path]:
+    """Write `<stem>.json`, its page `<stem>.md` and tables by their names into the folder of a run, and seal them."""
+    path = folder.root / f"{stem}.json"
+    paths = [path]
     with FolderLock(folder.root):
-        make_folder(parent)
-        json_unless_same(paths[0], document)
+        make_folder(path.parent)
+        json_unless_same(path, document)
         if markdown is not None:
-            paths.append(paths[0].with_suffix(".md"))
-            write_unless_same(paths[1], markdown)
+            paths.append(path.with_suffix(".md"))
+            write_unless_same(paths[-1], markdown)
+        for name, table in (tables or {}).items():
+            paths.append(folder.root / name)
+            with open_unless_same(paths[-1]) as file, parquet_writer(file, table.schema, compression="zstd") as writer:
+                writer.write_table(table)
         seal_added(folder, paths)
     return paths
 

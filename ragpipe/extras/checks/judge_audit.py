@@ -127,7 +127,8 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         bias=[row for score in scores for row in probe_rows(source.pairs, score, margin=settings.margin)],
     )
     _print_results(document, console)
-    for path in write_check(finished.folder, SECTION, document, audit_markdown(document)):
+    stem = f"calibration/{SECTION}.{spec.run_id}"
+    for path in write_check(finished.folder, stem, document, markdown=audit_markdown(document)):
         console.say(f"written: {path}")
     return Incomplete.exit_code if Incomplete.exit_code in codes else 0
 

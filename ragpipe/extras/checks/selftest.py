@@ -17,7 +17,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks.changed_cases import ChangedCase, ChangedCases
-from ragpipe.extras.checks.check_run import check_document, open_check
+from ragpipe.extras.checks.check_run import check_document, open_check, write_check
 from ragpipe.extras.checks.mutations import MUTATION_NAMES, MUTATIONS, MUTATIONS_VERSION, POOL, draw_mutants
 from ragpipe.extras.checks.selftest_figures import Expectation, mutants_table, selftest_figures
 from ragpipe.reports.console import Console
@@ -25,10 +25,6 @@ from ragpipe.reports.number_format import percent_with_interval, plural, whole
 from ragpipe.schema.sample import Case
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.stages.seal_run import seal_added
-from ragpipe.store.files.parquet_writer import parquet_writer
-from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same, write_unless_same
-from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 
 CAUGHT_HEADS = ("mutation", "score", "caught", "% [95%]", "left out")
@@ -108,7 +104,8 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
     figures = selftest_figures(spec.folder, spec.config, source.changed, settings.expect, tolerance=settings.tolerance)
     kept = settings.model_dump(include={"n", "seed", "tolerance"})
     document = check_document(finished, spec.folder, kept, **figures)
-    _write(spec.folder, source, document)
+    tables = {"mutants.parquet": mutants_table(source.changed)}
+    write_check(spec.folder, SECTION, document, markdown=selftest_markdown(document), tables=tables)
     _print_results(document, spec.folder, console)
     return code if code == Incomplete.exit_code else 0
 
@@ -134,18 +131,6 @@ def _source(finished: FinishedRun, settings: SelftestSettings) -> ChangedCases:
     return ChangedCases(
         finished, task=SECTION, word="mutated", recipe=recipe, seed=settings.seed, pool=POOL * settings.n, make=mutants
     )
-
-
-def _write(folder: RunFolder, source: ChangedCases, document: Mapping[str, Any]) -> None:
-    """Write and seal `selftest.json`, `selftest.md` and `mutants.parquet`."""
-    paths = [folder.root / name for name in ("selftest.json", "selftest.md", "mutants.parquet")]
-    table = mutants_table(source.changed)
-    with FolderLock(folder.root):
-        json_unless_same(paths[0], document)
-        write_unless_same(paths[1], selftest_markdown(document))
-        with open_unless_same(paths[2]) as file, parquet_writer(file, table.schema, compression="zstd") as writer:
-            writer.write_table(table)
-        seal_added(folder, paths)
 
 
 def _print_results(document: Mapping[str, Any], folder: RunFolder, console: Console) -> None:

@@ -94,7 +94,7 @@ def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
     words = spot_check_words(reliability, settings.warn_above)
     rate = reliability["disagreement_rate"]
     (console.warn if rate is not None and rate > settings.warn_above else console.say)(words)
-    for path in write_check(finished.folder, SECTION, document):
+    for path in write_check(finished.folder, f"calibration/{SECTION}.{spec.run_id}", document):
         console.say(f"written: {path}")
     return code
 
