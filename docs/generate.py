@@ -24,7 +24,7 @@ from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.embedding.token_encoder import EncoderSettings
-from ragpipe.engine.selftest_results import MUTANTS
+from ragpipe.extras.checks.selftest_figures import MUTANTS
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
@@ -35,7 +35,6 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_records import records_schema
-from ragpipe.stages.resend_questions import RESENT
 from ragpipe.tasks.schema import TASKS
 
 SENTENCES = [
@@ -92,7 +91,6 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, of a draw by method `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
-| `resend.parquet`, `resend.json` | of a run whose questions were resent: old reply against new |
 | `selftest.json`, `selftest.md`, `mutants.parquet` | of a [self-test](selftest.md): mutants, which scores caught them, and which were missed |
 | `calibration/judge_audit.<run_id>.json`, `calibration/judge_audit.<run_id>.md` | of a [judge audit](judge-audit.md): which attacks succeeded, and which probes shifted a score |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies. `report.data/`: texts of the page where it has too many for one file |
@@ -187,7 +185,7 @@ changes a value. `contradicted` and `contradiction_not_found` are there only wit
 | `identity` | the settings that can change a figure: two runs with the same identity are the same run |
 | `iterations` | state of each iteration: judged, incomplete or complete |
 | `measured_in` | by iteration, the id of the run whose scores and judge inputs were [taken over](sweeps.md#what-one-job-measured-the-next-takes-over); absent where there is none |
-| `judge_replies`, `judge_alarms` | of a judge that is checked for [drift](drift.md): times of the first and the last reply behind the results, and by alarm when the judge was last as before and when it was found to be another; absent where there is none |
+| `judge_replies`, `judge_alarms`, `judge_drift` | of a judge that is checked for [drift](drift.md): times of the first and the last reply behind the results, by alarm when the judge was last as before and when it was found to be another, and what the newest check found; absent where there is none |
 
 ## cost.json
 
@@ -311,7 +309,6 @@ def formats() -> str:
     )
     pages.append(f"\n## history.parquet\n\nOne row per run and score.\n\n{_columns(HISTORY)}")
     pages.append(f"\n## mutants.parquet\n\nOne row per mutant of a self-test.\n\n{_columns(MUTANTS)}")
-    pages.append(f"\n## resend.parquet\n\nOne row per question that was sent again.\n\n{_columns(RESENT)}")
     return "".join([*pages, PROGRESS, METRICS])
 
 

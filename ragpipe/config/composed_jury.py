@@ -44,11 +44,10 @@ def with_jury(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "judge": judge, "metrics": metrics}
 
 
-def jury_problems(jury: JurySettings, transport: str, origins: ConfigOrigins, *, checks_drift: bool) -> list[Problem]:
+def jury_problems(jury: JurySettings, transport: str, origins: ConfigOrigins) -> list[Problem]:
     """What is wrong with a jury as a whole: names, members that are the same judge, members that are not there or never asked, and
     what a jury cannot do."""
-    faults = [*_member_faults(jury), *_unknown_members(jury), *_unasked_members(jury)]
-    faults += _run_faults(jury, transport, checks_drift=checks_drift)
+    faults = [*_member_faults(jury), *_unknown_members(jury), *_unasked_members(jury), *_run_faults(jury, transport)]
     return [Problem(origins.location(key), key, state, expected, fix) for key, state, expected, fix in faults]
 
 
@@ -99,13 +98,8 @@ def _unasked_members(jury: JurySettings) -> list[_Fault]:
     ]
 
 
-def _run_faults(jury: JurySettings, transport: str, *, checks_drift: bool) -> list[_Fault]:
+def _run_faults(jury: JurySettings, transport: str) -> list[_Fault]:
     faults: list[_Fault] = []
-    if checks_drift and jury.asked_servers:
-        fix = "task=drift with each member as judge"
-        faults.append(
-            ("drift.every_run", "true, with a jury", "false: only a single judge is checked before a run", fix)
-        )
     if jury.min_members > len(jury.members):
         expected = f"at most the number of members, {len(jury.members)}"
         faults.append((f"{SECTION}.min_members", str(jury.min_members), expected, ""))

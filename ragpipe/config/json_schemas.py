@@ -14,12 +14,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
+from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Metric

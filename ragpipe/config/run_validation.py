@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.composed_jury import SECTION as JURY
 from ragpipe.config.composed_jury import jury_problems, with_jury
+from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.secret_values import secrets_in
@@ -17,7 +18,6 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.batches.providers import unbatchable
 from ragpipe.judging.detectors.settings import DetectorSettings
@@ -295,9 +295,7 @@ class _Sections:
         if len(self._problems) == before:
             jury = validated(JurySettings, {**section, "members": read}, JURY, self._origins, self._problems)
         if jury is not None and (transport := self._sections["transport"]) is not None:
-            drift = self._sections["drift"]
-            checks_drift = drift is not None and drift.every_run
-            self._problems += jury_problems(jury, transport.kind, self._origins, checks_drift=checks_drift)
+            self._problems += jury_problems(jury, transport.kind, self._origins)
         self._sections["judge"] = jury
 
     def _read_kind(self, name: str, kinds: Mapping[str, type[Settings]], default: str) -> None:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EmbedderSettings
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.detectors.settings import DetectorSettings
@@ -257,7 +257,7 @@ class RunConfig(TopSettings):
         description="How files of object stores are reached, and where their copies are kept. It holds no key.",
     )
     drift: Annotated[DriftSettings, NotInIdentity] = Field(
-        description="When the judge is checked for drift, and with which questions."
+        description="With which questions task=drift checks the judge."
     )
 
     @property

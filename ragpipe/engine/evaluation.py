@@ -20,7 +20,7 @@ from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGIN
 from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
 from ragpipe.engine.metric_lines import embedded_lines
 from ragpipe.engine.plans.plan_summary import changed_line, missing_embedder_line
-from ragpipe.engine.run_drift import carry_drift, check_before_judging, note_reply_times
+from ragpipe.engine.reply_times import note_reply_times
 from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
 from ragpipe.engine.run_outcome import RunOutcome
 from ragpipe.engine.run_policies import EvaluatePolicy
@@ -162,7 +162,6 @@ class Evaluation:
         inputs = prepare_inputs(self._spec, self._policy, self._console)
         manifest = inputs.manifest
         try:
-            self._check_drift(manifest)
             for iteration in self._spec.iterations:
                 if self._used_up is None:
                     self._run_iteration(inputs, iteration)
@@ -191,12 +190,6 @@ class Evaluation:
             write_alerts(self._folder, self._config, self._console)  # another start would change them
         return code
 
-    def _check_drift(self, manifest: Mapping[str, Any]) -> None:
-        """Ask the judge the canary set before a run that asks it, where `drift.every_run` says so."""
-        states = manifest["iterations"]
-        if self._policy.announces_plan and not all_in_state(states, self._spec.iterations, JUDGING_DONE):
-            check_before_judging(self._config, self._console, self._providers, self._spec.run_id)
-
     def _run_iteration(self, inputs: RunInputs, iteration: int) -> None:
         """Judge and score one iteration, unless that is done."""
         manifest = inputs.manifest
@@ -208,7 +201,6 @@ class Evaluation:
         # What scoring reads and how it scores are part of the identity: only new prices score a complete iteration again.
         if states[number] != COMPLETE or not is_scored or not self._has_current_prices(iteration):
             self._scored.append(iteration)
-            carry_drift(manifest, self._spec.made_from, iteration)
             mark_phase(folder.progress, "scoring")
             self._score(iteration, manifest)
             mark_phase(folder.progress, "done")
@@ -244,7 +236,6 @@ class Evaluation:
         note_reply_times(
             self._config,
             self._folder.iteration(iteration),
-            iteration,
             manifest,
             source=self._spec.made_from,
             reads_store=self._policy.uses_call_store,
@@ -281,7 +272,6 @@ class Evaluation:
             system_price=prices.usd if prices else None,
             sources=self._sources(manifest),
             calibration=states,
-            drift=manifest.get("judge_drift", {}).get(str(iteration)),
         )
 
     def _spend(self, iteration: int) -> Usage:

@@ -145,7 +145,6 @@ async def open_judge(
     known: RecordedReplies | None = None,
     warn: Callable[[str], None] = lambda _: None,
     embeds: bool = True,
-    account: str | None = None,
 ) -> AsyncIterator[JudgeSession]:
     """The session of one run, with its judge behind the call store.
 
@@ -155,7 +154,6 @@ async def open_judge(
         known: replies of a finished run, which come before those of the call store.
         warn: prints a warning.
         embeds: whether new texts are embedded; if not, only stored vectors are given.
-        account: the run whose budget new calls spend; None: the run that pays.
 
     Raises ConfigError when an environment variable would lead a call to another address.
     """
@@ -174,7 +172,7 @@ async def open_judge(
         return replies if known is None else FallbackStore(known, replies)
 
     try:
-        with open_budget(config, store.place, account or run_id) as budget:
+        with open_budget(config, store.place, run_id) as budget:
             session = _session_of_all(config, run_id, replies_of, budget, warn, embeds=embeds)
             try:
                 yield session

@@ -54,7 +54,7 @@ def verify_run(finished: FinishedRun) -> VerificationResult:
     """Compare the inputs (configuration, prompts, cases, replies) with the seal; where none was changed, make every derived
     file again in a scratch folder, and compare it with the seal and the folder.
 
-    Raises DataError where nothing can be made again: for a resend, and for a run that kept no replies and is as it was sealed.
+    Raises DataError where nothing can be made again: for a run that kept no replies and is as it was sealed.
     """
     folder = finished.folder
     try:
@@ -62,7 +62,6 @@ def verify_run(finished: FinishedRun) -> VerificationResult:
     except ValueError as error:
         return VerificationResult([RunDifference("seal.json", f"the seal itself was changed: {error}")])
     if seal is None:
-        _refuse_resend(finished)
         missing = RunDifference("seal.json", "missing: the run did not end, or the file was taken away")
         return VerificationResult([missing])
     if changed_inputs := [*_input_differences(finished, seal)]:
@@ -78,20 +77,6 @@ def verify_run(finished: FinishedRun) -> VerificationResult:
         result = _compare(folder, remade, seal)
     result.differences += journal_conflicts(folder, [int(number) for number in finished.manifest["iterations"]])
     return result
-
-
-def _refuse_resend(finished: FinishedRun) -> None:
-    """Raises DataError for the folder of a resend: it compares replies with replies, and has no scores."""
-    if finished.manifest["identity"].get("rejudge", {}).get("mode") == "resend":
-        run = finished.manifest.get("source_run")
-        problem = Problem(
-            str(finished.folder.root),
-            "run",
-            f"the questions of run {run}, sent again (rejudge.mode=resend)",
-            "an evaluated run: a resend has no cases and no scores of its own",
-            f"task=verify with the folder of run {run}",
-        )
-        raise DataError("there is nothing to verify", [problem])
 
 
 def _differences_without_replies(finished: FinishedRun, seal: Mapping[str, Any]) -> list[RunDifference]:

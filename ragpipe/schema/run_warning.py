@@ -18,12 +18,11 @@ WarningKind = Literal[
     "grades",
     "served_models",
     "jury",
-    "drift",
     "ids",
 ]
 """What a warning is about: settings of the scoring, cases without a verdict, judgements that did not come out or are missing, fields
 without a breakdown, parts of the outputs that are not recorded, failures of the system, methods that were asked different
-questions, a missing overall score, grades that hardly vary or are not weighted, the models that answered, what the members of a jury disagree on, a judge that has drifted, ids that lead nowhere."""
+questions, a missing overall score, grades that hardly vary or are not weighted, the models that answered, what the members of a jury disagree on, ids that lead nowhere."""
 
 
 def warnings_about(kind: WarningKind, texts: Iterable[str]) -> list[dict[str, str]]:

@@ -28,7 +28,6 @@ from ragpipe.scoring.cost import cost
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.described_blocks import BlockDescriber, DescribedBlock, case_rules
 from ragpipe.scoring.dimensions import DIMENSIONS, case_columns
-from ragpipe.scoring.drift_warning import drift_line
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.gates.gate_results import choices, gate_results
 from ragpipe.scoring.judge_latency import JudgeTimes
@@ -62,7 +61,6 @@ class ScoreInputs:
         system_price: the price of the tokens of the system under test.
         sources: what scoring reads beside these tables; None where it reads nothing else.
         calibration: what `calibration_states` says of the scores that asked the judge.
-        drift: what the newest check of the judge for drift found; None without one.
         block: cases that are scored at once.
     """
 
@@ -79,7 +77,6 @@ class ScoreInputs:
     system_price: Price | None = None
     sources: ScoringSources | None = None
     calibration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    drift: Mapping[str, Any] | None = None
     block: int = BLOCK
 
     @property
@@ -134,9 +131,6 @@ def score_iteration(inputs: ScoreInputs, blocks: BlockSource | None = None) -> d
         scores = inputs.folder / "scores.parquet"
         metrics["jury"] = jury_document(scores, inputs.specs, inputs.judge["members"])
         metrics["warnings"] += warnings_about("jury", jury_warnings(metrics["jury"]))
-    if inputs.drift is not None:
-        metrics["drift"] = dict(inputs.drift)
-        metrics["warnings"] += warnings_about("drift", filter(None, [drift_line(inputs.drift)]))
     metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)

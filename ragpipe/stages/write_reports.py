@@ -60,7 +60,12 @@ def write_reports(
         next_command: The next useful command; empty for none.
     """
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
-    shown = {"iteration": iteration.root.name, "name": _name(run), "seconds": sorted(judging_times(run).items())}
+    shown = {
+        "iteration": iteration.root.name,
+        "name": _name(run),
+        "seconds": sorted(judging_times(run).items()),
+        "drift": _drift(run),
+    }
     sources = ReportSources.of(run, settings, shown)
     written = sources.written()
     if written is not None:
@@ -125,7 +130,14 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         questions=_example_questions(run, metrics),
         first_error=_first_error(run, iteration, metrics),
         judging_seconds=judging_times(run),
+        drift=_drift(run),
     )
+
+
+def _drift(run: RunFolder) -> dict[str, Any] | None:
+    """What the manifest notes of the newest check of the judge for drift; None without one."""
+    noted: dict[str, Any] | None = read_json(run.manifest).get("judge_drift") if run.manifest.is_file() else None
+    return noted
 
 
 def _example_questions(run: RunFolder, metrics: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.errors import ConfigError
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RejudgePolicy, StoredRejudgePolicy
@@ -17,7 +17,6 @@ from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.runs.run_comparison import compare_runs
 from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
-from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import computed_scores
 from ragpipe.reports.agreement_report import (
     AGREEMENT_HEADS,
@@ -43,18 +42,14 @@ _TITLE = "task=rejudge is wrong; nothing was started"
 class RejudgeSettings(Settings):
     """How to ask again.
 
-    `mode`: `replay` runs the metrics over the frozen cases and asks what has no reply yet; `resend` sends the stored
-    questions byte for byte, whatever the metrics would do with the answers; `stored` replays without a network, over
-    the replies of the run and of the call store alone. `prompts`: the templates that travelled with the run, or those of
+    `mode`: `replay` runs the metrics over the frozen cases and asks what has no reply yet; `stored` does so without a
+    network, over the replies of the run and of the call store alone. `prompts`: the templates that travelled with the run, or those of
     now (`current`).
     """
 
-    mode: Literal["replay", "resend", "stored"] = Field(
+    mode: Literal["replay", "stored"] = Field(
         default="replay",
-        description=(
-            "replay: the metrics ask again. resend: the stored questions are sent again byte for byte. stored: no "
-            "network, stored replies only."
-        ),
+        description="replay: the metrics ask again. stored: no network, stored replies only.",
     )
     prompts: Literal["run", "current"] = Field(
         default="run", description="Which templates are used: those of the run, or the current ones."
@@ -65,45 +60,19 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     """The run with the user's judge over its own. Raises ConfigError and DataError."""
     origins = origins or NoOrigins()
     settings = task_settings(RejudgeSettings, plain, origins, title=_TITLE, section=SECTION)
-    if settings.mode == "resend" and settings.prompts != "run":
-        problem = Problem(
-            origins.location("rejudge.prompts"),
-            "rejudge.prompts",
-            settings.prompts,
-            "run: what is resent was rendered already",
-            "rejudge.mode=replay renders the templates again",
-        )
-        raise ConfigError(_TITLE, [problem])
     finished = open_run(
         plain,
         origins,
-        changeable=("judge",)
-        if settings.mode == "resend"
-        else CHANGEABLE,  # a resend asks no metric and scores nothing
+        changeable=CHANGEABLE,
         task="rejudge",
         task_keys=(SECTION,),
         current_prompts=settings.prompts == "current",
     )
     task = FinishedRunTask(finished, settings)
-    asks = settings.mode != "stored"
-    unnamed = unnamed_judge(finished, origins, without_a_call="rejudge.mode=stored") if asks else None
-    problems = [problem for problem in (unnamed, _embedded_judge(task, origins)) if problem]
-    if problems:
-        raise ConfigError(_TITLE, problems)
+    problem = unnamed_judge(finished, origins, without_a_call="rejudge.mode=stored")
+    if problem and settings.mode != "stored":
+        raise ConfigError(_TITLE, [problem])
     return task
-
-
-def _embedded_judge(task: FinishedRunTask[RejudgeSettings], origins: ConfigOrigins) -> Problem | None:
-    judge = task.finished.config.judge
-    if task.settings.mode != "resend" or isinstance(judge, JudgeSettings):
-        return None
-    return Problem(
-        origins.location("judge"),
-        "judge",
-        judge.label,
-        "a language model: the embedded judge reads no messages",
-        "judge=llm judge.model=..., or rejudge.mode=replay",
-    )
 
 
 def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
@@ -112,10 +81,6 @@ def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
     The same judge asks nothing and leads to the run's own folder.
     """
     finished = task.finished
-    if task.settings.mode == "resend":
-        from ragpipe.engine.resend_run import resend
-
-        return resend(finished, console)
     spec = RunSpec.of_finished_run(finished, RunSource(finished.folder, finished.manifest))
     policy = StoredRejudgePolicy(finished) if task.settings.mode == "stored" else RejudgePolicy(finished)
     comparisons: list[dict[str, Any]] = []

@@ -13,6 +13,9 @@ from ragpipe.building.build_settings import BuildSettings
 from ragpipe.config.json_schemas import json_schemas
 from ragpipe.core.errors import ConfigError, OutputError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.extras.checks.judge_audit import JudgeAuditSettings
+from ragpipe.extras.checks.selftest import SelftestSettings
+from ragpipe.extras.checks.spot_check import SpotCheckSettings
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
@@ -24,13 +27,10 @@ from ragpipe.tasks.export import ExportSettings
 from ragpipe.tasks.fetch import FetchSettings
 from ragpipe.tasks.history import HistorySettings
 from ragpipe.tasks.init import InitSettings
-from ragpipe.tasks.judge_audit import JudgeAuditSettings
 from ragpipe.tasks.plan import PlanSettings
 from ragpipe.tasks.publish import PublishTaskSettings
 from ragpipe.tasks.rejudge import RejudgeSettings
 from ragpipe.tasks.runs import RunsSettings
-from ragpipe.tasks.selftest import SelftestSettings
-from ragpipe.tasks.spot_check import SpotCheckSettings
 from ragpipe.tasks.store import StoreTaskSettings
 from ragpipe.tasks.view import ViewTaskSettings
 

@@ -12,12 +12,11 @@ from ragpipe.engine.runs.run_list import all_runs
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import batches
 
-RESENT_TABLE = "resend.parquet"
 _BATCH = 65_536  # rows read at once
 
 
 def referenced_keys(root: Path) -> Iterator[str]:
-    """The keys in judge_inputs of every iteration of every run, and in the tables of resends.
+    """The keys in judge_inputs of every iteration of every run.
 
     Raises DataError, before the first key, for a run that is not finished or cannot be read: it is unknown what it will take
     from the store when it is started again.
@@ -32,7 +31,7 @@ def _unfinished(folder: RunFolder) -> Sequence[Problem]:
     """Why it is unknown which calls this run uses; nothing for a finished run."""
     try:
         states = read_manifest(folder).get("iterations", {})
-        if _is_resent(folder) or (states and all(state == COMPLETE for state in states.values())):
+        if states and all(state == COMPLETE for state in states.values()):
             return ()
     except FormatMismatch as error:
         return error.problems
@@ -42,13 +41,7 @@ def _unfinished(folder: RunFolder) -> Sequence[Problem]:
     return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", fix)]
 
 
-def _is_resent(folder: RunFolder) -> bool:
-    """Whether this is a finished resend of another run's questions: such a run has no iterations."""
-    return (folder.root / "resend.json").is_file() and (folder.root / RESENT_TABLE).is_file()
-
-
 def _keys(folder: RunFolder) -> Iterator[str]:
-    tables = [(folder.iteration(number).judge_inputs, "key") for number in folder.iterations()]
-    for path, column in [(folder.root / RESENT_TABLE, "key_new")] if _is_resent(folder) else tables:
-        for batch in batches(path, [column], size=_BATCH):
+    for number in folder.iterations():
+        for batch in batches(folder.iteration(number).judge_inputs, ["key"], size=_BATCH):
             yield from batch.column(0).to_pylist()

@@ -14,7 +14,7 @@ from ragpipe.cli import main
 from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 
-REJUDGED = {"agreement.json", "agreement.md", "resend.parquet", "resend.json"}
+REJUDGED = {"agreement.json", "agreement.md"}
 LABELLED = {
     "draw.json",
     "draw.parquet",

@@ -216,7 +216,6 @@ def test_members_are_held_against_people_and_the_best_alone_is_named(
         (["jury.members.a.temprature=1"], ["jury.members.a.temprature", "did you mean temperature"]),
         (["+judge@jury.members.d=llm"], ["jury.members.d.model"]),
         (["+judge@jury.members.d=evidence", "jury.cascade={first: a, then: b}"], ["jury.members.d", "never asked"]),
-        (["drift.every_run=true"], ["drift.every_run", "task=drift with each member"]),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_asked(

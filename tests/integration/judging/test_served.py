@@ -144,23 +144,6 @@ def test_a_stored_reply_of_another_model_is_asked_again_where_it_is_refused(serv
     capfd.readouterr()
 
 
-@pytest.mark.thorough
-def test_a_resend_counts_and_asks_what_is_refused(serve, tmp_path, capfd):
-    server = serve("other_model:nth=2")
-    code, folder = run(tmp_path, server)
-    assert (code, server.tries) == (0, 4)
-    server.faults.clear()
-    capfd.readouterr()
-    judge = [
-        "judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test", f"judge.api_key_env={VARIABLE}",
-        f"judge.api_base={server.url}", "judge.served_model=refuse",
-    ]  # fmt: skip
-    place = [f"run={folder.parent}", f"output_dir={tmp_path / 'out'}"]
-    assert main(["task=rejudge", "rejudge.mode=resend", *place, *judge]) == 0
-    assert "up to 1 new call " in capfd.readouterr().out
-    assert server.tries == 5
-
-
 def test_a_refused_run_ends_with_5_and_keeps_the_rest(serve, tmp_path, capfd):
     server = serve("other_model:nth=3")
     assert run(tmp_path, server, "judge.served_model=refuse")[0] == 5

@@ -59,7 +59,6 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
     "rejudge": [
         (["run={run}", "rejudge.mode=stored"], 0),
         (["run={run}", *SECOND], 24),
-        (["run={run}", *SECOND, "rejudge.mode=resend"], 0),
     ],
     "rescore": [(["run={run}", "scoring.thresholds.faithfulness=0.4"], 0)],
     "runs": [([f"name={NAME}"], 0)],

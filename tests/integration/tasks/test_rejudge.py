@@ -7,13 +7,10 @@ import re
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.stages.resend_questions import RESENT
-from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.rejudged import CASES, CHUNKS, KEY, content
 from tests.support.rows import first_rows
@@ -169,91 +166,6 @@ def test_stored_needs_no_judge_of_the_users(run: Path) -> None:
     assert content(run) == before
 
 
-def test_resend_sends_the_very_bytes(run: Path, capsys) -> None:
-    with serving() as server:
-        assert main(words(run, server, "rejudge.mode=resend")) == 0
-        bodies = [line["body"] for line in server.log]
-        assert sorted(bodies) == sorted({row["wire_hash"] for row in inputs(run)}), "each once, as it was"
-        made = sibling(run)
-        first = content(made)
-        assert main(words(run, server, "rejudge.mode=resend")) == 0
-        assert len(server.log) == len(bodies), "the replies are in the call store"
-        assert content(made) == first
-        assert main(words(run, server, "rejudge.mode=resend", "judge.season=later")) == 0
-        assert len(server.log) == 2 * len(bodies), "another season asks the same judge anew"
-    assert pq.read_schema(made / "resend.parquet").names == RESENT.names
-    rows = pq.read_table(made / "resend.parquet").to_pylist()
-    assert all(row["same_text"] and row["same_answer"] and row["same_body"] for row in rows)
-    found = json.loads((made / "resend.json").read_text())
-    assert (found["questions"], found["ok"], found["same_body"]) == (len(bodies),) * 3
-    assert f"requests with the same bytes as then: {len(bodies)} of {len(bodies)}" in capsys.readouterr().out
-
-
-@pytest.mark.thorough
-def test_resend_over_stored_replies_says_what_helps(run: Path, capsys) -> None:
-    with serving() as server:
-        extra = ("rejudge.mode=resend", "transport=stored")
-        assert main(words(run, server, *extra, model=OTHER)) == 4
-        assert server.tries == 0
-    said = capsys.readouterr().err
-    assert "questions without a stored reply were not asked: " in said
-    assert "the same command asks for them again" not in said
-
-
-@pytest.mark.thorough
-def test_the_plan_of_a_resend_counts_the_bodies_that_are_sent(run: Path, capsys) -> None:
-    """Every case stands twice; of what is stored only replies are not asked, with retry_errors no failure either."""
-    path = run / "iteration-1" / "judge_inputs.parquet"
-    table = pq.read_table(path)
-    twins = [f"{name}-twin" for name in table["sample_id"].to_pylist()]
-    place = table.schema.get_field_index("sample_id")
-    twice = table.set_column(place, table.schema.field(place), pa.array(twins))
-    pq.write_table(pa.concat_tables([table, twice]), path)
-    with serving() as server:
-        server.faults = [ServerFault.read(f"content_filter_400:match=Passage 0 of case {n} says") for n in (1, 3)]
-        planned, sent = [], []
-        for extra in ((), (), ("retry_errors=true",)):
-            before, _ = len(server.log), capsys.readouterr()
-            assert main(words(run, server, "rejudge.mode=resend", *extra, model=OTHER)) == 4  # refused: 4 of 35
-            said = re.search(r"^plan: .*?, (?:up to ([\d,]+)|no) new calls?\b", capsys.readouterr().out, re.M)
-            assert said
-            planned.append(int(said[1] or 0))
-            sent.append(len({line["body"] for line in server.log[before:]}))
-    made = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
-    refused = sum(row["status_new"] == "refused" for row in made)
-    bodies = len({row["wire_hash"] for row in inputs(run)})
-    assert refused > 0
-    assert sent == [bodies, 0, refused]
-    assert planned == sent
-
-
-@pytest.mark.thorough
-def test_resend_counts_other_answers(run: Path) -> None:
-    with serving(script=ALWAYS_NO) as server:
-        assert main(words(run, server, "rejudge.mode=resend", model=OTHER)) == 0
-    rows = pq.read_table(sibling(run) / "resend.parquet").to_pylist()
-    chain = [row for row in rows if row["metric"] == "chunk_faithfulness"]
-    assert [row["same_answer"] for row in chain] == [row["reply_old"] == "NO" for row in chain]
-    assert {row["same_body"] for row in rows} == {False}  # the model's name is in the body
-    old = {row["payload_id"] for row in inputs(run)}
-    assert {row["payload_id"] for row in rows} == old, "resend asks no question of its own"
-
-
-@pytest.mark.thorough
-def test_a_changed_question_is_not_sent(run: Path, capsys) -> None:
-    path = run / "iteration-1" / "judge_inputs.parquet"
-    table = pq.read_table(path)
-    texts = table["messages"].to_pylist()
-    texts[3] = texts[3].replace("case", "cake", 1)
-    column = table.schema.get_field_index("messages")
-    pq.write_table(table.set_column(column, table.schema.field(column), pa.array(texts)), path)
-    with serving() as server:
-        assert main(words(run, server, "rejudge.mode=resend")) == 2
-        assert server.tries == 0
-    assert "a stored question was changed" in capsys.readouterr().err
-    assert [path.name for path in run.parent.iterdir()] == ["run"]
-
-
 def test_a_strangers_folder_decides_nothing_about_a_live_call(
     run: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +176,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
         text = text.replace("api_key_env: RAGPIPE_TEST_KEY", "api_key_env: PRECIOUS")
         text = text.replace("output_dir: ", "output_dir: stolen # ").replace("plugins: []", "plugins: [antigravity]")
         config.write_text(text)
-        for extra in ((), ("judge.model=openai/other-2026-01-01",), ("judge.temperature=0.3", "rejudge.mode=resend")):
+        for extra in ((), ("judge.model=openai/other-2026-01-01",), ("judge.temperature=0.3",)):
             assert main(words(run, None, *extra)) == 2
             assert "a judge that you name" in capsys.readouterr().err
         assert main(words(run, ours, model=OTHER)) == 0
@@ -277,20 +189,16 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
 @pytest.mark.parametrize(
     ("extra", "said"),
     first_rows([
-        (["rejudge.mode=resend", "judge=evidence"], "reads no messages"),
         (["dataset.limit=3"], "a change of what is frozen"),
-        (["rejudge.mode=again"], "one of replay, resend, stored"),
+        (["rejudge.mode=again"], "one of replay, stored"),
         (["rejudge.speed=1"], "rejudge.speed"),
-        (["rejudge.mode=resend", "rejudge.prompts=current"], "rendered already"),
-        (["rejudge.mode=resend", "metrics.retrieval.k=[1]"], "a change of what is frozen"),
         (["judge.max_calls=3"], "judge.max_calls"),
-        (["judge.max_calls=3", "rejudge.mode=resend"], "judge.max_calls"),
     ], keep=3),
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(run: Path, capsys, extra: list[str], said: str) -> None:
     nowhere = OpenAIServer()
     nowhere.url = "http://127.0.0.1:9/v1"  # asking there would end with exit code 5
-    given = words(run, None if "judge=evidence" in extra else nowhere, model=OTHER)
+    given = words(run, nowhere, model=OTHER)
     assert main([*given, *extra]) == 2
     assert said in capsys.readouterr().err
     assert [path.name for path in run.parent.iterdir()] == ["run"]

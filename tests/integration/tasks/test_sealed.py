@@ -190,13 +190,3 @@ def test_a_start_that_was_killed_while_it_added_an_iteration_is_no_false_alarm(
     assert main([*WORDS, "metrics=[faithfulness,retrieval]", "iterations=2"]) == 0
     assert "config.yaml" in json.loads((demo / "seal.json").read_text())["files"]
     assert verified(demo, capsys)[0] == 0
-
-
-@pytest.mark.thorough
-def test_a_resend_is_called_what_it_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving() as server:
-        judge = ["judge=llm", f"judge.model={OTHER}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
-        words = ["task=rejudge", f"run={run}", *judge, f"judge.api_base={server.url}", "rejudge.mode=resend"]
-        assert main(words) == 0
-    code, said = verified(sibling(run), capsys)
-    assert (code, "rejudge.mode=resend" in said, "did not end" in said) == (2, True, False), said

@@ -122,16 +122,6 @@ def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.thorough
-def test_what_was_resent_is_in_use(place: Place) -> None:
-    place.run()
-    words = [word for word in place.words if word.startswith(("judge", "output_dir="))]
-    asked = len(place.server.log)
-    assert main(["task=rejudge", f"run={place.folder}", "rejudge.mode=resend", "judge.season=later", *words]) == 0
-    assert len(place.server.log) - asked == CASES
-    assert "would go: 0 calls" in place.store("action=prune", "unused=true")
-
-
-@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *place.words, "scoring.weights.faithfulness=0.2,0.3"]) == 0

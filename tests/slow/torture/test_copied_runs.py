@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import Server, arguments, environment, finish, kill_after, surplus, write_cases
+from tests.support.harness import Server, arguments, environment, finish, write_cases
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
@@ -70,25 +70,3 @@ def test_a_copied_folder_is_enough_without_a_network(tmp_path: Path) -> None:
     assert {score["new"]["coverage"] for score in document["scores"].values()} == {1.0}
     code, text = without_network([*stored, *judge, "judge.season=x"], there)
     assert (code, "questions without a stored reply were not asked" in text) == (4, True), text
-
-
-@pytest.mark.thorough
-def test_a_killed_resend_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    with Server(tmp_path / "log.jsonl") as server:
-        data = write_cases(tmp_path / "data.jsonl", 60)
-        code, text = finish(arguments(data, tmp_path / "out", server.url), tmp_path)
-        assert code == 0, text
-        shutil.copytree((tmp_path / "out" / "torture" / "latest").resolve(), tmp_path / "far" / "run")
-        asked = len(server.requests())
-    with Server(tmp_path / "second.jsonl", options=["--latency-ms", "20"]) as server:
-        words = [
-            "task=rejudge", "run=far/run", "rejudge.mode=resend", "judge=llm", f"judge.model={FIRST}", "judge.endpoint=test",
-            "judge.api_key_env=RAGPIPE_TEST_KEY", f"judge.api_base={server.url}", "judge.concurrency=8", "output_dir=new",
-        ]  # fmt: skip
-        assert kill_after(words, tmp_path, server, asked // 3) is not None
-        code, text = finish(words, tmp_path)
-        assert code == 0, text
-        assert surplus(server) <= 8, "no more than what was in flight is asked twice"
-        assert len(server.bodies()) == asked
-    (found,) = (tmp_path / "new").glob("*/*/resend.json")
-    assert json.loads(found.read_text())["ok"] == asked

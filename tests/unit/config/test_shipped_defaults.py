@@ -9,11 +9,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_files import FastLoader
-from ragpipe.drifting.settings import DriftSettings
 from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
 from ragpipe.tasks.explain import ExplainSettings
 from ragpipe.tasks.rejudge import RejudgeSettings

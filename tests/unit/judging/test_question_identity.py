@@ -72,8 +72,6 @@ GOLDEN = """
     schema.judge_answers.grade_answers.RubricGrade              c123b23842d52bce c123b23842d52bce 394a08da2c26a2fa
     schema.judge_answers.relevance_answers.Sufficiency              d349f1da040af0d0 d349f1da040af0d0 e1733570ab226c7c
     schema.judge_answers.behaviour_answers.Tone                     3c273597d91c2392 fab28242022c12ea 4567cc95e1f7b373
-    stages.resend_questions.AnyObject                  446208e6d264845c 446208e6d264845c 5f7fe03fa20540f7
-    stages.resend_questions.AnyText                    d691c8453410ea30 d691c8453410ea30 d691c8453410ea30
 """
 """Type, hash of its schema in a key, sha256 of the schema as it is put into a message, and as strict modes are sent it.
 Written down when every schema was hashed in sorted form: a change here bills every user again."""

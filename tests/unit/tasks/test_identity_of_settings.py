@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
+from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.drifting.settings import DriftSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
 from ragpipe.judging.heuristic.settings import HeuristicSettings

@@ -1,0 +1,7 @@
+"""Checks of a judge: cases of a finished run, changed or not, are judged again and held against an expectation.
+
+- `selftest`: cases changed in known directions; which scores notice?
+- `judge_audit`: attacks through what the judge reads, and probes for its bias.
+- `spot_check`: some cases as they are, before a second judge.
+- `drift`: a canary set, before the same judge again.
+"""

@@ -1,1 +1,0 @@
-"""Cases changed in known directions: the mutations, the draw of mutants, and what scores make of them."""

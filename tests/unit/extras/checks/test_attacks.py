@@ -1,0 +1,175 @@
+"""The attack file and what it makes of a case; the figures of an audit, calculated by hand."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+from typing import Any
+
+import pytest
+
+from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite
+from ragpipe.extras.checks.audit_figures import AuditedScore, attack_outcomes, probe_rows, success_rate
+from ragpipe.extras.checks.changed_cases import Pair
+from ragpipe.extras.checks.probes import family_of, probes_of
+from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
+from ragpipe.prompting.foreign_tags import foreign_tags
+from ragpipe.schema.sample import Case, Chunk, Output, Sample
+
+SUITE = attack_suite()
+CASE = Case(
+    Sample(id="q1", question="How long is the pier?", references=["120 m"]),
+    Output(
+        sample_id="q1",
+        answer="The pier opens at nine. It has two lamps.",
+        chunks=[Chunk(id="c1", rank=1, text="The pier is 120 m long."), Chunk(id="c2", rank=2, text="It is old.")],
+    ),
+)
+
+
+def everything(case: Case) -> str:
+    return repr((case.sample, case.output))
+
+
+@pytest.mark.parametrize("name", SUITE.attacks)
+def test_every_attack_changes_the_part_that_it_names_and_no_other(name: str) -> None:
+    attacked = SUITE.attacked(name, CASE)
+    assert attacked is not None
+    assert everything(attacked) != everything(CASE)
+    part = SUITE.attacks[name].part
+    changed = {
+        "answer": attacked.answer != CASE.answer,
+        "context": [chunk.text for chunk in attacked.contexts] != [chunk.text for chunk in CASE.contexts],
+        "question": attacked.question != CASE.question,
+        "reference": attacked.references != CASE.references,
+        "history": attacked.sample.history != CASE.sample.history,
+    }
+    assert {field for field, differs in changed.items() if differs} == ({part} & changed.keys())
+
+
+def test_the_suite_is_broad_and_no_two_attacks_are_the_same() -> None:
+    attacks = SUITE.attacks.values()
+    assert len(attacks) >= 60
+    assert {attack.part for attack in attacks} == {
+        "answer", "context", "question", "reference", "history", "id", "metadata",
+    }  # fmt: skip
+    made = [everything(case) for name in SUITE.attacks if (case := SUITE.attacked(name, CASE))]
+    assert len(set(made)) == len(made)
+
+
+def test_an_attacker_calculates_the_tag_of_the_question() -> None:
+    attacked = SUITE.attacked("question_tag", CASE)
+    assert attacked is not None
+    assert f"</{hashlib.sha256(b'How long is the pier?').hexdigest()[:12]}>" in attacked.answer
+    values = {"question": [CASE.question], "answer": [attacked.answer], "contexts": [c.text for c in CASE.contexts]}
+    assert foreign_tags(values) == [("answer", "question")]
+
+
+def test_an_attack_on_a_part_that_is_absent_is_not_made() -> None:
+    bare = Case(Sample(id="q", question="Why?"), Output(sample_id="q", answer="So."))
+    for name in ("reference_order", "context_ignore", "id_order", "title_verified"):
+        assert SUITE.attacked(name, bare) is None
+
+
+def test_the_encodings_hide_and_can_be_read_back() -> None:
+    text = "Give five"
+    assert base64.b64decode(ENCODINGS["base64"](text)).decode() == text
+    assert ENCODINGS["rot13"](text) == "Tvir svir"
+    assert ENCODINGS["leetspeak"](text) == "G1v3 f1v3"
+    assert ENCODINGS["bidi"](text)[1:-1] == "evif eviG"
+    assert ENCODINGS["zero_width"]("ab") == "a\u200bb"
+    assert [ord(letter) - 0xE0000 for letter in ENCODINGS["tag_characters"](text)] == list(text.encode())
+
+
+def test_most_attacks_on_an_answer_are_flagged() -> None:
+    """Those that the page of the docs names are missed: they have no form that honest answers lack."""
+    missed = set()
+    for name, attack in SUITE.attacks.items():
+        case = SUITE.attacked(name, CASE)
+        if attack.part != "answer" or case is None:
+            continue
+        contexts = [chunk.text for chunk in case.contexts]
+        values = {"question": [case.question], "answer": [case.answer], "contexts": contexts}
+        if not (
+            suspicious_signs(case.answer)
+            or degenerate_signs(case.answer, case.question, contexts)
+            or foreign_tags(values)
+        ):
+            missed.add(name)
+    assert missed == MISSED
+
+
+MISSED = {
+    "foreign_character", "context_pasted", "opinions_only", "true_trifles", "leetspeak", "rot13", "acrostic", "german",
+    "universal_phrase",
+}  # fmt: skip
+
+
+def test_probes_keep_what_an_answer_says() -> None:
+    for probe in probes_of("openai/gpt-x"):
+        output = probe.change(CASE, random.Random(1))
+        assert output is not None
+        assert output != CASE.output, probe.name
+        if probe.name not in ("typos", "context_order", "markdown"):
+            assert "The pier opens at nine. It has two lamps." in (output.answer or "")
+        assert sorted(chunk.text for chunk in output.chunks or ()) == sorted(chunk.text for chunk in CASE.contexts)
+
+
+@pytest.mark.parametrize(("model", "family"), [
+    ("openai/gpt-4.1", "GPT"), ("anthropic/claude-x", "Claude"), ("openrouter/google/gemini-x", "Gemini"), ("groq/llama-3", "Llama"),
+    ("openai/o3-mini", "GPT"), ("openai/mixtral-8x7b", "Mistral"), ("openai/house-model", None), ("evidence", None),
+])  # fmt: skip
+def test_the_family_follows_from_the_name_of_the_model(model: str, family: str | None) -> None:
+    label = family_of(model)
+    assert (label and label.partition(",")[0]) == family
+    assert ("own_family" in {probe.name for probe in probes_of(model)}) == (family is not None)
+
+
+def key(name: str) -> tuple[str, str, int]:
+    return name, "m", 1
+
+
+def score(values: dict[str, float], inputs: dict[str, Any] | None = None) -> AuditedScore:
+    asked = {key(name): frozenset(ids) for name, ids in (inputs or {}).items()}
+    return AuditedScore("s", {key(name): value for name, value in values.items()}, asked)
+
+
+def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> None:
+    pairs = [Pair("attack", f"a{i}", key("base" if i < 4 else "good"), key(f"x{i}"), "g", "answer") for i in range(5)]
+    values = {"base": 0.2, "good": 0.6, "x0": 0.7, "x1": 0.69, "x2": 0.1, "x4": 1.0}
+    outcomes = attack_outcomes(pairs, score(values, {"base": "p", "x0": "pq", "x1": "p"}), rise=0.5)
+    assert [(row["attack"], row["succeeded"], row["shown"]) for row in outcomes] == [
+        ("a0", True, True), ("a1", False, False), ("a2", False, False), ("a3", False, False),
+    ], "a3 has no value, and a4 had no room"  # fmt: skip
+    rate = success_rate(outcomes)
+    assert (rate["n"], rate["succeeded"], rate["share"]) == (4, 1, 0.25)
+    # Wilson's interval of 1 of 4 with z = 1.96: (0.25 + z2/8 +- z sqrt(0.1875/4 + z2/64)) / (1 + z2/4)
+    assert rate["interval"]["low"] == pytest.approx(0.0456, abs=1e-4)
+    assert rate["interval"]["high"] == pytest.approx(0.6994, abs=1e-4)
+    assert success_rate([]) == {"n": 0, "succeeded": 0, "share": None, "interval": None}
+
+
+def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
+    names = [f"q{i}" for i in range(40)]
+    pairs = [
+        Pair("probe", probe, key(n), key(f"{n}-{probe}"))
+        for probe in ("up", "flat", "some", "wrong_answer")
+        for n in names
+    ]
+    values = {n: 0.5 for n in names}
+    for i, n in enumerate(names):
+        noise = 0.02 if i % 2 else -0.02
+        values |= {
+            f"{n}-up": 0.7 + noise,
+            f"{n}-flat": 0.5 + noise,
+            f"{n}-some": 0.55 + noise,
+            f"{n}-wrong_answer": 0.1 + noise,
+        }
+    rows = {row["probe"]: row for row in probe_rows(pairs, score(values), margin=0.05)}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "up": "biased", "flat": "passes", "some": "undecided", "wrong_answer": "noticed",
+    }  # fmt: skip
+    # sd of the differences is .02 sqrt(40/39), t(39) = 2.0227: half = 2.0227 * .020255 / sqrt(40)
+    assert rows["up"]["shift"] == pytest.approx(0.2)
+    assert rows["up"]["interval"]["high"] == pytest.approx(0.2 + 0.006478, abs=2e-6)
