@@ -98,7 +98,7 @@ def test_at_any_moment_the_job_is_queued_again_or_done(tmp_path: Path, row: int)
         codes = [QUEUED]
         while codes[-1] == QUEUED:
             # each start gets longer than the one before, so that a busy machine ends too
-            ended = job(tmp_path, words, MOMENT=str(moments.uniform(0.2, 0.8) * len(codes)))
+            ended = job(tmp_path, words, MOMENT=str(moments.uniform(0.2, 0.8) * 1.6 ** len(codes)))
             text = ended.stdout + ended.stderr
             codes.append(ended.returncode)
             assert codes[-1] in (0, QUEUED), text
