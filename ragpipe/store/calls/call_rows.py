@@ -44,7 +44,7 @@ PLAIN = (
 COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "created_at", "digest")
 """The columns of `calls` beside `failed_in`."""
 DIGEST_BYTES = 16
-_EMPTY = "digits"
+UNUSED = "digits"
 """A column that is always NULL. The digest of a row is over it too, so it stays where it is."""
 _REAL = frozenset({"paid_usd", "latency_ms"})
 _COUNTS = frozenset({"iteration", "attempts", "answers"})
@@ -177,7 +177,7 @@ def packed(call: Call, run_id: str) -> PackedCall:
     run: Cells = (storable_value(call.run_id or run_id),)
     judge = (storable_value(call.judge), _in_order(parts), storable_value(call.output_mode), _encode(call.sent))
     served = (storable_value(call.model), storable_value(call.fingerprint))
-    plain = (None if name == _EMPTY else _plain_cell(name, getattr(call, name)) for name in PLAIN)
+    plain = (None if name == UNUSED else _plain_cell(name, getattr(call, name)) for name in PLAIN)
     cells = (*plain, _wire_cell(call.wire_hash), messages, milliseconds(call.created_at))
     key = key_bytes(call.key)
     shared = (run, judge, served)

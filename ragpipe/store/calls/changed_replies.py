@@ -17,6 +17,7 @@ from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_rows import (
     COLUMNS,
     PLAIN,
+    UNUSED,
     Cells,
     DamagedRow,
     SharedValues,
@@ -31,7 +32,7 @@ from ragpipe.store.run.run_tables import batches
 ACCEPTED_BY = ("template", "model", "flags", "output_mode", "status")
 """The columns of a row that `accept` looks at."""
 _AT_ONCE = 500  # keys in one statement, and rows of the table in memory
-_SAME = tuple(name for name in PLAIN if name not in ("iteration", "text", "answers"))
+_SAME = tuple(name for name in PLAIN if name not in ("iteration", "text", "answers", UNUSED))
 """Columns of `judge_inputs.parquet` that stand under the same name among the cells of a call."""
 _PLACES = {name: PLAIN.index(name) for name in (*_SAME, "text", "iteration", "answers")}
 _BESIDE = ("reply", "judge", "model", "fingerprint", "paid_by", "output_mode", "sent", "wire_hash")
