@@ -315,8 +315,6 @@ class JudgeStage:
     async def _wait_for_tasks(self) -> None:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
-        if self._slices is not None:
-            await self._slices.settle()
         await self._session.drain()
 
     async def _judge_case(self, block: _Block, place: int, case: Case, replayed: ReplayedCase | None) -> None:

@@ -32,6 +32,7 @@ from ragpipe.engine.plans.plan_summary import (
     report_gaps,
 )
 from ragpipe.engine.profile_report import print_fields, print_findings
+from ragpipe.engine.runners.chosen_runner import here_line, stays_here
 from ragpipe.engine.runs.run_identity import identity_of_dataset, run_id
 from ragpipe.engine.runs.scoring_files import resolved_for_dataset
 from ragpipe.engine.runs.user_code import system_sources
@@ -134,6 +135,8 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         if line := unknown_methods(config.system, counts.methods):
             console.warn(line)
     _print_data(dataset, profile, pointers, config, console)
+    if (why := stays_here(config)) is not None:
+        console.say(here_line(why))
     if run_plan is None:
         _print_live(profile, config, console)
     else:
