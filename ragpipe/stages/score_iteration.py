@@ -188,13 +188,13 @@ def _write_records(
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         groups = RowGroups(writer)
         with done_behind(groups.add) as write:
-            for found in described:
-                block = found.block
-                accumulators.add(block, found.fields, found.scored, found.n_failed)
-                low_scores.add(found.facts)
-                pointers.add(block.outputs, block.samples, block.chunks, found.contexts)
-                accumulators.findings.add(found.facts, found.findings)
-                write(found.records)
+            for scored in described:
+                block = scored.block
+                accumulators.add(block, scored.fields, scored.scored, scored.n_failed)
+                low_scores.add(scored.facts)
+                pointers.add(block.outputs, block.samples, block.chunks, scored.contexts)
+                accumulators.findings.add(scored.facts, scored.findings)
+                write(scored.records)
         groups.write()
 
 

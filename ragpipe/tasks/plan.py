@@ -135,8 +135,6 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         if line := unknown_methods(config.system, counts.methods):
             console.warn(line)
     _print_data(dataset, profile, pointers, config, console)
-    if (why := stays_here(config)) is not None:
-        console.say(here_line(why))
     if run_plan is None:
         _print_live(profile, config, console)
     else:
@@ -252,6 +250,8 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
     for line in filter(None, [*reference_lines(run_plan), unscored_line(config, run_plan)]):
         console.say(line)
     console.say(plan_line(run_plan, config))
+    if (why := stays_here(config)) is not None:
+        console.say(here_line(why))
     for line in batch_lines(run_plan, config):
         console.say(line)
 
