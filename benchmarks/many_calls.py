@@ -1,11 +1,10 @@
 """Judged calls of a large run, with replies made in the process that asks: what is left is ragpipe's own work and its call store.
 
-    python benchmarks/many_calls.py [--cases 5000] [--workers 1 2] [--kills 0] [--folder DIR] [--latency-ms MS]
+    python benchmarks/many_calls.py [--cases 5000] [--kills 0] [--folder DIR] [--latency-ms MS]
 
-Six questions per case. Printed per number of workers (1: one process): seconds by the clock and of CPU, calls per second, the highest
-memory of one process, bytes of the store per call, and the questions that were asked twice, by a log that the stand-in for the
-provider writes. With `--kills`, the driver is killed so often on the way, and started again. Each run is also compared with the one
-before by the bytes of its scores. A core for each worker must be idle.
+Six questions per case. Printed: seconds by the clock and of CPU, calls per second, the highest memory, bytes of the store per call, and
+the questions that were asked twice, by a log that the stand-in for the provider writes. With `--kills`, the run is killed so often on
+the way, and started again.
 
 With `--latency-ms` a local server in a process of its own answers instead, and its CPU is printed too: it needs a core of its own.
 """
@@ -110,7 +109,6 @@ def finished(work: Path, words: list[str], log: Path, kills: int, calls: int) ->
         process.send_signal(signal.SIGKILL)
         process.communicate()
         print(f"  killed after {asked(log):,} calls")
-        time.sleep(1)  # its workers let their calls in flight end
     process = start(work, words, log)
     out, _ = process.communicate()
     if process.returncode not in (0, 4):
@@ -181,7 +179,6 @@ def _served(log: Path, latency_ms: float | None) -> Iterator[_Server | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=5000)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument(
         "--latency-ms", type=float, default=None, help="of a local server; default: replies in the process"
@@ -190,32 +187,26 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None, help="on a disk with room; default: a temporary one")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(dir=options.folder))
-    before: bytes | None = None
     try:
         (work / "own_replies.py").write_text(PLUGIN)
         write_cases(work / "cases.jsonl", options.cases)
-        for workers in options.workers:
-            log = work / f"log-{workers}"
-            log.mkdir()
-            words = [] if workers == 1 else ["runner=processes", f"runner.workers={workers}"]
-            words.append(f"judge.concurrency={options.concurrency}")
-            with _served(log, options.latency_ms) as server:
-                words += [] if server is None else [f"judge.api_base={server.url}"]
-                cpu, began = _cpu(), time.perf_counter()
-                finished(work, words, log, options.kills, calls=6 * options.cases)
-                seconds, used, calls = time.perf_counter() - began, _cpu() - cpu, asked(log)
-                if server is not None:
-                    print(f"  CPU of the server {server.cpu():.1f} s")
-            peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-            store = sum(path.stat().st_size for path in (work / "outputs" / ".store").glob("calls.sqlite*"))
-            scores = next((work / "outputs" / "run").glob("*/iteration-1/scores.parquet")).read_bytes()
-            print(
-                f"{workers} workers: {options.cases:,} cases, {calls:,} calls in {seconds:.1f} s ({calls / seconds:,.0f}/s), CPU "
-                f"{used:.1f} s ({1000 * used / calls:.2f} ms per call), highest memory of a process so far {peak} MiB, store {store / calls:.0f} bytes per "
-                f"call, asked twice {asked_twice(log)}, scores {'first' if before is None else 'equal' if scores == before else 'DIFFER'}"
-            )
-            before = scores
-            shutil.rmtree(work / "outputs")
+        log = work / "log"
+        log.mkdir()
+        words = [f"judge.concurrency={options.concurrency}"]
+        with _served(log, options.latency_ms) as server:
+            words += [] if server is None else [f"judge.api_base={server.url}"]
+            cpu, began = _cpu(), time.perf_counter()
+            finished(work, words, log, options.kills, calls=6 * options.cases)
+            seconds, used, calls = time.perf_counter() - began, _cpu() - cpu, asked(log)
+            if server is not None:
+                print(f"  CPU of the server {server.cpu():.1f} s")
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+        store = sum(path.stat().st_size for path in (work / "outputs" / ".store").glob("calls.sqlite*"))
+        print(
+            f"{options.cases:,} cases, {calls:,} calls in {seconds:.1f} s ({calls / seconds:,.0f}/s), CPU {used:.1f} s "
+            f"({1000 * used / calls:.2f} ms per call), highest memory {peak} MiB, store {store / calls:.0f} bytes per call, asked "
+            f"twice {asked_twice(log)}"
+        )
     finally:
         shutil.rmtree(work)
 

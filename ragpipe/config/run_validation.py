@@ -189,9 +189,9 @@ class _Sections:
             self._add_placed(filter(None, [unbatchable(judge)]))
 
     def check_runner(self) -> None:
-        """What measures the cases must be here, with the variables that it is to pass on, and must use what is set for it."""
+        """What measures the cases must be here, with the variables that it is to pass on."""
         runner = self._sections["runner"] or RunnerSettings()
-        for key, found, expected, fix in (*runner.unused(), *runner.missing()):
+        for key, found, expected, fix in runner.missing():
             self._problems.append(Problem(self._origins.location(key), key, found, expected, fix))
 
     def check_judge_is_installed(self) -> None:

@@ -13,7 +13,6 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets import csv_cells, file_formats, native_form
 from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.datasets.file_locator import Files, locate
-from ragpipe.datasets.file_parts import file_parts
 from ragpipe.datasets.joins import Index, records
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.record_mapping import RecordMapping
@@ -21,7 +20,6 @@ from ragpipe.datasets.row_groups import rows_by_key
 from ragpipe.datasets.sample_draw import drawn_ids
 from ragpipe.datasets.seen_cases import SeenCases, is_hashed
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.datasets.text_lines import DataFile
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
 
@@ -152,43 +150,6 @@ class Dataset:
         if not faults and self._mapping:
             self._mapping.check(self._files.display_path, faults)
 
-    def parts(self, size: int) -> Iterator[DataFile] | None:
-        """The files in parts of about `size` bytes, each of which can be read by itself; None where the records of one
-        part depend on those of others, or the files are not lines.
-
-        Iterating raises UnevenLines where a file cannot be cut after all.
-        """
-        settings, files = self._settings, self._files
-        depends = settings.join or settings.group or settings.sample or settings.limit or settings.records
-        if depends or any(file.format != "jsonl" or not file.path.stat().st_size for file in files.main):
-            return None
-        return file_parts(files.main, size)
-
-    @property
-    def settings(self) -> DatasetSettings:
-        """What it was opened with."""
-        return self._settings
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files with the records."""
-        return sum(file.path.stat().st_size for file in self._files.main)
-
-    @property
-    def display_path(self) -> str:
-        """Its path as the user gave it."""
-        return self._files.display_path
-
-    @property
-    def found_parts(self) -> dict[str, bool]:
-        """What the mapping has found so far, for `check_whole_reading`."""
-        return self._mapping.found_parts if self._mapping else {}
-
-    def note_mapping(self, counts: Mapping[str, bool]) -> None:
-        """Take over what the mapping of a part has found."""
-        if self._mapping:
-            self._mapping.note_parts(counts)
-
     def first(self) -> First:
         """The first record as it was mapped, field by field. Raises DataError when the data set cannot be used."""
         record = next(iter(self))
@@ -288,8 +249,7 @@ class Dataset:
         rows = records(self._files.main, inside, faults)
         if self._settings.group is not None:
             rows = rows_by_key(rows, self._settings.group, faults)
-        part = self._files.main[0].part if self._files.main else None
-        for index, (file, position, record) in enumerate(rows, part.number if part else 1):
+        for index, (file, position, record) in enumerate(rows, 1):
             if wanted is not None and index not in wanted:
                 continue
             where = file_formats.place(file, position)

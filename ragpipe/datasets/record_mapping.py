@@ -94,16 +94,6 @@ class RecordMapping:
                 self._parts |= {name: True for name in self._parts if fields.get(name) is not None}
             yield fields, NO_OUTPUT not in scope, bad
 
-    @property
-    def found_parts(self) -> dict[str, bool]:
-        """Which of the mapped parts of an output had a value in a record so far; none where no record had an output."""
-        return dict(self._parts) if self._answered else {}
-
-    def note_parts(self, found: Mapping[str, bool]) -> None:
-        """Take over what the mapping of other records of the same data set has found."""
-        self._answered = self._answered or bool(found)
-        self._parts |= {name: True for name, is_there in found.items() if is_there}
-
     def check(self, where: str, faults: Faults) -> None:
         """A fault when an answer or contexts are mapped and no output of a whole reading has any: a wrong path would
         otherwise look like a field that is not recorded."""

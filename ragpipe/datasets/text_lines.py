@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from ragpipe.datasets.fault_list import Faults
 
@@ -16,22 +15,12 @@ MAX_LINE = 64 << 20
 BOM = b"\xef\xbb\xbf"
 
 
-class FilePart(NamedTuple):
-    """Whole lines of a file: the bytes from `start` to `stop` (not included), the number of the first line, and that of its record
-    among all records of the data set, both from 1."""
-
-    start: int
-    stop: int
-    line: int
-    number: int
-
-
 @dataclass(frozen=True)
 class DataFile:
     """A file of a data set. `display_path` is how the user named it, `name` its name within the data set's folder.
 
     `nan_is_null`: NaN in it is no value; otherwise it is a fault. `empty_is_null`: so is an empty cell of a CSV file; otherwise
-    it is an empty text. `part`: what is read of a file of lines; None: all of it.
+    it is an empty text.
     """
 
     path: Path
@@ -41,7 +30,6 @@ class DataFile:
     delimiter: str = ","
     nan_is_null: bool = False
     empty_is_null: bool = False
-    part: FilePart | None = None
 
     def at(self, line: int) -> str:
         return f"{self.display_path}:{line}"
@@ -49,13 +37,9 @@ class DataFile:
 
 def text_lines(file: DataFile, faults: Faults) -> Iterator[tuple[int, str]]:
     """(line number from 1, text with its line end). A line that is not UTF-8 or too long is a fault and is left out."""
-    part = file.part
     with open(file.path, "rb") as stream:
         number = 0
-        if part is not None:
-            stream.seek(part.start)
-            number = part.line - 1
-        while (part is None or stream.tell() < part.stop) and (raw := stream.readline(MAX_LINE + 1)):
+        while raw := stream.readline(MAX_LINE + 1):
             number += 1
             if number == 1 and raw.startswith(BOM):
                 raw = raw[len(BOM) :]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,6 @@ from ragpipe.engine.runs.run_list import write_run_list
 from ragpipe.engine.runs.system_identity import system_versions
 from ragpipe.engine.runs.user_code import metric_sources
 from ragpipe.engine.sources.frozen_inputs import inputs_error, remove_unstarted
-from ragpipe.engine.workers.score_workers import score_by_workers
-from ragpipe.engine.workers.seal_workers import digests_by_workers
-from ragpipe.engine.workers.worker_count import MANY_COMPUTED_CASES, worker_count
-from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
@@ -57,13 +52,11 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.progress_file import mark_phase
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import count_rows, read_json
-from ragpipe.store.run.seals import CellDigests, cell_digests
 
 
 class Evaluation:
     """One start of one run: does what is still to be done of it. `policy` is what the task does differently; `before_result` is
-    called when all figures are written, before they are printed. `workers` are processes that share the work with this one; None: it does
-    all of it. `calls` counts this start's calls to the judge."""
+    called when all figures are written, before they are printed. `calls` counts this start's calls to the judge."""
 
     def __init__(
         self,
@@ -72,9 +65,8 @@ class Evaluation:
         console: Console,
         *,
         before_result: Callable[[], None] = lambda: None,
-        workers: WorkerPool | None = None,
     ):
-        self._before_result, self._workers = before_result, workers
+        self._before_result = before_result
         self._spec, self._policy, self._console = spec, policy, console
         self._config, self._folder, self._source = spec.config, spec.folder, spec.source
         self._carried_spend = CarriedSpend(spec.folder, store_place(spec.config), spec.run_id)
@@ -109,8 +101,7 @@ class Evaluation:
                 self._console.warn(notice)
             sweep_below(self._folder.root)
             try:
-                with self._workers or nullcontext():
-                    code = self._run_stages()
+                code = self._run_stages()
                 self._publish()
                 return code
             except Exception as error:
@@ -246,14 +237,7 @@ class Evaluation:
         return ScoringSources(manifest, self._folder)
 
     def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
-        inputs, workers, width = self._score_inputs(iteration, manifest), self._workers, self._width()
-        if workers is None or score_by_workers(inputs, workers, width=width, say=self._console.say) is None:
-            score_iteration(inputs)
-
-    def _width(self) -> int:
-        """How many workers there may be beside this process."""
-        is_much = count_rows(self._folder.outputs) >= MANY_COMPUTED_CASES
-        return worker_count(self._config.runner, is_much=is_much)
+        score_iteration(self._score_inputs(iteration, manifest))
 
     def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:
         prices = self._config.system.prices
@@ -341,14 +325,7 @@ class Evaluation:
             combined=combined,
             written=written,
             linked=self._linked_seals(inputs.manifest),
-            digested=self._digested,
         )
-
-    def _digested(self, path: Path) -> Iterable[CellDigests]:
-        """The digests of a table."""
-        if self._workers is None:
-            return cell_digests(path)
-        return digests_by_workers(path, self._workers, width=self._width(), say=self._console.say)
 
     def _publish(self) -> None:
         """Copy the sealed run to where `publish` says. Raises OutputError: the run itself is whole then."""

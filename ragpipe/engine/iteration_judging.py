@@ -11,9 +11,8 @@ from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_deadline import end_of_asking, run_deadline
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runners.chosen_runner import open_workers, worker_start
+from ragpipe.engine.runners.chosen_runner import open_workers
 from ragpipe.engine.runners.slice_measuring import case_measuring, introduce
-from ragpipe.engine.session_figures import show_figures
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
@@ -66,19 +65,16 @@ async def judge_iteration(
     """
     ends_at = end_of_asking(spec.config, time.monotonic() if began is None else began)
     began_at = time.time() if began_at is None else began_at
-    start = worker_start(spec, iteration, providers.start, began_at, ends_at, known)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
     folder = spec.folder.iteration(iteration)
     clock = WallClock(folder.wall)
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
     try:
         async with (
-            open_workers(spec, policy, start, reader.count, console) as workers,
+            open_workers(spec, policy, iteration, known, console) as workers,
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
-            introduce(session, providers, spec.folder, start.began_at)
-            if workers is not None:
-                workers.on_figures = lambda: show_figures(session, workers.figures())
+            introduce(session, providers, spec.folder, began_at)
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
             with run_deadline(spec.config, session, ends_at):

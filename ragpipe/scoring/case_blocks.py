@@ -120,44 +120,11 @@ def aligned(
     with open_table(samples, of_samples) as sample_file, open_table(outputs, of_outputs) as output_file:
         reader = _SampleRows(sample_file, of_samples)
         for group in range(output_file.num_row_groups):
-            yield from _of_group(output_file, group, reader, size, of_outputs)
-
-
-def _of_group(
-    outputs: pq.ParquetFile, group: int, samples: _SampleRows, size: int, columns: Sequence[str]
-) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """The cases of one row group of the outputs."""
-    row_group = outputs.metadata.row_group(group)
-    fitting = max(1, row_group.num_rows * BLOCK_BYTES // max(1, row_group.total_byte_size))
-    for batch in outputs.iter_batches(batch_size=min(size, fitting), row_groups=[group], columns=list(columns)):
-        table = pa.Table.from_batches([batch])
-        yield table, samples.take(table["sample_row"].to_numpy())
-
-
-class BlockGroups:
-    """The blocks of `case_blocks` by row group of the outputs, in any order. It is for tables whose row groups belong together:
-    those of `scores` hold the cases of those of `outputs`, as the judging writes them.
-
-    Args:
-        samples, outputs, scores, details, size: as `case_blocks` takes them.
-
-    Raises DataError for a table that cannot be read.
-    """
-
-    def __init__(self, samples: Path, outputs: Path, scores: Path, *, details: bool = False, size: int = BLOCK):
-        self._path, self._size = scores, size
-        self._columns = (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS
-        self._samples = _SampleRows(open_parquet_file(samples, SAMPLE_COLUMNS), SAMPLE_COLUMNS)
-        self._outputs = open_parquet_file(outputs, OUTPUT_COLUMNS)
-        self._scores = open_parquet_file(scores, self._columns)
-
-    def blocks(self, group: int) -> Iterator[CaseBlock]:
-        """The cases of one row group. Raises RagpipeError where that of the scores holds others."""
-        score_rows = ScoreRows(self._path, self._columns, self._scores, [group])
-        for table, labels in _of_group(self._outputs, group, self._samples, self._size, OUTPUT_COLUMNS):
-            rows, cases = score_rows.take(keys_of(table))
-            yield CaseBlock(table, labels, rows, cases)
-        score_rows.check_end()
+            row_group = output_file.metadata.row_group(group)
+            fitting = max(1, row_group.num_rows * BLOCK_BYTES // max(1, row_group.total_byte_size))
+            batches = output_file.iter_batches(min(size, fitting), row_groups=[group], columns=list(of_outputs))
+            for table in (pa.Table.from_batches([batch]) for batch in batches):
+                yield table, reader.take(table["sample_row"].to_numpy())
 
 
 class ScoreRows:
@@ -166,31 +133,18 @@ class ScoreRows:
     Args:
         path: the table.
         columns: the columns to read.
-        file: the table where it is open; None: it is opened.
-        groups: the row groups to read; None: all.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str] = SCORE_COLUMNS,
-        file: pq.ParquetFile | None = None,
-        groups: Sequence[int] | None = None,
-    ):
+    def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
         self._path = path
-        self._file = file or open_parquet_file(path, columns)
-        self._batches = self._file.iter_batches(batch_size=_BATCH, columns=list(columns), row_groups=groups)
+        self._file = open_parquet_file(path, columns)
+        self._batches = self._file.iter_batches(batch_size=_BATCH, columns=list(columns))
         self._schema = pa.schema([self._file.schema_arrow.field(name) for name in columns])
         self._carried: pa.Table = self._schema.empty_table()
         self._table: pa.Table = self._carried
         self._starts: Whole = np.zeros(1, dtype=np.int64)
         self._keys: list[Key] = []
         self._group = 0
-
-    @property
-    def count(self) -> int:
-        """The number of rows of the table."""
-        return int(self._file.metadata.num_rows)
 
     def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:
         """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
@@ -217,17 +171,13 @@ class ScoreRows:
     def close(self) -> None:
         """Check that every row found its case, and close the table."""
         try:
-            self.check_end()
+            if self._group < len(self._keys) or self._fill():
+                raise RagpipeError(
+                    f"{self._path}: found scores of case {CaseKey(*self._keys[self._group])} where outputs.parquet has no such case; expected "
+                    "the same cases in the same order. To fix: evaluate again, the stored replies are used."
+                )
         finally:
             self._file.close()
-
-    def check_end(self) -> None:
-        """Raises RagpipeError for a row that did not find its case."""
-        if self._group < len(self._keys) or self._fill():
-            raise RagpipeError(
-                f"{self._path}: found scores of case {CaseKey(*self._keys[self._group])} where outputs.parquet has no such case; expected "
-                "the same cases in the same order. To fix: evaluate again, the stored replies are used."
-            )
 
     def _fill(self) -> bool:
         """Read on until a complete case is there; False at the end of the table."""

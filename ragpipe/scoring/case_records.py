@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.dimensions import CASE, FLAG, REAL, TEXT, TEXTS
-from ragpipe.scoring.normalisation import UNJUDGED
-from ragpipe.scoring.scored_columns import MISSING, STATUSES, Column, Scored
+from ragpipe.scoring.scored_columns import STATUSES, Column, Scored
 
 _SCORE = (
     ("", REAL, "value in the native scale; null unless status is ok"),
@@ -65,31 +62,6 @@ def records_of(
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 
 
-def scored_of(
-    records: Mapping[str, pa.Array], names: Sequence[str], scores: NDArray[np.float64], status: NDArray[np.int8]
-) -> Scored:
-    """What `records_of` was made of.
-
-    Args:
-        records: the columns of the records.
-        names: the scores, without the overall one.
-        scores, status: those of the overall score, which records do not have.
-    """
-    columns = {
-        name: Column(
-            records[name].to_numpy(zero_copy_only=False),
-            records[f"{name}.score"].to_numpy(zero_copy_only=False),
-            _verdicts(records[f"{name}.passed"]),
-            _numbers_of(pc.index_in(records[f"{name}.status"], value_set=pa.array(STATUSES)), MISSING),
-            records[f"{name}.reason"],
-        )
-        for name in names
-    }
-    values = records["overall_score"].to_numpy(zero_copy_only=False)
-    passed = _verdicts(records["overall_passed"])
-    return Scored(columns, Column(values, scores, passed, status, records["overall_reason"]))
-
-
 def verdict_column(name: str) -> str:
     """The column with the verdicts of a score, be it the overall one."""
     return "overall_passed" if name == OVERALL.name else f"{name}.passed"
@@ -118,15 +90,6 @@ def _failed_by(scored: Scored, n: int) -> pa.Array:
 
 def _numbers(values: Any) -> pa.Array:
     return pa.array(values, mask=np.isnan(values))
-
-
-def _verdicts(flags: pa.Array) -> NDArray[np.int8]:
-    return _numbers_of(flags.cast(pa.int8()), UNJUDGED)
-
-
-def _numbers_of(column: pa.Array, absent: int) -> NDArray[np.int8]:
-    numbers: NDArray[np.int8] = column.fill_null(absent).to_numpy(zero_copy_only=False).astype(np.int8)
-    return numbers
 
 
 def _flags(passed: Any) -> pa.Array:

@@ -25,11 +25,6 @@ class JudgeTimes:
         self._rows = ScoreRows(judge_inputs, (*OUTPUT_KEY, "latency_ms"))
         self.measured = array("d")
 
-    @property
-    def are_empty(self) -> bool:
-        """Whether the table has no row, so that no case has a time."""
-        return self._rows.count == 0
-
     def take(self, keys: Sequence[Key]) -> Floats:
         """Milliseconds for each of the next cases, a call that several cases share counted with each; NaN for a case
         without a measured call (none was asked, or what answered keeps no time)."""

@@ -64,16 +64,6 @@ def case_batches(records: Iterable[Loaded]) -> Iterator[CaseBatch]:
         yield gathered.batch()
 
 
-def case_batch(records: Iterable[Loaded]) -> CaseBatch | None:
-    """The cases of some records as one batch; None where there are none. Raises as `case_batches`."""
-    gathered = _Gathered()
-    for record in records:
-        if record.output is None:
-            raise _no_output(record)
-        gathered.add(record.sample, record.output)
-    return gathered.batch() if gathered.outputs else None
-
-
 class _Gathered:
     """The rows of the cases of a batch."""
 

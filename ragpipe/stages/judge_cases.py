@@ -222,9 +222,9 @@ class JudgeStage:
         try:
             parts = list(slices_of(index, self._cases.size(index), runner.largest))
             measured = await asyncio.gather(*(self._measure_slice(part, runner) for part in parts))
-            whole = [part for part in measured if part is not None]
-            if len(whole) == len(parts):
-                await asyncio.to_thread(self._write_slices, index, whole)
+            complete = [part for part in measured if part is not None]
+            if len(complete) == len(parts):
+                await asyncio.to_thread(self._write_slices, index, complete)
                 self._open.release()
         except asyncio.CancelledError:
             self.stop(Interrupted("the run was cancelled"))
@@ -315,8 +315,6 @@ class JudgeStage:
     async def _wait_for_tasks(self) -> None:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
-        if self._slices is not None:
-            await self._slices.settle()
         await self._session.drain()
 
     async def _judge_case(self, block: _Block, place: int, case: Case, replayed: ReplayedCase | None) -> None:

@@ -89,15 +89,10 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
 
     Raises DataError when a record has no output.
     """
-    return load_batches(case_batches(records), samples=samples, outputs=outputs)
-
-
-def load_batches(cases: Iterable[CaseBatch], *, samples: Path, outputs: Path) -> DatasetCounts:
-    """Write both tables from the cases of a data set: `load_dataset`, where they are read elsewhere."""
     known = DigestTable(_PLACE.size)  # a sample's row, and its bytes
     methods: dict[str, None] = {}
     with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
-        for batch in cases:
+        for batch in case_batches(records):
             rows, of_samples = _add_samples(batch, known, sample_table)
             methods |= dict.fromkeys(batch.outputs["method"].unique().to_pylist())
             places = batch.outputs["sample_row"].to_numpy()

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -96,26 +96,14 @@ class ScoreInputs:
         return list(self.settings.all_specs(self.specs))
 
 
-class BlockSource(Protocol):
-    """Describes the blocks of an iteration somewhere else."""
-
-    def __call__(self, inputs: ScoreInputs, times: JudgeTimes, /) -> Generator[DescribedBlock]:
-        """All blocks in their order. The times of their cases are taken from `times`. Raises what stopped it."""
-        ...
-
-
-def score_iteration(inputs: ScoreInputs, blocks: BlockSource | None = None) -> dict[str, Any]:
+def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
     """Score one iteration and return the content of `metrics.json`. Files that would not change are left alone.
 
-    Args:
-        inputs: what to score, and how.
-        blocks: describes the blocks; None: this process does.
-
-    Raises ConfigError when the settings do not fit the scores, and what `blocks` raises.
+    Raises ConfigError when the settings do not fit the scores.
     """
     if problems := scoring_faults(inputs.settings, inputs.specs, shipped_scores):
         raise ConfigError("the scoring section does not fit the scores of this run", problems)
-    results = _score_cases(inputs, blocks)
+    results = _score_cases(inputs)
     costs = cost(
         inputs.folder / "judge_inputs.parquet",
         results.count,
@@ -150,7 +138,7 @@ class _ScoredCases:
     case_times: array[float]
 
 
-def _score_cases(inputs: ScoreInputs, blocks: BlockSource | None) -> _ScoredCases:
+def _score_cases(inputs: ScoreInputs) -> _ScoredCases:
     """Write `records.parquet` and aggregate. What this accumulates is freed on return: the costs need the memory."""
     settings, specs = inputs.settings, inputs.all_specs
     names = [spec.name for spec in specs]
@@ -159,7 +147,7 @@ def _score_cases(inputs: ScoreInputs, blocks: BlockSource | None) -> _ScoredCase
     passing = [spec.name for spec in specs if settings.passes(spec)]
     low_scores = LowScores(specs, settings.low_scores, passing)
     times, pointers = JudgeTimes(inputs.folder / "judge_inputs.parquet"), Pointers()
-    with closing((blocks or _described_here)(inputs, times)) as described:
+    with closing(_described(inputs, times)) as described:
         _write_records(inputs, described, accumulators, low_scores, pointers)
     accumulators.close()
     aggregated = aggregate(accumulators, specs, settings)
@@ -190,18 +178,18 @@ def _write_records(
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         groups = RowGroups(writer)
         with done_behind(groups.add) as write:
-            for found in described:
-                block = found.block
-                accumulators.add(block, found.fields, found.scored, found.n_failed)
-                low_scores.add(found.facts)
-                pointers.add(block.outputs, block.samples, block.chunks, found.contexts)
-                accumulators.findings.add(found.facts, found.findings)
-                write(found.records)
+            for scored in described:
+                block = scored.block
+                accumulators.add(block, scored.fields, scored.scored, scored.n_failed)
+                low_scores.add(scored.facts)
+                pointers.add(block.outputs, block.samples, block.chunks, scored.contexts)
+                accumulators.findings.add(scored.facts, scored.findings)
+                write(scored.records)
         groups.write()
 
 
-def _described_here(inputs: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlock]:
-    """All blocks, described by this process. One is read while the one before it is described."""
+def _described(inputs: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlock]:
+    """All blocks in their order. One is read while the one before it is described."""
     describer = BlockDescriber(inputs.specs, inputs.settings)
     for block, columns in made_ahead(_read_blocks(inputs, times)):
         yield describer.describe(block, columns)

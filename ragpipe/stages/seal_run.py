@@ -12,7 +12,7 @@ from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.seals import Digested, cell_digests, closed_seal, open_seal, seal_file, seal_table
+from ragpipe.store.run.seals import closed_seal, open_seal, seal_file, seal_table
 
 VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "journal.jsonl", ".progress.json"})
 """Files that say how a run went, not what its results are."""
@@ -31,7 +31,6 @@ def seal_run(
     combined: bool,
     written: Collection[str] = (),
     linked: Mapping[str, Any] = MappingProxyType({}),
-    digested: Digested = cell_digests,
 ) -> None:
     """Write `seal.json`. What this start did not make keeps its seal: starting a finished run again never seals a changed
     file.
@@ -44,7 +43,6 @@ def seal_run(
         combined: whether this start combined the iterations.
         written: other files of this start: reports, exports, and config.yaml (a report option changes it, and no number).
         linked: seals of tables of other runs, by name. A table with the same bytes has the same seal.
-        digested: takes the digests of a table.
     """
     previous = _readable_seal(folder)
     sealed = {**previous.get("files", {}), **previous.get("tables", {})}
@@ -57,7 +55,7 @@ def seal_run(
             (tables if isinstance(before, dict) else files)[name] = before
         elif path.name in _TABLES and not name.startswith("export/"):
             known = before if isinstance(before, dict) else linked.get(name)
-            tables[name] = seal_table(path, known, digested=digested)
+            tables[name] = seal_table(path, known)
         else:
             files[name] = seal_file(path)
     frozen = {key: value for key, value in manifest.items() if key != "iterations"}

@@ -81,15 +81,11 @@ class SliceRunner(Protocol):
         ...
 
     def stop(self, why: RagpipeError) -> None:
-        """Start no new slice and no new call: calls in flight finish, and their replies are kept. Slices end with an error."""
+        """Start no new slice. Those under way end with an error."""
         ...
 
     def cancel(self) -> None:
-        """Give up the calls in flight too."""
-        ...
-
-    async def settle(self) -> None:
-        """Wait for the calls that slices which have ended left in flight. No slice comes after it."""
+        """End at once."""
         ...
 
 

@@ -14,7 +14,6 @@ from ragpipe.engine.runs.run_identity import identity_of_dataset
 from ragpipe.engine.runs.scoring_files import resolved_for_dataset
 from ragpipe.engine.runs.user_code import system_sources
 from ragpipe.engine.sources.case_sources import DatasetSource
-from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.reports.console import Console
 
 
@@ -22,12 +21,11 @@ def run(config: RunConfig, console: Console) -> int:
     """Evaluate. Returns 0, 3 when a gate blocks, 4 when judgements failed beyond the coverage floor; raises what stopped it."""
     refuse_other_addresses(config)  # before a system under test is asked
     alert_baseline(config)
-    workers = WorkerPool()
-    source = DatasetSource(config, console, workers)
+    source = DatasetSource(config, console)
     system = system_sources(config.system, config.plugins)
     for note in system.notes:
         console.warn(note)
     identity_of = partial(identity_of_dataset, data=source.digest, sources=system.sources)
     config, scoring_files = resolved_for_dataset(config, identity_of)
     spec = RunSpec.of_dataset(config, source, identity_of(config), scoring_files)
-    return Evaluation(spec, EvaluatePolicy(), console, workers=workers).run()
+    return Evaluation(spec, EvaluatePolicy(), console).run()

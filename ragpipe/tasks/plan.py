@@ -32,6 +32,7 @@ from ragpipe.engine.plans.plan_summary import (
     report_gaps,
 )
 from ragpipe.engine.profile_report import print_fields, print_findings
+from ragpipe.engine.runners.chosen_runner import here_line, stays_here
 from ragpipe.engine.runs.run_identity import identity_of_dataset, run_id
 from ragpipe.engine.runs.scoring_files import resolved_for_dataset
 from ragpipe.engine.runs.user_code import system_sources
@@ -249,6 +250,8 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
     for line in filter(None, [*reference_lines(run_plan), unscored_line(config, run_plan)]):
         console.say(line)
     console.say(plan_line(run_plan, config))
+    if (why := stays_here(config)) is not None:
+        console.say(here_line(why))
     for line in batch_lines(run_plan, config):
         console.say(line)
 

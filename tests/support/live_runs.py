@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
-from tests.support.harness import Server, arguments, finish, start, write_cases
-from tests.support.waiting import wait_until
+from tests.support.harness import Server, arguments, finish, write_cases
 
 CASES, CONCURRENCY = 60, 8
 EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
@@ -30,9 +27,6 @@ class Place:
         assert found == code, text
         return text
 
-    def started(self, out: str, *words: str, **environment: str) -> subprocess.Popen[str]:
-        return start(self.words(out, *words), self.folder, env=environment, start_new_session=True)
-
     def content(self, out: str) -> dict[str, bytes]:
         """All files of a run that say what came of it."""
         folder = (self.folder / out / "torture" / "latest").resolve()
@@ -54,15 +48,3 @@ class Place:
         local, content = self.content("local"), self.content(out)
         assert len(local) >= 8
         assert {name: content[name] == data for name, data in local.items()} == dict.fromkeys(content, True)
-
-    def progress(self, out: str) -> dict[str, int]:
-        """The calls of a run by its progress file; empty before there is one."""
-        for path in (self.folder / out / "torture").glob("*/iteration-1/.progress.json"):
-            calls: dict[str, int] = json.loads(path.read_text())["state"]["calls"]
-            return calls
-        return {}
-
-
-def wait_for_calls(place: Place, process: subprocess.Popen[str], count: int) -> None:
-    before = len(place.server.requests())
-    wait_until(lambda: len(place.server.requests()) >= before + count, process)

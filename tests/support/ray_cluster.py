@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ragpipe.engine.workers.process_sessions import end_session
+from ragpipe.engine.runners.process_sessions import end_session
 from tests.support.slice_runs import until
 
 

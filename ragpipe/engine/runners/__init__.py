@@ -1,1 +1,1 @@
-"""Where slices of a run are measured: in this process, in worker processes of this host, or by Ray."""
+"""Where slices of a run are measured: in this process, or by Ray."""

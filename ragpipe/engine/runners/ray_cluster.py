@@ -96,8 +96,8 @@ def _joined(address: str) -> Any:
     return ray
 
 
-def _unusable(key: str, found: str, expected: str, fix: str) -> ConfigError:
-    return ConfigError("runner=ray cannot measure the cases", [Problem("runner=ray", key, found, expected, fix)])
+def _unusable(key: str, state: str, expected: str, fix: str) -> ConfigError:
+    return ConfigError("runner=ray cannot measure the cases", [Problem("runner=ray", key, state, expected, fix)])
 
 
 def _needed(settings: RunnerSettings) -> dict[str, float]:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.engine.runners.plain_messages import own_streams, packed_message, read_message
+from ragpipe.engine.runners.process_sessions import end_session
 from ragpipe.engine.runners.ray_cluster import join_cluster, waits_for
 from ragpipe.engine.runners.slice_messages import MOST_DEATHS, WorkerDied, failure_message
-from ragpipe.engine.workers.plain_messages import own_streams, packed_message, read_message
-from ragpipe.engine.workers.process_sessions import end_session
 from ragpipe.stages.slices import Slice
 
 MOST_NODES = 10
@@ -124,7 +124,6 @@ class _SliceTasks:
             if deaths == MOST_DEATHS or lost == MOST_NODES:
                 self._send(packed_message({"slice": number}, failure_message(_given_up(part, deaths, lost), part)))
                 return
-            self._send(packed_message({"lost": number}))
             self._send(packed_message({"notice": f"{how}; {part} are measured again"}))
 
     async def _answers(self, number: int, part: Slice) -> None:

@@ -11,20 +11,21 @@ import os
 import shutil
 import tempfile
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import RagpipeError
+from ragpipe.core.secret_detection import is_secret_name
+from ragpipe.engine.runners.plain_messages import awaited_message, packed_message, parted_message
+from ragpipe.engine.runners.process_sessions import end_session
+from ragpipe.engine.runners.python_processes import import_environment, import_paths, module_words
 from ragpipe.engine.runners.ray_tasks import digest_of_tables
 from ragpipe.engine.runners.slice_messages import WorkerDied, WorkerFailure, WorkerStart, measured_of
-from ragpipe.engine.session_figures import without_open_calls
-from ragpipe.engine.workers.plain_messages import awaited_message, packed_message, parted_message
-from ragpipe.engine.workers.process_sessions import end_session
-from ragpipe.engine.workers.python_processes import import_environment, import_paths, module_words
 from ragpipe.stages.slices import MeasuredSlice, Slice
+from ragpipe.store.files.processes import usable_cores
 
 _START_S = 180.0  # for a cluster to start, or to answer
 _END_S = 10.0  # for it to end
@@ -35,21 +36,13 @@ _LONGEST = 40
 class RayRunner:
     """Has slices measured by Ray. It belongs to one event loop; made by `open_ray_runner`."""
 
-    def __init__(self, process: Process, largest: int, warn: Callable[[str], None], log: Path, stop_file: Path | None):
-        self._process, self._warn, self._log, self._stop_file = process, warn, log, stop_file
+    def __init__(self, process: Process, largest: int, warn: Callable[[str], None], log: Path):
+        self._process, self._warn, self._log = process, warn, log
         self.largest, self.width = largest, 1
         self._results: dict[int, asyncio.Future[MeasuredSlice]] = {}
         self._count = 0
         self._stopped: RagpipeError | None = None
-        self._figures: dict[str, Mapping[str, Any]] = {}
-        self._worker_of: dict[int, str] = {}  # by the number of a slice
         self._notices: set[str] = set()
-        self.on_figures: Callable[[], None] = lambda: None
-        """Called when a worker has told figures of its calls."""
-
-    def figures(self) -> list[Mapping[str, Any]]:
-        """The last figures of all workers (`session_figures`)."""
-        return list(self._figures.values())
 
     async def measure(self, part: Slice) -> MeasuredSlice:
         """What came of a slice. Raises what went wrong with it, and what stopped this runner."""
@@ -64,17 +57,11 @@ class RayRunner:
             return await result
         finally:
             self._results.pop(number, None)
-            self._worker_of.pop(number, None)
 
     def stop(self, why: RagpipeError) -> None:
-        """Start no slice and no call. Where a server is asked, calls in flight finish, for ten seconds at most."""
+        """Start no slice, and end the tasks."""
         self._stopped = self._stopped or why
-        if self._stop_file is None:
-            self.cancel()
-            return
-        with suppress(OSError):
-            self._stop_file.touch()
-        asyncio.get_running_loop().call_later(_END_S, self.cancel)
+        self.cancel()
 
     def cancel(self) -> None:
         """End the tasks at once."""
@@ -84,12 +71,6 @@ class RayRunner:
                 result.set_exception(self._stopped)
         assert self._process.stdin is not None
         self._process.stdin.close()
-
-    async def settle(self) -> None:
-        """Wait for the slices that are being stopped: their calls in flight finish."""
-        left = [result for result in self._results.values() if not result.done()]
-        if left and self._stop_file is not None:
-            await asyncio.wait(left, timeout=_END_S)
 
     async def start(self, order: dict[str, Any]) -> None:
         """Wait until Ray can be used. Raises WorkerFailure where it cannot."""
@@ -110,8 +91,6 @@ class RayRunner:
                 values, content = await self._message()
                 if "notice" in values:
                     self._warn(values["notice"])
-                elif "lost" in values:
-                    self._lose(values["lost"])
                 elif "failure" in values:
                     self._break(WorkerFailure(values["failure"], values["exit_code"]))
                 else:
@@ -126,23 +105,11 @@ class RayRunner:
         self._stopped = self._stopped or why
         self.cancel()
 
-    def _lose(self, number: int) -> None:
-        """The worker of a slice has died, and its calls in flight with it."""
-        worker = self._worker_of.pop(number, None)
-        if worker is not None:
-            self._figures[worker] = without_open_calls(self._figures[worker])
-            self.on_figures()
-
     def _answer(self, number: int, values: dict[str, Any], content: bytes) -> None:
         if "notice" in values:
             if values["notice"] not in self._notices:  # each worker may meet the same
                 self._notices.add(values["notice"])
                 self._warn(values["notice"])
-            return
-        if "figures" in values:
-            self._worker_of[number] = values["worker"]
-            self._figures[values["worker"]] = values["figures"]
-            self.on_figures()
             return
         result = self._results.get(number)
         if result is None or result.done():
@@ -174,7 +141,7 @@ class RayRunner:
 
 @asynccontextmanager
 async def open_ray_runner(
-    start: WorkerStart, settings: RunnerSettings, *, largest: int, cores: int, asks: bool, warn: Callable[[str], None]
+    start: WorkerStart, settings: RunnerSettings, *, largest: int, warn: Callable[[str], None]
 ) -> AsyncIterator[RayRunner]:
     """Ray for one iteration; at the end of the block nothing of it is left. Raises WorkerFailure where it cannot be used.
 
@@ -182,33 +149,31 @@ async def open_ray_runner(
         start: what workers are told.
         settings: the runner.
         largest: the most cases of a slice.
-        cores: cores that the run may use on this machine.
-        asks: whether workers ask a server.
         warn: prints what the user should know.
     """
     base = tempfile.gettempdir()
     files = Path(tempfile.mkdtemp(prefix="ragpipe-ray-", dir=base if len(base) < _LONGEST else "/tmp"))
-    stop_file = start.folder / f".stop-{start.start}"
     process: Process | None = None
     listening: asyncio.Task[None] | None = None
     try:
         process = await _new_process(files / "output.log")
-        runner = RayRunner(process, largest, warn, files / "output.log", stop_file if asks else None)
+        runner = RayRunner(process, largest, warn, files / "output.log")
         digest = await asyncio.to_thread(digest_of_tables, start.folder)
         task = {
             "start": start.values(),
             "digest": digest,
             "paths": import_paths(),
             "folder": os.getcwd(),
-            "stop": str(stop_file),
         }
-        order = {"settings": settings.model_dump(mode="json"), "cores": cores, "files": str(files), "task": task}
+        order = {
+            "settings": settings.model_dump(mode="json"),
+            "cores": usable_cores(),
+            "files": str(files),
+            "task": task,
+        }
         await runner.start(order)
         listening = asyncio.create_task(runner.listen())
-        try:
-            yield runner
-        finally:
-            await runner.settle()
+        yield runner
     finally:
         if listening is not None:
             listening.cancel()
@@ -216,12 +181,16 @@ async def open_ray_runner(
         if process is not None:
             await _end(process)
         await asyncio.to_thread(shutil.rmtree, files, ignore_errors=True)
-        await asyncio.to_thread(stop_file.unlink, missing_ok=True)
 
 
 async def _new_process(log: Path) -> Process:
+    # keys stay here: workers of a cluster that it starts have its environment, and ask no server
+    environment = {
+        name: value
+        for name, value in import_environment().items()
+        if name != "RAY_ADDRESS" and (name.startswith("RAY_") or not is_secret_name(name))
+    }
     # a session of its own: Ctrl-C is for the driver, and what Ray starts is known by it
-    environment = {name: value for name, value in import_environment().items() if name != "RAY_ADDRESS"}
     with await asyncio.to_thread(open, log, "wb") as output:
         return await asyncio.create_subprocess_exec(
             *module_words("ragpipe.engine.runners.ray_process"),

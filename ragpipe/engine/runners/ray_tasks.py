@@ -14,19 +14,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError
+from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.process_memory import collect_new_garbage
-from ragpipe.engine.runners.slice_measuring import OpenedRun, open_measuring
+from ragpipe.engine.runners.plain_messages import packed_message
+from ragpipe.engine.runners.slice_measuring import Measure, open_measuring
 from ragpipe.engine.runners.slice_messages import WorkerStart, failure_message, measured_message
-from ragpipe.engine.runners.slice_process import DRAIN_S, FIGURES_S
-from ragpipe.engine.workers.plain_messages import packed_message
-from ragpipe.stages.slices import MeasuredSlice, Slice
+from ragpipe.stages.slices import Slice
 from ragpipe.store.run.run_folder import RunFolder
 
 NO_FOLDER = "absent"
@@ -58,8 +55,7 @@ def slice_messages(order: dict[str, Any]) -> Iterator[bytes]:
     """The messages about one slice, as they come: notices, then what came of it, or what went wrong.
 
     Args:
-        order: `start` (`WorkerStart.values`), `digest` (`digest_of_tables` of the driver), `slice` (a `Slice` as a list) and `stop`
-            (a file: once it is there, nothing more is asked).
+        order: `start` (`WorkerStart.values`), `digest` (`digest_of_tables` of the driver) and `slice` (a `Slice` as a list).
     """
     answers = queue.SimpleQueue[bytes | None]()
     asyncio.run_coroutine_threadsafe(_worker().answer(order, answers.put), _worker().loop)
@@ -78,8 +74,7 @@ class _Worker:
     def __init__(self) -> None:
         gc.disable()  # until the first slice
         self.loop = asyncio.new_event_loop()
-        self._open: dict[tuple[str, int], OpenedRun] = {}
-        self._name = uuid4().hex
+        self._open: dict[tuple[str, int], Measure] = {}
         self._holding: list[asyncio.Task[None]] = []
         self._send: Send = lambda _: None
         threading.Thread(target=self.loop.run_forever, name="ragpipe-slices", daemon=True).start()
@@ -88,8 +83,8 @@ class _Worker:
         """Measure the slice of an order. What is sent last is None."""
         self._send, part = send, Slice(*order["slice"])
         try:
-            run = await self._opened(WorkerStart.of(order["start"]), order["digest"])
-            send(measured_message(await self._measured(run, part, Path(order["stop"])), part))
+            measure = await self._opened(WorkerStart.of(order["start"]), order["digest"])
+            send(measured_message(await measure(part), part))
         except Exception as error:
             send(failure_message(error, part))
         except BaseException as error:  # a metric that wants to end the process
@@ -97,40 +92,22 @@ class _Worker:
         finally:
             send(None)
 
-    async def _measured(self, run: OpenedRun, part: Slice, stop: Path) -> MeasuredSlice:
-        """What came of a slice. Where a server is asked, the figures of this process are sent meanwhile, and calls that a failed slice
-        leaves behind may end."""
-        if not run.asks_servers:
-            return await run.measure(part)
-        await _obey(stop, run)
-        work = asyncio.create_task(run.measure(part))
-        while not work.done():
-            await asyncio.wait([work], timeout=FIGURES_S)
-            self._send(packed_message({"figures": run.figures(), "worker": self._name}))
-            await _obey(stop, run)
-        try:
-            return work.result()
-        except Exception:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(run.session.drain(), DRAIN_S)
-            raise
-
-    async def _opened(self, start: WorkerStart, digest: str) -> OpenedRun:
+    async def _opened(self, start: WorkerStart, digest: str) -> Measure:
         """The open run; it stays open. Raises what opening it raises."""
         key = (start.run_id, start.iteration)
         if key not in self._open:
             await asyncio.to_thread(_check_folder, start.folder, digest)
-            opened: asyncio.Future[OpenedRun] = self.loop.create_future()
+            opened: asyncio.Future[Measure] = self.loop.create_future()
             self._holding.append(asyncio.create_task(self._hold(start, opened)))
             self._open[key] = await opened
             collect_new_garbage()
         return self._open[key]
 
-    async def _hold(self, start: WorkerStart, opened: asyncio.Future[OpenedRun]) -> None:
+    async def _hold(self, start: WorkerStart, opened: asyncio.Future[Measure]) -> None:
         """Open a run, and keep it open as long as this process lives."""
         try:
-            async with open_measuring(start, self._notice) as run:
-                opened.set_result(run)
+            async with open_measuring(start, self._notice) as measure:
+                opened.set_result(measure)
                 await asyncio.Event().wait()
         except Exception as error:
             if not opened.done():
@@ -138,12 +115,6 @@ class _Worker:
 
     def _notice(self, text: str) -> None:
         self._send(packed_message({"notice": text}))
-
-
-async def _obey(stop: Path, run: OpenedRun) -> None:
-    """Ask nothing more once this file is there."""
-    if await asyncio.to_thread(stop.exists):
-        run.session.stop(Interrupted("the run is being stopped"))
 
 
 def _check_folder(folder: Path, digest: str) -> None:

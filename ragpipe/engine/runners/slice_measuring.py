@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,11 +14,9 @@ from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.validation import NoOrigins
 from ragpipe.engine.judge_access import case_window, open_judge
-from ragpipe.engine.run_deadline import run_deadline
 from ragpipe.engine.runners.slice_messages import WorkerStart
 from ragpipe.engine.runs.finished_run import read_config, run_prompts
 from ragpipe.engine.runs.run_identity import metric_signatures
-from ragpipe.engine.session_figures import session_figures
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.transports.provider_state import ProviderRegistry
@@ -31,28 +28,6 @@ from ragpipe.stages.measured_cases import MeasuredCases
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
 from ragpipe.store.run.run_folder import RunFolder
-
-
-@dataclass(frozen=True)
-class OpenedRun:
-    """A run that slices of one iteration can be measured of.
-
-    Attributes:
-        session: its judge session.
-        measure: measures one slice; several may be under way at once.
-    """
-
-    session: JudgeSession
-    measure: Callable[[Slice], Coroutine[Any, Any, MeasuredSlice]]
-
-    @property
-    def asks_servers(self) -> bool:
-        """Whether questions go to a server, be it for a judge or for an embedder."""
-        return bool(self.session.asking_attempts() or self.session.child_attempts())
-
-    def figures(self) -> dict[str, Any]:
-        """What this process has asked and paid so far, as plain data."""
-        return session_figures(self.session)
 
 
 def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasurements | None = None) -> CaseMeasuring:
@@ -75,10 +50,14 @@ def introduce(session: JudgeSession, providers: ProviderRegistry, folder: RunFol
     session.corpus = references_of(folder.samples)
 
 
+Measure = Callable[[Slice], Coroutine[Any, Any, MeasuredSlice]]
+"""Measures one slice; several may be under way at once."""
+
+
 @asynccontextmanager
-async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[OpenedRun]:
-    """The run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the driver has, and what
-    opening the judge raises."""
+async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[Measure]:
+    """What measures slices of the run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the
+    driver has, and what opening the judge raises."""
     folder = RunFolder(start.folder)
     config = _config_of(folder)
     if metric_signatures(config) != start.signatures:
@@ -87,16 +66,14 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     known = _known(start, config)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
-            introduce(session, ProviderRegistry(), folder, start.began_at)
-            measure = partial(
+            session.corpus = references_of(folder.samples)
+            yield partial(
                 measure_slice,
                 reader,
                 measuring=case_measuring(config, session, known),
                 room=asyncio.Semaphore(case_window(config)),
                 keep_messages=config.keep_messages,
             )
-            with run_deadline(config, session, start.ends_at):
-                yield OpenedRun(session, measure)
     finally:
         reader.close()
         known.close()

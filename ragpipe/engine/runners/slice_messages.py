@@ -1,4 +1,4 @@
-"""Messages between a driver and the processes that measure its slices."""
+"""Messages between a driver and the tasks that measure its slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.user_faults import user_fault
-from ragpipe.engine.workers.plain_messages import packed_message
+from ragpipe.engine.runners.plain_messages import packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 from ragpipe.store.outside_causes import outside_cause
@@ -23,16 +23,13 @@ MOST_DEATHS = 3
 
 @dataclass(frozen=True)
 class WorkerStart:
-    """What a worker is told first. The run folder says what to measure; keys stay where they are, in the environment.
+    """What a worker is told first. The run folder says what to measure.
 
     Attributes:
         folder: the run folder.
-        run_id: the run that pays.
+        run_id: the run.
         iteration: the iteration to measure.
         signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
-        start: the start of the run that asks (`ProviderRegistry.start`): its workers count questions together.
-        began_at: when that start began, in seconds of the epoch by the driver's clock: an older failure is asked again with `retry_errors`.
-        ends_at: when no question is asked any more (`judge.run_deadline_s`), in seconds of the epoch; None: never.
         earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
     """
 
@@ -40,9 +37,6 @@ class WorkerStart:
     run_id: str
     iteration: int
     signatures: dict[str, str]
-    start: str
-    began_at: float
-    ends_at: float | None = None
     earlier: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:

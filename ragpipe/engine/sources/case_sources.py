@@ -21,16 +21,13 @@ from ragpipe.engine.runs.manifest import previous_manifest
 from ragpipe.engine.runs.system_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.sources.frozen_inputs import table_damage
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
-from ragpipe.engine.workers.load_workers import load_by_workers
-from ragpipe.engine.workers.worker_count import worker_count
-from ragpipe.engine.workers.worker_processes import WorkerPool
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
 from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs, has_failures, take_over_outputs
-from ragpipe.stages.load_dataset import DatasetCounts, load_dataset, load_outputs, load_samples, read_samples
+from ragpipe.stages.load_dataset import load_dataset, load_outputs, load_samples, read_samples
 from ragpipe.stages.system_budget import cost_of_answer, open_system_budget
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
@@ -87,11 +84,10 @@ class CaseSource(Protocol):
 
 
 class DatasetSource:
-    """The data set, and the system under test where its outputs are not recorded. `workers` are processes that share the reading; None:
-    this one reads alone."""
+    """The data set, and the system under test where its outputs are not recorded."""
 
-    def __init__(self, config: RunConfig, console: Console, workers: WorkerPool | None = None):
-        self._config, self._console, self._workers = config, console, workers
+    def __init__(self, config: RunConfig, console: Console):
+        self._config, self._console = config, console
         self.dataset: Dataset = open_dataset(config.dataset, Path.cwd(), config.storage_access)
         self._index = open_index(config)
         self.name = self.dataset.name
@@ -129,24 +125,9 @@ class DatasetSource:
         self._write_index(folder)
 
     def _load(self, folder: RunFolder, system: RecordedSystem) -> None:
-        counts = self._load_by_workers(folder, system) or load_dataset(
-            mark_closed_book(self.dataset, system), samples=folder.samples, outputs=folder.outputs
-        )
+        records = mark_closed_book(self.dataset, system)
+        counts = load_dataset(records, samples=folder.samples, outputs=folder.outputs)
         self._warn_of_unknown_methods(counts.methods)
-
-    def _load_by_workers(self, folder: RunFolder, system: RecordedSystem) -> DatasetCounts | None:
-        """What was loaded by workers; None where this process is to load the data."""
-        width = worker_count(self._config.runner, is_much=True)  # workers read large files only
-        if self._workers is None or not width or system.retrieves is not True:
-            return None
-        return load_by_workers(
-            self.dataset,
-            self._workers,
-            width=width,
-            samples=folder.samples,
-            outputs=folder.outputs,
-            say=self._console.say,
-        )
 
     def restore(self, folder: RunFolder, fault: str) -> None:
         if isinstance(self._config.system, RecordedSystem):

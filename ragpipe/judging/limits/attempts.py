@@ -84,8 +84,6 @@ class AttemptRunner:
         self._sleep, self._check, self._give_up = sleep, check, give_up
         self._first_wait_s = first_wait_s
         self.traffic = Traffic()
-        self.hold_elsewhere: Hold | None = None
-        """What holds back the calls of other processes that send for this one; None: nothing, or there are none."""
 
     def share(self, state: ServerState) -> None:
         """Continue with what is known of the server elsewhere. Call it before anything is sent."""
@@ -94,8 +92,6 @@ class AttemptRunner:
 
     def hold(self) -> Hold | None:
         """What holds back the calls that wait now; None where none waits."""
-        if self.hold_elsewhere is not None:
-            return self.hold_elsewhere
         now, limiter, pauses = time.monotonic(), self.state.rate_limiter, list(self.traffic.pauses.values())
         if not self.traffic.waiting:
             return None

@@ -8,6 +8,7 @@ import shlex
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -106,18 +107,11 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 
 @cache
-def this_boot() -> str:
-    """A name of the time since the system was started, in which its monotonic clock only grows; `-` where it says none."""
-    try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()[:8]
-    except OSError:
-        return "-"
-
-
-@cache
 def _boot_and_namespace() -> str:
     """The boot and pid namespace that pids of this process belong to."""
-    boot = this_boot()
+    boot = "-"
+    with suppress(OSError):
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()[:8]
     try:
         namespace = os.stat(_PROC / "self/ns/pid").st_ino
     except OSError:

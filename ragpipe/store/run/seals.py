@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -49,47 +49,34 @@ class CellDigests:
     columns: Sequence[bytes | memoryview]
 
 
-Digested = Callable[[Path], Iterable[CellDigests]]
-"""Takes the digests of a table, some rows at a time, in order."""
-
-
 def seal_file(path: Path) -> str:
     """sha256 of a file's bytes."""
     return sha256_file(path)
 
 
 def cell_digests(path: Path) -> Iterator[CellDigests]:
-    """The digests of a table, taken by this process. Raises pyarrow's errors for an unreadable file."""
+    """The digests of a table, some rows at a time. Raises pyarrow's errors for an unreadable file."""
     with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            yield from group_digests(file, group)
+        for batch in (batch for group in range(file.num_row_groups) for batch in _batches(file, group)):
+            rows, columns = np.zeros(batch.num_rows, np.uint64), list[bytes]()
+            for column in batch.columns:
+                cells = _cells(column)
+                columns.append(cells.tobytes())
+                rows = _mixed(rows + cells)  # mixed after every column: two swapped cells are a change
+            yield CellDigests(rows, columns)
 
 
-def group_digests(file: pq.ParquetFile, group: int) -> Iterator[CellDigests]:
-    """The digests of a row group, some rows at a time. Raises pyarrow's errors for an unreadable file."""
-    for batch in _batches(file, group):
-        rows, columns = np.zeros(batch.num_rows, np.uint64), list[bytes]()
-        for column in batch.columns:
-            cells = _cells(column)
-            columns.append(cells.tobytes())
-            rows = _mixed(rows + cells)  # mixed after every column: two swapped cells are a change
-        yield CellDigests(rows, columns)
-
-
-def seal_table(
-    path: Path, known: Mapping[str, Any] | None = None, *, digested: Digested = cell_digests
-) -> dict[str, Any]:
+def seal_table(path: Path, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """`sha256` of the file, `rows` (four bytes per digest, base64), `rows_per_digest` and `columns` (name -> digest).
 
     Args:
         path: the table.
         known: an earlier seal, returned when the file still has the same bytes.
-        digested: takes the digests of its cells and rows.
     """
     digest = sha256_file(path)
     if known and known.get("sha256") == digest:
         return dict(known)
-    rows, columns = _digests(path, digested)
+    rows, columns = _digests(path)
     per_digest = max(1, -(-len(rows) // MOST_DIGESTS))
     joined = base64.b64encode(_joined(rows, per_digest).tobytes()).decode("ascii")
     return {"sha256": digest, "rows": joined, "rows_per_digest": per_digest, "columns": columns}
@@ -101,7 +88,7 @@ def changed_cells(path: Path, seal: Mapping[str, Any]) -> tuple[list[range], lis
 
     Of a table with another number of rows, all rows after the common ones count as changed. Raises pyarrow's errors for an unreadable file.
     """
-    totals, columns = _digests(path, cell_digests)
+    totals, columns = _digests(path)
     per_digest = int(seal["rows_per_digest"])
     rows, sealed = _joined(totals, per_digest), np.frombuffer(base64.b64decode(seal["rows"]), dtype=np.uint32)
     common = min(len(rows), len(sealed))
@@ -152,12 +139,12 @@ def _joined(rows: Hashes, per_digest: int) -> NDArray[np.uint32]:
     return (rows >> np.uint64(32)).astype(np.uint32)
 
 
-def _digests(path: Path, digested: Digested) -> tuple[Hashes, dict[str, str]]:
+def _digests(path: Path) -> tuple[Hashes, dict[str, str]]:
     """Of each row a digest in eight bytes, and of each column one by its name."""
     names = pq.read_schema(path).names
     running = [hashlib.sha256() for _ in names]
     rows = [np.empty(0, np.uint64)]
-    for part in digested(path):
+    for part in cell_digests(path):
         rows.append(part.rows)
         for digest, cells in zip(running, part.columns, strict=True):
             digest.update(cells)

@@ -63,7 +63,6 @@ PAGES = (
     "rejudging.md",
     "reports.md",
     "run-modes.md",
-    "processes.md",
     "scoring.md",
     "success-criteria.md",
     "spot-check.md",

@@ -28,7 +28,7 @@ def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch: pytest.MonkeyP
     assert (config.runner.kind, config.runner.address, config.runner.slice) == ("ray", "10.0.0.1:6379", 500)
 
 
-def test_every_pod_has_the_same_image_volume_and_key() -> None:
+def test_every_pod_has_the_same_image_and_volume_and_no_key_of_a_judge() -> None:
     containers = [container for pod in PODS for container in pod["containers"]]
     assert len(containers) == 2
     (image,) = {container["image"] for container in containers}
@@ -39,10 +39,7 @@ def test_every_pod_has_the_same_image_volume_and_key() -> None:
         assert mount == {"name": volume["name"], "mountPath": "/runs"}
         assert volume["persistentVolumeClaim"] == {"claimName": "CLAIM"}
         sources = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in container["env"]}
-        assert sources == {
-            "OPENAI_API_KEY": {"name": "rag-judge", "key": "key"},
-            "PGPASSWORD": {"name": "rag-store", "key": "password", "optional": True},
-        }
+        assert sources == {"PGPASSWORD": {"name": "rag-store", "key": "password", "optional": True}}
 
 
 def test_connections_need_a_token_and_the_head_measures_nothing() -> None:

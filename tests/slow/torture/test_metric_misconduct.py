@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 
 from tests.support.harness import write_cases
@@ -50,7 +49,6 @@ class Odd(Computed):
             os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError(mode)
 """
-WORKERS = ["runner=processes", "runner.workers=2", "runner.slice=4"]
 
 
 def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
@@ -66,7 +64,6 @@ def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize("words", [["runner=local"], WORKERS], ids=["local", "processes"])
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
@@ -80,8 +77,8 @@ def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
         ("short", r"metric odd on case q\d+/default: compute gave \d+ results for \d+ cases: one each is expected"),
     ],
 )
-def test_it_is_a_fault_of_the_metric(tmp_path: Path, mode: str, message: str, words: list[str]) -> None:
-    code, text = run(tmp_path, mode, *words)
+def test_it_is_a_fault_of_the_metric(tmp_path: Path, mode: str, message: str) -> None:
+    code, text = run(tmp_path, mode)
     assert code == 1, text
     assert re.search(message if mode == "short" else re.escape(message), text), text
     assert "this is a fault" in text
@@ -93,34 +90,9 @@ def test_it_is_a_fault_of_the_metric(tmp_path: Path, mode: str, message: str, wo
 @pytest.mark.parametrize("mode", ["exit", "cancel", "float", "scale"])
 def test_where_it_is_recorded_the_other_cases_have_their_scores(tmp_path: Path, mode: str) -> None:
     words = ["on_metric_error=record", "scoring.coverage_floor=0"]
-    code, text = run(tmp_path, mode, "runner=local", *words)
+    code, text = run(tmp_path, mode, *words)
     assert code == 0, text
     scores = pd.read_parquet(next((tmp_path / "outputs" / "odd").glob("*/iteration-1/scores.parquet")))
     odd = scores[scores["metric"] == "odd"].set_index("sample_id")["status"]
     assert dict(odd.value_counts()) == {"ok": 19, "error": 1}
     assert odd["q00007"] == "error"
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(("mode", "how"), [("end", "exit code 7"), ("fork", "signal 9")])
-def test_a_metric_that_ends_its_workers_is_no_bug_and_leaves_no_process(tmp_path: Path, mode: str, how: str) -> None:
-    code, text = run(tmp_path, mode, *WORKERS)  # waits for whoever has its output: also for a child that it forked
-    assert code == 6, text
-    assert re.search(rf"rows \d+ to \d+ of block 0: 3 workers died over them, by {how}", text)
-    assert "Traceback" not in text
-    assert [each.pid for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(tmp_path)] == []
-
-
-@pytest.mark.thorough
-def test_a_module_of_the_users_with_a_name_of_the_standard_library_is_not_imported(tmp_path: Path) -> None:
-    """`ragpipe` as a command does not look for modules in the current folder, and so its workers do not."""
-    write_cases(tmp_path / "cases.jsonl", 20)
-    (tmp_path / "queue.py").write_text("raise RuntimeError('mine')\n")
-    command = "from ragpipe.cli import main; raise SystemExit(main())"
-    words = ["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[format]", "report.formats=[terminal]", *WORKERS]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", command, *words],
-        cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=HANGS_AFTER_S,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr

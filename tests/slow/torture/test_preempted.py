@@ -108,30 +108,6 @@ def test_at_any_moment_the_job_is_queued_again_or_done(tmp_path: Path, row: int)
         assert twice == 0, f"{twice} asked twice in {len(codes) - 1} starts"
 
 
-@pytest.mark.thorough
-def test_the_workers_of_a_job_get_the_signal_too(tmp_path: Path) -> None:
-    """Slurm sends it to each process of a step."""
-    data = write_cases(tmp_path / "cases.jsonl", 40)
-    with Server(tmp_path / "server.jsonl", ["--latency-ms", "50"]) as server:
-        words = arguments(
-            data, tmp_path / "out", server.url, "runner=processes", "runner.workers=2", "runner.slice=5", concurrency=2, metrics="faithfulness",
-        )  # fmt: skip
-        process = subprocess.Popen(
-            [sys.executable, "-c", JOB, *words], cwd=tmp_path, env=environment(SUBMITIT_EXECUTOR="local"), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-        while len(server.requests()) < 8:
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGUSR2)
-        text, _ = process.communicate(timeout=HANGS_AFTER_S)
-        assert process.returncode == QUEUED, text
-        assert "Traceback" not in text
-        again = job(tmp_path, words)
-        assert again.returncode == 0, again.stdout + again.stderr
-        twice = sum(count - 1 for count in server.bodies().values())
-        assert twice <= 2, f"{twice} asked twice: more than was in flight at the workers that the signal killed"
-
-
 def test_what_cannot_be_stopped_is_queued_again_too(tmp_path: Path) -> None:
     """A call that never ends and cannot be cancelled: the process ends before its scheduler kills it."""
     script = f"""

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.engine.workers.process_sessions import end_session, members_of
+from ragpipe.engine.runners.process_sessions import end_session, members_of
 from tests.support.ray_cluster import RayCluster
 from tests.support.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
 
@@ -85,7 +86,7 @@ def test_two_nodes_give_the_bytes_of_one_process(place: Path, cluster: RayCluste
     assert "(raylet)" not in out
 
 
-def test_processes_and_a_cluster_of_its_own_give_these_bytes_too(place: Path, tmp_path: Path) -> None:
+def test_a_cluster_of_its_own_gives_these_bytes_too(place: Path, tmp_path: Path) -> None:
     before, home = leftovers(), tmp_path / "home"
     home.mkdir()
     words = ["runner=ray", "runner.workers=3", "runner.slice=7"]
@@ -94,8 +95,6 @@ def test_processes_and_a_cluster_of_its_own_give_these_bytes_too(place: Path, tm
     assert len(set((place / "measured").read_text().split()[::2])) <= 3  # a worker measures many slices
     assert leftovers() == before
     assert not (home / ".ray").exists()
-    ended(place, "output_dir=processes", "runner=processes", "runner.workers=2", "runner.slice=7", **variables())
-    assert_same(place, "processes")
 
 
 def test_slices_of_a_lost_node_are_measured_elsewhere(place: Path, cluster: RayCluster) -> None:
@@ -175,6 +174,30 @@ def test_variables_reach_the_workers_and_no_file(place: Path, cluster: RayCluste
     files = [path for root in roots for path in root.rglob("*") if path.is_file()]
     assert len(files) > 20
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+KEY_PLUGIN = """
+import os
+from ragpipe import Computed, Score
+
+class Keys(Computed):
+    \"\"\"How many keys the process that measures holds.\"\"\"
+
+    def compute(self, cases):
+        held = sum(os.environ.get(name) == "sk-sentinel" for name in ("MY_API_KEY", "PGPASSWORD"))
+        return [Score(held / 2) for _ in cases]
+"""
+
+
+def test_tasks_hold_no_key(place: Path) -> None:
+    (place / "key_plugin.py").write_text(KEY_PLUGIN)
+    words = ["plugins=[slow_plugin,key_plugin]", "+metrics.keys.class=key_plugin.Keys", "runner.workers=2"]
+    told = variables(MY_API_KEY="sk-sentinel", PGPASSWORD="sk-sentinel")
+    for runner, held in (("ray", 0.0), ("local", 1.0)):
+        ended(place, f"output_dir=keys-{runner}", f"runner={runner}", *words, **told)
+        (table,) = (place / f"keys-{runner}").glob("workers/*/iteration-1/scores.parquet")
+        scores = pq.read_table(table, filters=[("metric", "=", "keys")])
+        assert set(scores["value"].to_pylist()) == {held}
 
 
 def test_what_cannot_be_used_ends_the_run_with_exit_code_2(place: Path) -> None:

@@ -85,9 +85,6 @@ class Here:
     def cancel(self) -> None:
         """Nothing is in flight."""
 
-    async def settle(self) -> None:
-        """Nothing is left in flight."""
-
 
 def measured(
     root: Path, answers: Sequence[str], metrics: Sequence[Metric], largest: int | None, on_error: str = "record"
