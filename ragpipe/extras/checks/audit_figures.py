@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.extras.checks.changed_cases import OutputKey, Pair
-from ragpipe.extras.checks.check_run import BATCH, interval_json, cluster_numbers, values_by_output
+from ragpipe.extras.checks.check_run import BATCH, cluster_numbers, interval_json, values_by_output
 from ragpipe.extras.checks.probes import CONTROL
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stats.intervals import Interval, estimate_rate

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.extras.checks.changed_cases import ChangedCase, OutputKey, Pair
-from ragpipe.extras.checks.check_run import interval_json, cluster_numbers, values_by_output
+from ragpipe.extras.checks.check_run import cluster_numbers, interval_json, values_by_output
 from ragpipe.extras.checks.mutations import MUTATIONS
 from ragpipe.metrics.base import computed_scores
 from ragpipe.schema.settings import Settings
