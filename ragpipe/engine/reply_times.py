@@ -48,16 +48,12 @@ def note_reply_times(
             keys = {row["key"] for row in batch.to_pylist() if row["template"] is not None}
             times += [call.created_at for call in read_calls(place, keys).values() if call.created_at]
             times = [min(times), max(times)] if times else []
-    is_same_judge = source is not None and source["identity"].get("judge_identity") == identity
-    if source is not None and is_same_judge and not times:
+    if source is not None and source["identity"].get("judge_identity") == identity and not times:
         times = list(reply_times(source))
     if times and (record is not None or source is not None):
         noted = manifest.get("judge_replies") or {"first": times[0], "last": times[-1]}
         manifest["judge_replies"] = {"first": min(noted["first"], times[0]), "last": max(noted["last"], times[-1])}
-    newest = _newest_check(record) if record is not None else None
-    if newest is None and source is not None and is_same_judge:
-        newest = source.get("judge_drift")
-    if newest is not None:
+    if record is not None and (newest := _newest_check(record)) is not None:
         manifest["judge_drift"] = newest
     if record is not None and record.alarms:
         manifest["judge_alarms"] = [[alarm["after"], alarm["found"]] for alarm in record.alarms]

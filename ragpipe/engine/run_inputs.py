@@ -116,8 +116,11 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
         data["versions"] = versions
     if source.collected_at:
         data["collected_at"] = source.collected_at
-    source_run = spec.made_from["run_id"] if spec.made_from else None
-    manifest = new_manifest(spec.config, spec.identity, run_id=spec.run_id, data=data, source_run=source_run)
+    made_from = spec.made_from or {"run_id": None, "identity": {}}
+    manifest = new_manifest(spec.config, spec.identity, run_id=spec.run_id, data=data, source_run=made_from["run_id"])
+    is_same_judge = made_from["identity"].get("judge_identity") == spec.identity.get("judge_identity")
+    if is_same_judge and "judge_drift" in made_from:  # until this run has replies of its own
+        manifest["judge_drift"] = made_from["judge_drift"]
     manifest["iterations"] = source.adopt_judged(spec.folder)
     return manifest
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.extras.checks.changed_cases import OutputKey, Pair
-from ragpipe.extras.checks.check_run import BATCH, interval_json, numbered, values_by_output
+from ragpipe.extras.checks.check_run import BATCH, cluster_numbers, interval_json, values_by_output
 from ragpipe.extras.checks.probes import CONTROL
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stats.intervals import Interval, estimate_rate
@@ -66,7 +66,7 @@ def success_rate(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not outcomes:
         return {"n": 0, "succeeded": 0, "share": None, "interval": None}
     wins = np.array([row["succeeded"] for row in outcomes], dtype=np.float64)
-    rate = estimate_rate(wins, numbered(row["attack"] for row in outcomes))
+    rate = estimate_rate(wins, cluster_numbers(row["attack"] for row in outcomes))
     return {
         "n": len(outcomes),
         "succeeded": int(np.sum(wins)),
@@ -93,7 +93,7 @@ def probe_rows(pairs: Sequence[Pair], score: AuditedScore, *, margin: float) -> 
         difference = paired_difference(
             _values(score, [pair.base for pair in judged]),
             _values(score, [pair.changed for pair in judged]),
-            numbered(pair.base[0] for pair in judged),
+            cluster_numbers(pair.base[0] for pair in judged),
             low=0.0,
             high=1.0,
         )

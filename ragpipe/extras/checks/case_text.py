@@ -19,9 +19,9 @@ _UNTOUCHED = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_ENGLISH = frozenset((
-    "the", "of", "and", "to", "in", "is", "was", "were", "that", "for", "with", "by", "on", "as", "from", "are", "has", "have", "it", "its", "an", "be",
-))  # fmt: skip
+_ENGLISH = frozenset(
+    re.findall(r"\w+", "the of and to in is was were that for with by on as from are has have it its an be")
+)
 ENGLISH_SHARE = 0.15
 
 

@@ -42,8 +42,16 @@ def open_check(
     changeable: Sequence[str] = _CHANGEABLE,
     needs_prompts: bool = False,
 ) -> FinishedRunTask[SettingsT]:
-    """The settings of a check and the finished run, with the user's judge over its own. `needs_prompts`: a run none of whose metrics asks a
-    judge is refused. Raises ConfigError and DataError."""
+    """The settings of a check and the finished run, with the user's judge over its own. Raises ConfigError and DataError.
+
+    Args:
+        settings_class: the settings of the check.
+        plain: the composed configuration.
+        origins: where each value was set.
+        task: the name of the task, and of its section.
+        changeable: the sections of the run's configuration that the user may change.
+        needs_prompts: whether a run none of whose metrics asks a judge is refused.
+    """
     origins, title = origins or NoOrigins(), f"task={task} is wrong; nothing was started"
     settings = task_settings(settings_class, plain, origins, title=title, section=task)
     finished = open_run(plain, origins, changeable=changeable, task=task, task_keys=(task,))
@@ -60,7 +68,7 @@ def judged_metrics(config: RunConfig) -> dict[str, Metric]:
     return {name: metric for name, metric in config.metrics.items() if metric.prompts()}
 
 
-def check_document(
+def document_of_check(
     finished: FinishedRun, folder: RunFolder, settings: Mapping[str, Any], **figures: Any
 ) -> dict[str, Any]:
     """The document of a check: what was checked in which run by which judge, and the figures of the check."""
@@ -83,7 +91,15 @@ def write_check(
     markdown: str | None = None,
     tables: Mapping[str, pa.Table] | None = None,
 ) -> list[Path]:
-    """Write `<stem>.json`, its page `<stem>.md` and tables by their names into the folder of a run, and seal them."""
+    """Write what a check found into the folder of a run, and seal it. Returns the paths.
+
+    Args:
+        folder: the run.
+        stem: the path of the document in the folder, without `.json`.
+        document: the document.
+        markdown: its page, `<stem>.md`; None for none.
+        tables: tables beside it, by their names in the folder.
+    """
     path = folder.root / f"{stem}.json"
     paths = [path]
     with FolderLock(folder.root):
@@ -113,7 +129,7 @@ def values_by_output(folder: RunFolder, score: str) -> dict[OutputKey, list[floa
     return values
 
 
-def numbered(names: Iterable[str]) -> NDArray[np.int64]:
+def cluster_numbers(names: Iterable[str]) -> NDArray[np.int64]:
     """A number for each name, the same for the same name: the clusters of an interval."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)

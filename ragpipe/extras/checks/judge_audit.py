@@ -22,7 +22,7 @@ from ragpipe.extras.checks.attacks import attack_suite
 from ragpipe.extras.checks.audit_figures import attack_section, audited_scores, probe_rows
 from ragpipe.extras.checks.audited_cases import BASES, POOL, attacked_cases, drawn_cases, probed_cases
 from ragpipe.extras.checks.changed_cases import ChangedCase, ChangedCases
-from ragpipe.extras.checks.check_run import check_document, judged_metrics, open_check, write_check
+from ragpipe.extras.checks.check_run import document_of_check, judged_metrics, open_check, write_check
 from ragpipe.extras.checks.plain_prompts import plain_prompt
 from ragpipe.extras.checks.probes import PROBE_NAMES, PROBES_VERSION, Probe, probes_of
 from ragpipe.metrics.base import Metric
@@ -117,7 +117,7 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         codes.append(Evaluation(plain_spec, RejudgePolicy(finished), console).run())
         if scored_iterations(plain_spec.folder):
             runs[PLAIN] = audited_scores(plain_spec.folder, plain_spec.config)
-    document = check_document(
+    document = document_of_check(
         finished,
         spec.folder,
         settings.model_dump(include={"cases", "rise", "n", "margin", "seed"}),

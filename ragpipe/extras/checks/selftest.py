@@ -17,7 +17,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks.changed_cases import ChangedCase, ChangedCases
-from ragpipe.extras.checks.check_run import check_document, open_check, write_check
+from ragpipe.extras.checks.check_run import document_of_check, open_check, write_check
 from ragpipe.extras.checks.mutations import MUTATION_NAMES, MUTATIONS, MUTATIONS_VERSION, POOL, draw_mutants
 from ragpipe.extras.checks.selftest_figures import Expectation, mutants_table, selftest_figures
 from ragpipe.reports.console import Console
@@ -103,7 +103,7 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
         return code
     figures = selftest_figures(spec.folder, spec.config, source.changed, settings.expect, tolerance=settings.tolerance)
     kept = settings.model_dump(include={"n", "seed", "tolerance"})
-    document = check_document(finished, spec.folder, kept, **figures)
+    document = document_of_check(finished, spec.folder, kept, **figures)
     tables = {"mutants.parquet": mutants_table(source.changed)}
     write_check(spec.folder, SECTION, document, markdown=selftest_markdown(document), tables=tables)
     _print_results(document, spec.folder, console)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.extras.checks.changed_cases import ChangedCase, OutputKey, Pair
-from ragpipe.extras.checks.check_run import interval_json, numbered, values_by_output
+from ragpipe.extras.checks.check_run import cluster_numbers, interval_json, values_by_output
 from ragpipe.extras.checks.mutations import MUTATIONS
 from ragpipe.metrics.base import computed_scores
 from ragpipe.schema.settings import Settings
@@ -240,7 +240,7 @@ def _hits(outcomes: Sequence[MutantOutcome]) -> NDArray[np.float64]:
 
 def _questions(outcomes: Sequence[MutantOutcome]) -> NDArray[np.int64]:
     """A number for each outcome's question."""
-    return numbered(outcome.mutant.base[0] for outcome in outcomes)
+    return cluster_numbers(outcome.mutant.base[0] for outcome in outcomes)
 
 
 def mutants_table(mutants: Sequence[ChangedCase]) -> pa.Table:

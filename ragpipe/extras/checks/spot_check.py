@@ -16,7 +16,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks.changed_cases import ChangedCases
-from ragpipe.extras.checks.check_run import check_document, judged_metrics, open_check, write_check
+from ragpipe.extras.checks.check_run import document_of_check, judged_metrics, open_check, write_check
 from ragpipe.extras.checks.judge_disagreement import judge_reliability
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import bracketed, decimal, plural, whole
@@ -81,7 +81,7 @@ def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
     reliability = judge_reliability(
         finished.folder.iteration(number).records, spec.folder.iteration(number).records, scores
     )
-    document = check_document(
+    document = document_of_check(
         finished,
         spec.folder,
         settings.model_dump(),

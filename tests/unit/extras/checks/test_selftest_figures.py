@@ -33,8 +33,8 @@ def outcomes(pairs, *, expect=None, declared=SHARE, floor=TOLERANCE, score="s", 
     made = mutants(len(pairs), mutation)
     values = {}
     for mutant, (before, after) in zip(made, pairs, strict=True):
-        values |= {} if before is None else {mutant.original: [before]}
-        values |= {} if after is None else {mutant.mutant: [after]}
+        values |= {} if before is None else {mutant.base: [before]}
+        values |= {} if after is None else {mutant.changed: [after]}
     expectations = {mutation: expect or Expectation(worse=["s"])}
     return list(score_outcomes(score, values, made, declared, expectations, floor))
 
