@@ -345,9 +345,10 @@ def test_wherever_it_stands(key: str, here: Path, capfd: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    "variable", ["AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "REPORTING_DSN", "STORAGE_CONNECTION_STRING"]
-)
-@pytest.mark.parametrize("place", ["dataset.name='%s'", "+dataset.tags=['%s']", "+dataset.tags={'%s': 1}"])
+    ("variable", "place"),
+    [("AWS_SECRET_ACCESS_KEY", "dataset.name='%s'"), ("MY_PASSWORD", "+dataset.tags=['%s']"),
+     ("REPORTING_DSN", "+dataset.tags={'%s': 1}"), ("STORAGE_CONNECTION_STRING", "dataset.name='%s'")],
+)  # fmt: skip
 def test_typed_by_the_shell(variable: str, place: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("task=plan", *RUN, place.replace("%s", SECRETS[variable])), ("not shown",), capfd)
 
