@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -174,7 +174,7 @@ def compose_task(overrides: Sequence[str], *, config_dir: str | None = None) -> 
     with Composer(config_dir) as composer:
         words = composer.words(overrides, sweep=False)
         with composer.composed(words.overrides) as config:
-            return _validated(config, loader=composer.loader, texts=words.texts)
+            return _validated(config, composer.loader)
 
 
 def report(error: BaseException) -> TaskResult:
@@ -254,30 +254,31 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
 
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
-    from ragpipe.composition.composer import Composer, hydra_origins, running_hydra
+    from ragpipe.composition.composer import Composer
+    from ragpipe.composition.config_origins import HydraOrigins
     from ragpipe.composition.interpolations import check_interpolations
     from ragpipe.composition.option_source import PRIMARY
 
     _stopped.clear()
     with Composer(args.config_dir) as composer:
         if args.shell_completion:
-            with composer.refusals():
-                running_hydra().shell_completion(config_name=PRIMARY, overrides=args.overrides)
+            with composer.refusals(KeyError):  # a query needs what the shell has in COMP_LINE
+                composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
             return TaskResult(0)
         words = composer.words(args.overrides, sweep=args.multirun)
         if args.cfg or args.info:
             with composer.refusals():
                 if args.resolve:
                     with composer.composed(words.overrides) as config:
-                        check_interpolations(config, hydra_origins(composer.loader, words.texts), secrets=False)
-                return TaskResult(_show(running_hydra(), args, words.overrides))
+                        check_interpolations(config, HydraOrigins(composer.loader), secrets=False)
+                return TaskResult(_show(composer.hydra, args, words.overrides))
         if args.multirun:
             before_task()
             sweep = composer.sweep(words)
-            job = partial(_sweep_job, loader=composer.loader, texts=words.texts, sweep=(sweep.jobs, sweep.overrides))
+            job = partial(_sweep_job, loader=composer.loader, sweep=(sweep.jobs, sweep.overrides))
             return _sweep(composer, job, sweep)
         with composer.composed(words.overrides) as config:
-            task, checked = _validated(config, loader=composer.loader, texts=words.texts)
+            task, checked = _validated(config, composer.loader)
     before_task()
     return _run_job(lambda: (task, checked))
 
@@ -287,11 +288,18 @@ def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
     from ragpipe.core.secret_detection import is_secret_name, redact, secrets_of_environment
 
     out = io.StringIO()
-    with logging_kept(), _full_errors(), contextlib.redirect_stdout(out):
-        if args.cfg:
-            hydra.show_cfg("ragpipe", overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
-        else:
-            hydra.show_info(args.info, config_name="ragpipe", overrides=overrides)
+    kind, part = args.cfg, args.package
+    if kind == "hydra" and args.resolve:  # it names keys outside
+        kind, part = "all", part or "hydra"
+    try:
+        with logging_kept(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            if kind:
+                hydra.show_cfg("ragpipe", overrides, cfg_type=kind, package=part, resolve=args.resolve)
+            else:
+                hydra.show_info(args.info, config_name="ragpipe", overrides=overrides)
+    except SystemExit as error:
+        problem = Problem("command line", "--package", str(part), "a key of the configuration")
+        raise ConfigError("the command line is wrong", [problem]) from error
     short = {value: name for name, value in os.environ.items() if len(value) > 3 and is_secret_name(name)}
     print(redact(out.getvalue(), secrets_of_environment() | (short if args.resolve else {})), end="")
     return 0
@@ -301,7 +309,7 @@ def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
     """Run all jobs, also after one fails. Prints their count first and a table last; returns the worst exit code.
 
     The command to go on needs every word that one of them needs; there is none where no start can change a result."""
-    from ragpipe.composition.composer import typed_value, typed_words
+    from ragpipe.composition.composer import typed_words
 
     jobs = sweep.jobs
     print(f"sweep: {jobs:,} job{'s' if jobs != 1 else ''}", file=sys.stderr, flush=True)
@@ -326,7 +334,7 @@ def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
         )
         if in_full:
             state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
-            line = f"  {number:>4}  {state:<12} {typed_value(ret.overrides)}"
+            line = f"  {number:>4}  {state:<12} {' '.join(typed_words(ret.overrides))}"
             print(_safe(line + (f"   {outcome.line}" if outcome.code else "")))
     try:
         short = None if in_full else [text for texts in warnings for text in texts]
@@ -338,9 +346,7 @@ def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
     return TaskResult(worst, resume=words if unfinished else None)
 
 
-def _sweep_job(
-    config: DictConfig, *, loader: ConfigLoader, texts: Mapping[str, str], sweep: tuple[int, Sequence[str]]
-) -> TaskResult:
+def _sweep_job(config: DictConfig, *, loader: ConfigLoader, sweep: tuple[int, Sequence[str]]) -> TaskResult:
     """One job of a sweep, in this process or in a launcher's. Prints its line when it ends; `sweep` has the number of jobs and the
     words of all."""
     from ragpipe.composition.composer import job_words, typed_words
@@ -350,7 +356,7 @@ def _sweep_job(
     number, words = job_words()
     began = time.monotonic()
     with preemptible() as preemption:
-        outcome = _run_job(partial(_validated, config, loader=loader, texts=texts), sweep=True)
+        outcome = _run_job(partial(_validated, config, loader), sweep=True)
     if preemption and preemption.arrived and outcome.code > 128:  # a job that ended all the same has its result
         preemption.end()
     if outcome.warnings is not None and outcome.ran:
@@ -399,33 +405,20 @@ def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int
         return int(task.run(checked, terminal))
 
 
-def _validated(config: DictConfig, *, loader: ConfigLoader, texts: Mapping[str, str]) -> tuple[Any, Any]:
+def _validated(config: DictConfig, loader: ConfigLoader) -> tuple[Any, Any]:
     """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
-    from ragpipe.composition.composer import hydra_origins
+    from ragpipe.composition.config_origins import HydraOrigins
     from ragpipe.composition.interpolations import resolved
     from ragpipe.composition.near_words import unknown_task_words
     from ragpipe.config.run_validation import INVALID_CONFIGURATION, task_name, validate_config
 
-    origins = hydra_origins(loader, texts)
+    origins = HydraOrigins(loader)
     plain = resolved(config, origins)
     name = task_name(plain, origins)
     if problems := unknown_task_words(name, plain, origins):
         raise ConfigError(INVALID_CONFIGURATION, problems)
     task = importlib.import_module(f"{_ROOMS.get(name, 'ragpipe.tasks')}.{name}")
     return task, getattr(task, "validate", validate_config)(plain, origins)
-
-
-@contextlib.contextmanager
-def _full_errors() -> Iterator[None]:
-    """Hydra raises its errors instead of printing them and exiting."""
-    before = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop("HYDRA_FULL_ERROR")
-        if before is not None:
-            os.environ["HYDRA_FULL_ERROR"] = before
 
 
 @contextlib.contextmanager

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins
-from ragpipe.composition.hydra_keys import JOB, is_hydra, section_fault, word_faults
+from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins, unresolved
+from ragpipe.composition.hydra_keys import is_hydra, word_faults
 from ragpipe.composition.interpolations import TITLE, check_interpolations, interpolation_fault
-from ragpipe.composition.near_words import near_word, option_meant, written_folder
+from ragpipe.composition.near_words import near_word, option_meant
 from ragpipe.composition.option_source import (
     PRIMARY,
     SHIPPED,
@@ -43,12 +44,13 @@ from ragpipe.composition.option_source import (
     installed_plugins_only,
     searched,
 )
-from ragpipe.core.errors import ConfigError, Problem, RagpipeError
+from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
-from ragpipe.core.validation import NoOrigins, did_you_mean
+from ragpipe.core.validation import did_you_mean
 from ragpipe.core.yaml_files import key_path
 
+MAX_JOBS = 10_000
 _LOCK = threading.RLock()
 _COMPOSITION = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, AssertionError, RecursionError)
 """What says that the composition is wrong; any other error is a bug."""
@@ -57,21 +59,17 @@ _RESOLVERS = ("now", "hydra", "python_version")  # those that Hydra registers
 
 @dataclass(frozen=True)
 class ParsedWords:
-    """The overrides of one start: in Hydra's form, and as typed after `=` for those that are not swept. `jobs` is the number of
-    combinations."""
+    """The overrides of one start, in Hydra's form, and the number of combinations that they sweep over."""
 
     overrides: list[str]
-    texts: dict[str, str]
     jobs: int
 
 
 @dataclass(frozen=True)
-class ComposedSweep:
-    """A sweep that is composed: Hydra's configuration, the words of all jobs, and how many jobs there are."""
+class ComposedSweep(ParsedWords):
+    """A sweep that is composed: the words of all jobs, and Hydra's configuration."""
 
     config: DictConfig
-    overrides: list[str]
-    jobs: int
 
 
 class Composer:
@@ -81,6 +79,7 @@ class Composer:
     """
 
     loader: ConfigLoader
+    hydra: Any
 
     def __init__(self, config_dir: str | None = None):
         self._config_dir = config_dir
@@ -92,7 +91,7 @@ class Composer:
             undo.enter_context(_hydra_put_back())
             with searched(self._folders()):
                 initialize(config_path=None, job_name=PRIMARY, version_base="1.3")
-            self.loader = GlobalHydra.instance().config_loader()
+            self.hydra, self.loader = GlobalHydra.instance().hydra, GlobalHydra.instance().config_loader()
             self._undo = undo.pop_all()
         return self
 
@@ -101,21 +100,19 @@ class Composer:
 
     @contextmanager
     def composed(self, overrides: list[str]) -> Iterator[DictConfig]:
-        """The configuration of a single run, its interpolations not resolved; inside `with` Hydra's own can be."""
+        """The configuration of a single run, its interpolations not resolved; inside `with` they can be, Hydra's own too."""
         with self.refusals():
             config = self.loader.load_configuration(PRIMARY, overrides, RunMode.RUN)
         HydraConfig.instance().set_config(config)
         yield config
 
     @contextmanager
-    def refusals(self) -> Iterator[None]:
-        """Turns errors of Hydra and OmegaConf about the composition into a ConfigError."""
+    def refusals(self, *also: type[Exception]) -> Iterator[None]:
+        """Turns errors of Hydra and OmegaConf about the composition, and of these types, into a ConfigError."""
         try:
             yield
-        except Exception as error:
-            if isinstance(error, _COMPOSITION) and not isinstance(error, RagpipeError):
-                raise self._error(error) from error
-            raise
+        except (*_COMPOSITION, *also) as error:
+            raise self._error(error) from error
 
     def _folders(self) -> list[tuple[str, Path]]:
         """The folders of options, with the names of their places on the search path."""
@@ -133,54 +130,61 @@ class Composer:
 
     def words(self, overrides: Sequence[str], *, sweep: bool) -> ParsedWords:
         """Parse and check the user's overrides. Raises ConfigError."""
-        problems = [p for word in overrides for p in _unsafe(word)]
-        if problems:
-            raise ConfigError(TITLE, problems)
+        problems = [problem for word in overrides for problem in _unsafe(word)]
         parser = OverridesParser.create(config_loader=self.loader)
         over_a_run = any(word.startswith("run=") for word in overrides)
-        taken, texts, jobs = [], {}, 1
-        for typed in overrides:
-            override, word, faults = _parsed(parser, typed)
-            if override is None or (faults := self._misused(override, word)):
-                problems += faults
+        taken: list[str] = []
+        jobs = 1
+        for typed in () if problems else overrides:
+            override = _parsed(parser, typed)
+            if isinstance(override, Problem) or (faults := self._misused(override)):
+                problems += [override] if isinstance(override, Problem) else faults
                 continue
-            if over_a_run and override.is_delete() and override.key_or_group.startswith("metrics."):
-                taken.append(f"++{override.key_or_group}=null")  # the run has this metric, this composition does not
+            key = override.key_or_group
+            if over_a_run and override.is_delete() and key.startswith("metrics."):
+                taken.append(f"++{key}=null")  # the run has this metric, this composition does not
                 continue
-            taken.append(self._for_hydra(override, word))
-            if override.is_add() and override.key_or_group in OVERLAYS:
-                self._overlays.append(f"{override.key_or_group}/{override.value()}")
-            if not override.is_sweep_override():
-                texts[override.key_or_group] = typed.partition("=")[2]
-            elif sweep and override.is_discrete_sweep():
-                jobs *= _width(override, word)
+            taken.append(self._for_hydra(override))
+            if override.is_add() and key in OVERLAYS:
+                self._overlays.append(f"{key}/{override.value()}")
+            if sweep and override.is_sweep_override() and override.is_discrete_sweep():
+                jobs *= len(list(islice(override.sweep_iterator(), MAX_JOBS + 1)))
+                if not 0 < jobs <= MAX_JOBS:
+                    what = f"more than {MAX_JOBS:,} jobs" if jobs else "nothing to sweep over"
+                    raise _refused(key, f"{override.input_line}: {what}", f"1 to {MAX_JOBS:,} jobs", "")
         if problems:
             raise ConfigError(TITLE, problems)
-        return ParsedWords(taken, texts, jobs)
+        return ParsedWords(taken, jobs)
 
-    def _for_hydra(self, override: Override, word: str) -> str:
+    def _for_hydra(self, override: Override) -> str:
         """`key=value` becomes `++key=value`: Hydra knows only the keys that some YAML file lists, pydantic knows all."""
-        key = override.key_or_group
-        plain = not (override.is_add() or override.is_force_add() or override.is_delete())
-        group = override.package is not None or self.is_group(key)
-        return f"++{word}" if plain and not is_hydra(key) and not group else word
+        key, word = override.key_or_group, override.input_line or ""
+        plain = not (override.is_add() or override.is_force_add() or override.is_delete() or override.package)
+        return f"++{word}" if plain and not is_hydra(key) and not self.is_group(key) else word
 
     def sweep(self, words: ParsedWords) -> ComposedSweep:
         """The sweep that the words, and what a file says in `hydra.sweeper.params`, describe. Raises ConfigError."""
         with self.refusals():
             config = self.loader.load_configuration(PRIMARY, words.overrides, RunMode.MULTIRUN)
-            check_interpolations(config, NoOrigins())
-            check_section(config)
+            HydraConfig.instance().set_config(config)
+            OmegaConf.set_readonly(config.hydra, None)
+            origins = HydraOrigins(self.loader)
+            check_interpolations(config, origins)
             sweeper = config.hydra.sweeper
-            overrides, jobs = _raw(config.hydra.overrides.task), int(sweeper.get("n_trials", words.jobs))
+            overrides, jobs = unresolved(config.hydra.overrides.task), int(sweeper.get("n_trials", words.jobs))
             if config.hydra.runtime.choices["hydra/sweeper"] == "basic" and sweeper.params:
                 typed = {word.lstrip("+").partition("=")[0] for word in overrides}
                 listed = [f"{key}={value}" for key, value in sweeper.params.items() if key not in typed]
-                more = self.words(listed, sweep=True)
+                try:
+                    more = self.words(listed, sweep=True)
+                except ConfigError as error:
+                    places = [origins.location(f"hydra.sweeper.params.{problem.key}") for problem in error.problems]
+                    problems = map(lambda problem, place: replace(problem, where=place), error.problems, places)
+                    raise ConfigError(TITLE, list(problems)) from error
                 overrides, jobs = [*more.overrides, *overrides], jobs * more.jobs
                 with open_dict(config):
                     sweeper.params = {}
-        return ComposedSweep(config, overrides, jobs)
+        return ComposedSweep(overrides, jobs, config)
 
     def run_sweep(self, sweep: ComposedSweep, job: Callable[[DictConfig], Any]) -> list[Any]:
         """Run a job per combination by the chosen sweeper and launcher; returns Hydra's JobReturns. Of what the sweeper leaves on
@@ -189,19 +193,15 @@ class Composer:
         Raises ConfigError where Hydra's `multirun.yaml` would replace a file of the user's.
         """
         with self.refusals():
-            folder, output = (
-                Path(sweep.config.hydra.sweep.dir).absolute(),
-                Path(str(sweep.config.output_dir)).absolute(),
-            )
+            paths = sweep.config.hydra.sweep.dir, sweep.config.output_dir
+            folder, output = (Path(str(path)).absolute() for path in paths)
         listed = folder / "multirun.yaml"
-        is_taken = listed.is_symlink() or (folder != output / ".sweep" and listed.exists())
         leads_away = folder.is_relative_to(output) and not folder.resolve().is_relative_to(output.resolve())
-        if (is_link := folder.is_symlink() or leads_away) or is_taken:
-            kind = "behind a symbolic link" if is_link else "with a multirun.yaml, which Hydra would replace"
-            fix = "name another folder, or remove what is there"
-            raise _refused("hydra.sweep.dir", f"the folder {folder} {kind}", "a folder of its own", fix)
-        checked: Any = _CheckedLoader(self.loader)
-        context = HydraContext(config_loader=checked, callbacks=Callback())  # type: ignore[arg-type]
+        is_link = leads_away or folder.is_symlink() or listed.is_symlink()
+        if is_link or (folder != output / ".sweep" and listed.exists()):
+            expected = "a folder without a symbolic link in it and without a multirun.yaml, which Hydra would replace"
+            raise _refused("hydra.sweep.dir", f"{folder}", expected, "name another folder, or remove what is there")
+        context = HydraContext(config_loader=self.loader, callbacks=Callback())  # type: ignore[arg-type]
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
             with self.refusals(), installed_modules_only() as path:
@@ -210,7 +210,7 @@ class Composer:
                 )
                 batches = sweeper.sweep(arguments=sweep.overrides)
         finally:
-            (folder / "multirun.yaml").unlink(missing_ok=True)
+            listed.unlink(missing_ok=True)
             for made in new:
                 with suppress(OSError):  # it is in use
                     made.rmdir()
@@ -222,21 +222,19 @@ class Composer:
 
     def options(self, group: str) -> list[str]:
         """The options of a group, over the whole search path; of "" the groups."""
-        if not group:
-            return [name for name in self.loader.list_groups("") if not name.startswith("hydra")]
-        return list(self.loader.get_group_options(group))
+        names = self.loader.get_group_options(group) if group else self.loader.list_groups("")
+        return [name for name in names if group or not name.startswith("hydra")]
 
-    def _misused(self, override: Override, word: str) -> list[Problem]:
+    def _misused(self, override: Override) -> list[Problem]:
         """A word that Hydra can parse but not use, or not as it should."""
-        key = override.key_or_group
+        key, word = override.key_or_group, override.input_line or ""
         if not key:
-            return [Problem(COMMAND_LINE, override.input_line or "", "a word without a key", "key=value")]
+            return [Problem(COMMAND_LINE, word, "a word without a key", "key=value")]
         if faults := word_faults(override, COMMAND_LINE):
             return faults
         is_group = self.is_group(key)
-        resolves_early = is_group or is_hydra(key)  # Hydra, while it composes
-        if resolves_early and (fault := interpolation_fault(JOB.sub("", word))):
-            return [Problem(COMMAND_LINE, key, *fault)]
+        if (is_group or is_hydra(key)) and (fault := interpolation_fault(word)):
+            return [Problem(COMMAND_LINE, key, *fault)]  # Hydra resolves it while it composes
         value = "" if override.is_sweep_override() else override.value()
         if is_group and value is not None and not isinstance(value, str | list):
             expected = f"one of {', '.join(self.options(key))}"
@@ -252,8 +250,10 @@ class Composer:
             return cause
         text = (str(error) or str(cause or type(error).__name__)).replace("++", "")
         first, _, rest = text.strip().partition("\n")
-        named = re.search(r"'([^']+)'", first)
-        key = named[1].partition("=")[0] if named else "the composition"
+        file = re.search(r"\b[Ii]n '?(\w+/[\w./-]*\w)", first)
+        first = re.sub(r"^In '?[\w./-]+'?: ", "", first)
+        named = re.search(r"'([^']+)'|^(\S+) appears", first.replace(f"'{file[1]}'" if file else "", ""))
+        key = (named[1] or named[2]).partition("=")[0] if named else "the composition"
         if key in OVERLAYS and "Could not override" in first:
             return _refused(key, "an overlay without +", f"+{key}=NAME", f"write +{key}=NAME")
         if "--multirun" in text:
@@ -261,17 +261,19 @@ class Composer:
             return _refused(key, named[1] if named else first, "one value, or a sweep with -m", fix)
         if isinstance(cause, OmegaConfBaseException) and str(cause).split("\n")[0] not in text:
             first = f"{first.rstrip('.')}: {str(cause).splitlines()[0]}"
-        file = re.match(r"In '([^']+)'", first)
-        fix = (did_you_mean(key, self.options("")) if "." not in key else "") or " ".join(rest.split())[:300]
-        return _refused(key, first, "words and files that Hydra can compose", fix, f"{file[1]}.yaml" if file else "")
+        where = self._place([file[1]] if file else self._overlays, rf"^\s*-.*\b{re.escape(key)}\b")
+        where = where or (self._place([file[1]], "") if file else "")
+        groups = self.options("")
+        near = did_you_mean(key, groups) if "." not in key and key not in groups else ""
+        fix = near or " ".join(rest.split())[:300]
+        return _refused(key, first, "words and files that Hydra can compose", fix, where)
 
-    def _overlay_line(self, group: str, name: str) -> str:
-        """File and line of `override /<group>: <name>` in an experiment or a mode that was put on top; empty where it is in none."""
-        line = re.compile(rf"^\s*-\s*override\s+/{re.escape(group)}\s*:.*{re.escape(name)}", re.M)
+    def _place(self, options: Sequence[str], pattern: str) -> str:
+        """File and line of the first match in the files of these options; empty where there is none."""
         sources = [source for source in self.loader.get_sources() if isinstance(source, OptionSource)]
-        for file in (source.file(overlay) for source in sources for overlay in self._overlays):
-            text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
-            if match := line.search(text):
+        for file in (source.file(option) for option in options for source in sources if source.is_config(option)):
+            text = file.read_text(encoding="utf-8-sig")
+            if match := re.search(pattern, text, re.M):
                 return f"{key_path(file)}:{text.count(chr(10), 0, match.start()) + 1}"
         return ""
 
@@ -286,41 +288,16 @@ class Composer:
             groups = self.options("")
             expected = f"an option of one of the groups {', '.join(groups)}"
             return _refused(group or path, f"{path!r}, which does not exist", expected, did_you_mean(group, groups))
-        parent = re.match(r"In '([^']+)'", str(error))
-        inside = parent is not None and parent[1] not in (PRIMARY, "hydra/config")
-        where = f"{parent[1]}.yaml" if parent and inside else self._overlay_line(group, name)
-        fix = written_folder(group, name) or did_you_mean(name, options)
-        fix = " ".join(filter(None, (fix, option_meant(group, name))))
+        parent = re.findall(r"^In '([^']+/[^']+)'", str(error))
+        line = rf"^\s*-.*\b{re.escape(group.rpartition('/')[2])}\b.*{re.escape(name)}"
+        where = self._place([*parent, *self._overlays], line) or self._place(parent, "")
+        fix = f"{did_you_mean(name, options)} {option_meant(group, name)}".strip()
         fix = fix or "--info searchpath shows the folders that were searched"
         return _refused(group, repr(name), f"one of {', '.join(options)}", fix, where)
 
 
 def _refused(key: str, what: str, expected: str, fix: str, where: str = "") -> ConfigError:
     return ConfigError(TITLE, [Problem(where or COMMAND_LINE, key, what, expected, fix)])
-
-
-class _CheckedLoader:
-    """Hydra's loader for the jobs of a sweep; what a job's files say of Hydra's section is checked before Hydra goes by it."""
-
-    def __init__(self, loader: ConfigLoader):
-        self.loader = loader
-
-    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        config = self.loader.load_sweep_config(master_config, sweep_overrides)
-        check_section(config)
-        return config
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # it is asked for while the object is unpickled
-            raise AttributeError(name)
-        return getattr(self.loader, name)
-
-
-def check_section(config: DictConfig) -> None:
-    """Raises ConfigError where Hydra's own section is not what it is in every composition."""
-    section: Any = OmegaConf.to_container(config.hydra, resolve=False)
-    if key := section_fault(section):
-        raise _refused(f"hydra.{key}", "a part of Hydra's section that a file sets", "nothing of it", "", "the sweep")
 
 
 class _Job:
@@ -358,92 +335,45 @@ def _hydra_put_back() -> Iterator[None]:
             OmegaConf.clear_resolver(resolver)
 
 
-def running_hydra() -> Any:
-    """The Hydra of the composer that is open: it shows what it composed, and completes words in a shell."""
-    return GlobalHydra.instance().hydra
-
-
-def hydra_origins(loader: ConfigLoader, texts: Mapping[str, str]) -> HydraOrigins:
-    """The origins of the configuration of the job that is running."""
-    words = HydraConfig.get().overrides
-    return HydraOrigins(loader, [*_raw(words.hydra), *_raw(words.task)], texts)
-
-
-def _raw(words: Any) -> list[str]:
-    """Hydra's list of words without resolving the interpolations in them."""
-    return OmegaConf.to_container(words, resolve=False)  # type: ignore[return-value]
-
-
-def typed_value(overrides: Sequence[str]) -> str:
-    """A job's words as a user would type them."""
-    return " ".join(word[2:] if word.startswith("++") else word for word in overrides)
-
-
 def typed_words(overrides: Sequence[str]) -> list[str]:
     """A job's words one by one, without those about how Hydra starts it: they change no result."""
-    words = (typed_value([word]) for word in overrides)
+    words = (word.removeprefix("++") for word in overrides)
     return [word for word in words if not is_hydra(word.lstrip("+~").partition("=")[0])]
 
 
 def job_words() -> tuple[int, list[str]]:
     """Number and words of the job of a sweep that is running."""
     hydra = HydraConfig.get()
-    return hydra.job.num, typed_words(_raw(hydra.overrides.task))
+    return hydra.job.num, typed_words(unresolved(hydra.overrides.task))
 
 
-def _parsed(parser: OverridesParser, typed: str) -> tuple[Override | None, str, list[Problem]]:
-    """An override, the word that it was parsed from, and no problems; or None and why it cannot be parsed."""
-    try:
+def _parsed(parser: OverridesParser, typed: str) -> Override | Problem:
+    """An override, or why it cannot be parsed. Hydra cannot parse `path=größe.csv` or `x=a=b`: quotes must be meant there."""
+    key, equals, value = typed.partition("=")
+    is_plain = equals and value and not set(value) & set("'\"[]{}(),\\$")
+    for word in (typed, f'{key}="{value}"') if is_plain else (typed,):
         try:
-            return parser.parse_override(typed), typed, []
-        except HydraException:
-            word = _in_quotes(typed)
-            return parser.parse_override(word), word, []
-    except HydraException as error:
-        return None, typed, [_grammar_problem(typed, error)]
-    except RecursionError:
-        return None, typed, [Problem(COMMAND_LINE, typed[:60], "too many brackets", "key=value")]
+            return parser.parse_overrides([word])[0]
+        except RecursionError:
+            return Problem(COMMAND_LINE, typed[:60], "too many brackets", "key=value")
+        except OverrideParseException as error:
+            what = str(error.message).split("\n")[0]
+    if not equals and not typed.startswith("~"):
+        expected = "key=value, or a file that exists"
+        return Problem(COMMAND_LINE, typed[:80], "a word without =", expected, near_word(typed))
+    fix = "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'"
+    return Problem(COMMAND_LINE, typed[:80], what, "key=value in Hydra's grammar", fix)
 
 
 def _unsafe(word: str) -> list[Problem]:
     """What a word of the command line may not hold: it must not even reach Hydra, which would write it to disk."""
     key, _, value = word.partition("=")
     key, value = key.strip().lstrip("+~"), value.strip().strip("'\"")
-    if secret := _secret_in(word, key, value):
+    secrets = secrets_of_environment()
+    items = [] if value == "{}" else [(f"{key}.{name}", item) for name, item in pairs(value)] or [(key, value)]
+    if secret := next(filter(None, (secret_at(*item, secrets) for item in [*items, ("", word)])), None):
         name = key if re.fullmatch(r"[A-Za-z_][\w.@/\-]{0,60}", key) and not secret_at("", key) else "an argument"
         return [Problem(COMMAND_LINE, name, f"{secret} (not shown)", "no secret on the command line", FIX)]
     if "_target_" in word:
         return [Problem(COMMAND_LINE, key, "`_target_`", "nothing that is called", "name a class with `class`")]
     return []
-
-
-def _secret_in(word: str, key: str, value: str) -> str | None:
-    """What looks like a secret in a word; a mapping (`system.headers_env={X-Tenant: X_TENANT}`) is checked value by value."""
-    secrets = secrets_of_environment()
-    items = [("", "")] if value == "{}" else pairs(value)
-    parts = [(f"{key}.{name}", item) for name, item in items] if items else [(key, value)]
-    suspects = (secret_at(*part, secrets) for part in parts)
-    return next((suspect for suspect in suspects if suspect), None) or secret_at("", word, secrets)
-
-
-def _in_quotes(word: str) -> str:
-    """The word with its value in quotes where that must be meant: Hydra cannot parse `path=größe.csv` or `x=a=b`."""
-    key, equals, value = word.partition("=")
-    is_plain = equals and value and not set(value) & set("'\"[]{}(),\\$")
-    return f'{key}="{value}"' if is_plain else word
-
-
-def _grammar_problem(word: str, error: Exception) -> Problem:
-    if "=" not in word and not word.startswith("~"):
-        expected = "key=value, or a file that exists"
-        return Problem(COMMAND_LINE, word[:80], "a word without =", expected, near_word(word))
-    what = str(error.message if isinstance(error, OverrideParseException) else error).split("\n")[0]
-    fix = "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'"
-    return Problem(COMMAND_LINE, word[:80], what, "key=value in Hydra's grammar", fix)
-
-
-def _width(override: Override, word: str) -> int:
-    """How many values a swept word has. Raises ConfigError for none."""
-    if width := sum(1 for _ in override.sweep_iterator()):
-        return width
-    raise _refused(override.key_or_group, f"{word}: nothing to sweep over", "at least one value", "")

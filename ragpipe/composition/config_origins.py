@@ -6,32 +6,38 @@ Hydra's defaults list gives the files in the order in which they were merged, wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 from ragpipe.composition.option_source import PRIMARY, OptionSource
 from ragpipe.core.yaml_files import key_path, lines_of
 
 COMMAND_LINE = "command line"
 OVERLAYS = ("experiment", "mode")
+_ITEM = re.compile(r"defaults\.\d+\.(?:\w+\s+)*/?([^.]+)")
+
+
+def unresolved(words: Any) -> list[str]:
+    """Hydra's list of words without resolving the interpolations in them."""
+    return OmegaConf.to_container(words, resolve=False)  # type: ignore[return-value]
 
 
 class HydraOrigins:
-    """The origins of one composition.
+    """The origins of the composition that Hydra knows as the running one."""
 
-    `loader` is Hydra's config loader, `overrides` what it composed with (Hydra's own included), `texts` what the user typed
-    after `=`, by key.
-    """
-
-    def __init__(self, loader: ConfigLoader, overrides: Sequence[str], texts: Mapping[str, str]):
-        self._loader, self._overrides, self._texts = loader, list(overrides), dict(texts)
+    def __init__(self, loader: ConfigLoader):
+        words = HydraConfig.get().overrides
+        self._loader = loader
+        self._overrides = [*unresolved(words.hydra), *unresolved(words.task)]
         self._sources = [source for source in loader.get_sources() if isinstance(source, OptionSource)]
 
     def location(self, key: str) -> str:
@@ -52,7 +58,7 @@ class HydraOrigins:
         """What the user's words set, as dotted keys: a key, the section of a group's option, and whatever an experiment or
         a mode on top sets. Deleted keys are among them."""
         chosen: dict[str, None] = {}
-        for override in OverridesParser.create().parse_overrides(self._overrides):
+        for override in self._words:
             key = override.key_or_group
             if key in OVERLAYS:
                 value: Any = override.value()
@@ -64,24 +70,20 @@ class HydraOrigins:
 
     def _set_by(self, name: str) -> list[str]:
         """The keys that an overlay's file sets, and the groups whose options it chooses."""
-        if (path := self._file(name)) is None:
-            return []
-        listed = (yaml.safe_load(path.read_text(encoding="utf-8-sig")) or {}).get("defaults") or []
-        items = [key for item in listed if isinstance(item, dict) for key in item]
-        groups = [key.removeprefix("override ").strip("/").replace("/", ".") for key in items]
-        keys = list(lines_of(path))
-        return [*groups, *(key for key in keys if not any(longer.startswith(f"{key}.") for longer in keys))]
+        lines = lines_of(path) if (path := self._file(name)) else {}
+        keys = [key for key in lines if not any(longer.startswith(f"{key}.") for longer in lines)]
+        items = [match[1].replace("/", ".") for key in lines if (match := _ITEM.fullmatch(key))]
+        return [*items, *(key for key in keys if not key.startswith("defaults."))]
+
+    @cached_property
+    def _words(self) -> list[Override]:
+        return OverridesParser.create().parse_overrides(self._overrides)
 
     @cached_property
     def _typed(self) -> dict[str, str]:
         """Key -> the text after `=`, for every override that sets a value."""
-        overrides = OverridesParser.create().parse_overrides(self._overrides)
-        words = {o.key_or_group: o.input_line or "" for o in overrides if not o.is_delete()}
-        return {
-            key: self._texts.get(key, word.partition("=")[2])
-            for key, word in words.items()
-            if not key.startswith("hydra.")
-        }
+        set_here = (word for word in self._words if not word.is_delete() and not word.key_or_group.startswith("hydra."))
+        return {word.key_or_group: word.get_value_string() for word in set_here}
 
     @cached_property
     def _origins(self) -> dict[str, str]:

@@ -3,9 +3,9 @@ the program, a folder's option; and the words that the chosen task does not know
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -22,17 +22,17 @@ _CLOSE = 0.75  # how alike two words must be, from 0 to 1
 _OPTIONS = {
     "help": "--help",
     "version": "--version",
-    "dry-run": "task=plan",
-    "dryrun": "task=plan",
     "multirun": "-m",
+    "dry-run": "task=plan",
     "resume": "the same command again: it goes on where it stopped",
-    "config": "--config-dir DIR",
     "config-name": "+experiment=NAME",
-    "model": "judge=llm judge.model=PROVIDER/MODEL",
+    "config-dir": "--config-dir DIR",
     "output": "output_dir=DIR",
     "verbose": "log_level=debug",
+    "resolve": "--resolve",
+    "package": "--package",
 }
-"""Options that other programs have, and what does the same here."""
+"""Options, those that other programs have too, and what does the same here."""
 
 
 def near_word(word: str) -> str:
@@ -40,61 +40,42 @@ def near_word(word: str) -> str:
     where nothing is near."""
     from ragpipe.config.settings import RUN_KEYS
 
-    if word in _OPTIONS:
-        return f"did you mean {_OPTIONS[word]}?"
     meanings = {
         form.format(path.stem): path.stem
         for group, form in _FORMS.items()
         for path in sorted((conf_dir() / group).glob("*.yaml"))
     } | {f"{key}=...": key for key in RUN_KEYS}
-    if texts := [text for text, name in meanings.items() if name == word]:
-        return f"did you mean {' or '.join(texts[:3])}?"
-    if near := _near_files(word):
-        return near
-    if "/" in word or re.search(r"\.\w+$", word):
+    names = get_close_matches(word, sorted({*meanings.values()}), 1, _CLOSE)
+    if word in _OPTIONS and word not in names:
+        return f"did you mean {_OPTIONS[word]}?"
+    missing = Path(word)
+    if word not in names and missing.suffix:
+        beside = islice(missing.parent.glob(f"*{escape(missing.suffix)}"), _FILES_COMPARED)
+        if near := get_close_matches(missing.stem, [path.stem for path in beside], 1):
+            return f"did you mean {missing.with_stem(near[0])}?"
+    if missing.suffix or "/" in word:
         return "there is no such file or folder here; a file is evaluated by `python -m ragpipe FILE`"
-    names = get_close_matches(word, sorted(set(meanings.values())), 1, _CLOSE)
     texts = [text for text, name in meanings.items() if name in names]
     return f"did you mean {' or '.join(texts[:3])}?" if texts else "--help lists the words"
 
 
 def near_option(option: str) -> str:
     """What an unknown option (`--dry-run`) may have been meant as; else where they are listed."""
-    name = option.lstrip("-").partition("=")[0]
-    if name in _OPTIONS:
-        return f"did you mean {_OPTIONS[name]}?"
-    known = ("--help", "--version", "--multirun", "--config-dir", "--cfg", "--package", "--resolve", "--info")
-    near = get_close_matches(f"--{name}", known, 1, _CLOSE)
-    return f"did you mean {near[0]}?" if near else "--help lists the options"
-
-
-def _near_files(word: str) -> str:
-    """`did you mean good.jsonl?`: the file of this ending beside a path that does not exist, whose name is nearest; else
-    empty."""
-    missing = Path(word)
-    try:
-        beside = list(islice(missing.parent.iterdir(), _FILES_COMPARED)) if missing.parent.is_dir() else []
-    except OSError:
-        return ""
-    near = get_close_matches(missing.stem, [path.stem for path in beside if path.suffix == missing.suffix], 1)
-    return f"did you mean {missing.with_stem(near[0])}?" if near else ""
-
-
-def written_folder(group: str, name: str) -> str:
-    """What to do about an option that is not found and that a folder of its own name here holds; empty where none does."""
-    is_there = re.fullmatch(r"[\w-]+", name) is not None and (Path(name) / group / f"{name}.yaml").is_file()
-    return f"it is in the folder {name}/: add --config-dir {name}" if is_there else ""
+    near = get_close_matches(option.lstrip("-").partition("=")[0], _OPTIONS, 1, _CLOSE)
+    return f"did you mean {_OPTIONS[near[0]]}?" if near else "--help lists the options"
 
 
 def option_meant(group: str, name: str) -> str:
-    """What to write in place of an option that is no option at all, but the value of a key: a model as `judge`, a format as
-    `report`. Empty for other groups."""
+    """What to write in place of an option that is not found: one in a folder of its own name here, or the value of a key: a model
+    as `judge`, a format as `report`. Empty where nothing is known."""
+    if (Path(name) / group / f"{name}.yaml").is_file():
+        return f"it is in the folder {name}/: add --config-dir {name}"
     if group == "judge":
         from ragpipe.judging.model_names import with_provider
 
         return f"for a language model: judge=llm judge.model={with_provider(name)}"
-    if group == "embedder" and ("/" in name or any(char.isdigit() for char in name)):
-        return f"for a model behind an API: embedder=litellm embedder.model={name if '/' in name else f'openai/{name}'}"
+    if group == "embedder":
+        return "for a model behind an API: embedder=litellm embedder.model=PROVIDER/MODEL"
     if group == "report":
         from ragpipe.reports.settings import ReportFormat
 
@@ -109,8 +90,7 @@ def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigi
     from ragpipe.config.settings import RUN_KEYS
 
     typed = {key.partition(".")[0] for key in getattr(origins, "chosen", ())}
-    not_of_a_run = [key for key in plain if key in typed and key not in (*RUN_KEYS, "task")]
-    if not not_of_a_run:
+    if not (not_of_a_run := [key for key in plain if key in typed and key not in (*RUN_KEYS, "task")]):
         return []  # before the import of all tasks, for which an evaluation need not wait
     from ragpipe.engine.task_settings import setting_keys
     from ragpipe.tasks.schema import TASKS

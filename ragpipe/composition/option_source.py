@@ -37,26 +37,19 @@ PRIMARY = "ragpipe"
 SHIPPED = "main"
 """The provider of ragpipe's own `conf/` on the search path."""
 _here = threading.local()
-_FLOAT = re.compile(
-    r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
-    |[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)
-    |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
-    |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
-    |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$""",
-    re.X,
-)
 
 
 class _Loader(FastLoader):  # type: ignore[misc]
     """The fast parser with OmegaConf's rules: `1e3` is a number, a date is a text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own name)
-        first: [rule for rule in rules if not rule[0].endswith((":timestamp", ":float"))]
+        first: [rule for rule in rules if not rule[0].endswith(":timestamp")]
         for first, rules in FastLoader.yaml_implicit_resolvers.items()
     }
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+_EXPONENT = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9_]*)?[eE][-+]?[0-9]+|\.[0-9]+(_[0-9]+)*[eE][-+][0-9]+)$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
 
 
 class OptionSource(ConfigSource):

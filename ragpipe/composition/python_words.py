@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,8 +15,7 @@ Config = Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 """One mapping, or a list of words (`"judge=llm"`) and mappings, where the later ones win."""
 
 WHERE = "the configuration from Python"
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
-_RESERVED = frozenset({"null", "true", "false", "nan", "inf"})
+_PLAIN = re.compile(r"(?!(?i:null|true|false|nan|inf)$)[A-Za-z_][\w./-]*")
 
 
 def override_words(config: Config) -> list[str]:
@@ -28,26 +26,19 @@ def override_words(config: Config) -> list[str]:
     Raises ConfigError for what is neither words nor plain data.
     """
     if isinstance(config, str):
-        raise ConfigError(
-            "the configuration is one string", [_problem("config", config, "a list of words or a mapping")]
-        )
+        raise _unreadable("config", config, "a list of words or a mapping")
     words: list[str] = []
     for part in [config] if isinstance(config, Mapping) else config:
-        if isinstance(part, str):
-            words.append(part)
-        elif isinstance(part, Mapping):
-            words += _words(part)
-        else:
-            raise ConfigError("the configuration cannot be read", [_problem("config", part, "words and mappings")])
+        if not isinstance(part, str | Mapping):
+            raise _unreadable("config", part, "words and mappings")
+        words += [part] if isinstance(part, str) else _words(part)
     return words
 
 
 def _words(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in section.items():
         if not isinstance(name, str) or not name:
-            raise ConfigError(
-                "the configuration cannot be read", [_problem(prefix or "config", name, "keys as strings")]
-            )
+            raise _unreadable(prefix or "config", name, "keys as strings")
         key = f"{prefix}.{name}" if prefix else name
         if isinstance(value, Mapping) and value and not key.startswith("+"):
             yield from _words(value, key)
@@ -57,21 +48,21 @@ def _words(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 def _text(key: str, value: Any) -> str:
     """A value in the grammar of Hydra's overrides."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int):
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
         return str(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else str(value)
     if isinstance(value, str):
-        is_plain = _PLAIN.fullmatch(value) and value.lower() not in _RESERVED
-        return value if is_plain else QuotedString(value, Quote.double).with_quotes()
+        return value if _PLAIN.fullmatch(value) else QuotedString(value, Quote.double).with_quotes()
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_text(key, str(name))}:{_text(key, item)}" for name, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(_text(key, item) for item in value) + "]"
-    raise ConfigError("the configuration cannot be read", [_problem(key, value, "text, numbers, lists and mappings")])
+    raise _unreadable(key, value, "text, numbers, lists and mappings")
 
 
-def _problem(key: str, value: Any, expected: str) -> Problem:
-    return Problem(WHERE, str(key), f"{type(value).__name__} {value!r}"[:120], expected)
+def _unreadable(key: str, value: Any, expected: str) -> ConfigError:
+    problem = Problem(WHERE, str(key), f"{type(value).__name__} {value!r}"[:120], expected)
+    return ConfigError("the configuration cannot be read", [problem])

@@ -1,8 +1,4 @@
-"""YAML files: checked before they are used (size, depth, aliases, tags, duplicate keys, tabs, secrets), and the line of every key.
-
-A few lines can expand to a billion values through aliases. The parser's nodes share what an alias repeats, so the expanded
-size is counted on them, where it costs nothing.
-"""
+"""YAML files: checked before they are used (size, depth, aliases, tags, duplicate keys, tabs, secrets), and the line of every key."""
 
 from __future__ import annotations
 
@@ -21,7 +17,8 @@ FastDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # expanded; the largest shipped composition has some hundreds
 MAX_DEPTH = 64
-_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")} | {"!"}
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = {_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp", "merge", "value")}
 
 
 def check_yaml(path: Path, where: str | None = None) -> list[Problem]:
@@ -49,18 +46,23 @@ def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]
     """As `check_yaml` for a text, which may be a part of a file that begins after `lines_before` lines."""
     check = _Check(where, lines_before)
     try:
-        _check_events(text, check)
-        if not check.problems and (tree := yaml.compose(text, Loader=FastLoader)) is not None:
-            check.size(tree, "")
+        tree = yaml.compose(text, Loader=FastLoader)
     except yaml.YAMLError as error:
-        check.problems.append(yaml_problem(error, where, text, lines_before))
+        return [yaml_problem(error, where, text, lines_before)]
+    except RecursionError:  # of the parser in Python; libyaml has a limit of its own
+        return [Problem(where, "the file", f"more than {MAX_DEPTH} levels", "a configuration")]
+    if isinstance(tree, yaml.MappingNode):
+        check.size(tree)
+    elif tree is not None and tree.value:
+        what = "a list" if isinstance(tree, yaml.SequenceNode) else f"the text {tree.value[:40]!r}"
+        check.add(tree, "", what, "a mapping (key: value)")
     return check.problems
 
 
 def yaml_problem(error: yaml.YAMLError, where: str, text: str = "", lines_before: int = 0) -> Problem:
     """A parser's error as a problem with file and line."""
     mark = getattr(error, "problem_mark", None)
-    message = str(getattr(error, "problem", None) or error).split("\n")[0]
+    message = str(getattr(error, "problem", None) or error).split("\n")[0].removeprefix("but ")
     if mark is None:
         return Problem(where, "the file", message, "valid YAML")
     where = f"{where}:{lines_before + mark.line + 1}"
@@ -81,8 +83,8 @@ def lines_of(path: Path) -> dict[str, int]:
 
 
 def lines_in(text: str) -> dict[str, int]:
-    """Dotted key -> line (from 1) of every key in a YAML text, list items by their index; of equal keys the first counts. A
-    defaults list is left out. Raises yaml.YAMLError."""
+    """Dotted key -> line (from 1) of every key in a YAML text, list items by their index; of equal keys the first counts. Raises
+    yaml.YAMLError."""
     lines: dict[str, int] = {}
     for name, line in _lines(yaml.compose(text, Loader=FastLoader), ""):
         lines.setdefault(name, line)
@@ -94,10 +96,8 @@ def _lines(node: yaml.Node | None, above: str) -> Iterator[tuple[str, int]]:
     if isinstance(node, yaml.SequenceNode):
         pairs = [(yaml.ScalarNode("", str(index), item.start_mark), item) for index, item in enumerate(node.value)]
     for key, value in pairs:
-        name = f"{above}{key.value}"
-        if name != "defaults":
-            yield name, key.start_mark.line + 1
-            yield from _lines(value, f"{name}.")
+        yield f"{above}{key.value}", key.start_mark.line + 1
+        yield from _lines(value, f"{above}{key.value}.")
 
 
 def key_path(path: Path) -> str:
@@ -109,91 +109,68 @@ def key_path(path: Path) -> str:
 
 
 class _Check:
-    """One pass over a document's nodes."""
+    """One pass over a document's nodes, which share what an alias repeats: each is checked once, and its size is known."""
 
     def __init__(self, where: str, lines_before: int):
         self.where, self.lines_before = where, lines_before
         self.problems: list[Problem] = []
-        self.sizes: dict[int, int] = {}  # of each node that was visited, by its id
-        self.visited: set[int] = set()
+        self.sizes: dict[yaml.Node, int] = {}
         self.known = secrets_of_environment()
 
-    def _add(self, line: int, key: str, what: str, expected: str, fix: str = "") -> None:
-        self.problems.append(
-            Problem(f"{self.where}:{self.lines_before + line + 1}", key or "the file", what, expected, fix)
-        )
+    def line(self, node: yaml.Node) -> int:
+        return int(self.lines_before + node.start_mark.line + 1)
 
-    def size(self, node: yaml.Node, key: str) -> int:
-        """Check a node and what is below it, once each; returns how many values it expands to."""
-        line = node.start_mark.line
-        if id(node) in self.visited:
-            self._add(line, key, "an alias inside of what it stands for", "values that end")
-            return 0
-        if id(node) not in self.sizes:
-            self.visited.add(id(node))
-            if isinstance(node, yaml.ScalarNode):
-                parts = []
-                self.scalar(line, key, node.value)
-            else:
-                is_mapping = isinstance(node, yaml.MappingNode)
-                parts = self.pairs(node, key) if is_mapping else [self.size(item, key) for item in node.value]
-            self.visited.discard(id(node))
-            self.sizes[id(node)] = 1 + sum(parts)
-            if self.sizes[id(node)] > MAX_NODES and not self.problems:
-                what = f"more than {MAX_NODES:,} values once the aliases are expanded"
-                self._add(line, key, what, "a configuration", "write the values out, or keep data in a data file")
-        return self.sizes[id(node)]
+    def add(self, node: yaml.Node, key: str, what: str, expected: str, fix: str = "") -> None:
+        self.problems.append(Problem(f"{self.where}:{self.line(node)}", key or "the file", what, expected, fix))
 
-    def pairs(self, node: yaml.MappingNode, above: str) -> list[int]:
-        """The sizes of a mapping's values, its keys checked."""
+    def size(self, node: yaml.Node, key: str = "", depth: int = 0) -> int:
+        """Check a node and what is below it; returns how many values it expands to."""
+        if node in self.sizes:
+            if not self.sizes[node]:
+                self.add(node, key, "an alias inside of what it stands for", "values that end")
+            return self.sizes[node]
+        self.sizes[node] = 0  # until it is counted
+        size = 1
+        self.tag(node, key)
+        if depth > MAX_DEPTH:
+            self.add(node, key, f"more than {MAX_DEPTH} levels", "a configuration")
+        elif isinstance(node, yaml.MappingNode):
+            size += self.pairs(node, key, depth + 1)
+        elif isinstance(node, yaml.SequenceNode):
+            size += sum(self.size(item, key, depth + 1) for item in node.value)
+        elif "\0" in node.value:
+            self.add(node, key, "a text with a NUL character", "a text without one")
+        elif secret := secret_at(key, node.value, self.known):
+            self.add(node, key, f"{secret} (not shown)", "no secret in a file", FIX)
+        if size > MAX_NODES and not self.problems:
+            what = f"more than {MAX_NODES:,} values once the aliases are expanded"
+            self.add(node, key, what, "a configuration", "write the values out, or keep data in a data file")
+        self.sizes[node] = size
+        return size
+
+    def pairs(self, node: yaml.MappingNode, above: str, depth: int) -> int:
+        """The size of a mapping's values, its keys checked."""
         first: dict[str, int] = {}
-        sizes = []
+        size = 0
         for name, value in node.value:
-            line, key = name.start_mark.line, f"{above}.{name.value}".lstrip(".")
             if not isinstance(name, yaml.ScalarNode):
-                self._add(line, above, "a key that is a list or a mapping", "a text as key")
+                self.add(name, above, "a key that is a list or a mapping", "a text as key")
                 continue
+            key = f"{above}.{name.value}".lstrip(".")
             if name.value in first:
-                self._add(
-                    line, key, f"the key {name.value!r} twice, first in line {first[name.value]}", "every key once"
-                )
-            first.setdefault(name.value, self.lines_before + line + 1)
+                what = f"the key {name.value!r} twice, first in line {first[name.value]}"
+                self.add(name, key, what, "every key once")
+            first.setdefault(name.value, self.line(name))
+            self.tag(name, key)
             if secret := looks_secret(name.value, self.known):
-                self._add(line, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
+                self.add(name, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
                 key = f"{above}....".lstrip(".")
             if name.value == "_target_":
                 expected = "nothing that is called by the configuration"
-                self._add(line, key, "`_target_`", expected, "name a class with `class:`")
-            sizes.append(1 + self.size(value, key))
-        return sizes
+                self.add(name, key, "`_target_`", expected, "name a class with `class:`")
+            size += 1 + self.size(value, key, depth)
+        return size
 
-    def scalar(self, line: int, key: str, value: str) -> None:
-        if "\0" in value:
-            self._add(line, key, "a text with a NUL character", "a text without one")
-        if secret := secret_at(key, value, self.known):
-            self._add(line, key, f"{secret} (not shown)", "no secret in a file", FIX)
-
-
-def _check_events(text: str, check: _Check) -> None:
-    """Depth, tags and the number of documents: what must be known before the nodes are made."""
-    depth = documents = 0
-    for event in yaml.parse(text, Loader=FastLoader):
-        line = event.start_mark.line if event.start_mark else 0
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            if documents == 2:
-                return check._add(line, "", "a second document (---)", "one document per file")
-        elif isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent):
-            tag = event.tag
-            if tag is not None and tag not in _TAGS:
-                name = tag.replace("tag:yaml.org,2002:", "!!")
-                check._add(line, "", f"the tag {name}", "plain YAML without tags", "remove the tag")
-            if depth == 0 and not isinstance(event, yaml.MappingStartEvent) and getattr(event, "value", True):
-                what = "a list" if isinstance(event, yaml.SequenceStartEvent) else f"the text {event.value[:40]!r}"
-                return check._add(line, "", what, "a mapping (key: value)")
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            if depth > MAX_DEPTH:
-                return check._add(line, "", f"more than {MAX_DEPTH} levels", "a configuration")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return None
+    def tag(self, node: yaml.Node, key: str) -> None:
+        if node.tag not in _PLAIN:
+            self.add(node, key, f"the tag {node.tag.replace(_TAG, '!!')}", "plain YAML without tags", "remove the tag")
