@@ -51,11 +51,8 @@ def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]
         return [yaml_problem(error, where, text, lines_before)]
     except RecursionError:  # of the parser in Python; libyaml has a limit of its own
         return [Problem(where, "the file", f"more than {MAX_DEPTH} levels", "a configuration")]
-    if isinstance(tree, yaml.MappingNode):
-        check.size(tree)
-    elif tree is not None and tree.value:
-        what = "a list" if isinstance(tree, yaml.SequenceNode) else f"the text {tree.value[:40]!r}"
-        check.add(tree, "", what, "a mapping (key: value)")
+    if tree is not None:
+        check.document(tree)
     return check.problems
 
 
@@ -120,31 +117,38 @@ class _Check:
     def line(self, node: yaml.Node) -> int:
         return int(self.lines_before + node.start_mark.line + 1)
 
-    def add(self, node: yaml.Node, key: str, what: str, expected: str, fix: str = "") -> None:
+    def _add(self, node: yaml.Node, key: str, what: str, expected: str, fix: str = "") -> None:
         self.problems.append(Problem(f"{self.where}:{self.line(node)}", key or "the file", what, expected, fix))
+
+    def document(self, tree: yaml.Node) -> None:
+        if isinstance(tree, yaml.MappingNode):
+            self.size(tree)
+        elif tree.value:
+            what = "a list" if isinstance(tree, yaml.SequenceNode) else f"the text {tree.value[:40]!r}"
+            self._add(tree, "", what, "a mapping (key: value)")
 
     def size(self, node: yaml.Node, key: str = "", depth: int = 0) -> int:
         """Check a node and what is below it; returns how many values it expands to."""
         if node in self.sizes:
             if not self.sizes[node]:
-                self.add(node, key, "an alias inside of what it stands for", "values that end")
+                self._add(node, key, "an alias inside of what it stands for", "values that end")
             return self.sizes[node]
         self.sizes[node] = 0  # until it is counted
         size = 1
         self.tag(node, key)
         if depth > MAX_DEPTH:
-            self.add(node, key, f"more than {MAX_DEPTH} levels", "a configuration")
+            self._add(node, key, f"more than {MAX_DEPTH} levels", "a configuration")
         elif isinstance(node, yaml.MappingNode):
             size += self.pairs(node, key, depth + 1)
         elif isinstance(node, yaml.SequenceNode):
             size += sum(self.size(item, key, depth + 1) for item in node.value)
         elif "\0" in node.value:
-            self.add(node, key, "a text with a NUL character", "a text without one")
+            self._add(node, key, "a text with a NUL character", "a text without one")
         elif secret := secret_at(key, node.value, self.known):
-            self.add(node, key, f"{secret} (not shown)", "no secret in a file", FIX)
+            self._add(node, key, f"{secret} (not shown)", "no secret in a file", FIX)
         if size > MAX_NODES and not self.problems:
             what = f"more than {MAX_NODES:,} values once the aliases are expanded"
-            self.add(node, key, what, "a configuration", "write the values out, or keep data in a data file")
+            self._add(node, key, what, "a configuration", "write the values out, or keep data in a data file")
         self.sizes[node] = size
         return size
 
@@ -154,23 +158,23 @@ class _Check:
         size = 0
         for name, value in node.value:
             if not isinstance(name, yaml.ScalarNode):
-                self.add(name, above, "a key that is a list or a mapping", "a text as key")
+                self._add(name, above, "a key that is a list or a mapping", "a text as key")
                 continue
             key = f"{above}.{name.value}".lstrip(".")
             if name.value in first:
                 what = f"the key {name.value!r} twice, first in line {first[name.value]}"
-                self.add(name, key, what, "every key once")
+                self._add(name, key, what, "every key once")
             first.setdefault(name.value, self.line(name))
             self.tag(name, key)
             if secret := looks_secret(name.value, self.known):
-                self.add(name, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
+                self._add(name, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
                 key = f"{above}....".lstrip(".")
             if name.value == "_target_":
                 expected = "nothing that is called by the configuration"
-                self.add(name, key, "`_target_`", expected, "name a class with `class:`")
+                self._add(name, key, "`_target_`", expected, "name a class with `class:`")
             size += 1 + self.size(value, key, depth)
         return size
 
     def tag(self, node: yaml.Node, key: str) -> None:
         if node.tag not in _PLAIN:
-            self.add(node, key, f"the tag {node.tag.replace(_TAG, '!!')}", "plain YAML without tags", "remove the tag")
+            self._add(node, key, f"the tag {node.tag.replace(_TAG, '!!')}", "plain YAML without tags", "remove the tag")
