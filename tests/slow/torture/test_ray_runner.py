@@ -195,7 +195,7 @@ def test_tasks_hold_no_key(place: Path) -> None:
     told = variables(MY_API_KEY="sk-sentinel", PGPASSWORD="sk-sentinel")
     for runner, held in (("ray", 0.0), ("local", 1.0)):
         ended(place, f"output_dir=keys-{runner}", f"runner={runner}", *words, **told)
-        (table,) = (place / f"keys-{runner}").glob("workers/*/iteration-1/scores.parquet")
+        table = (place / f"keys-{runner}" / "workers" / "latest").resolve() / "iteration-1" / "scores.parquet"
         scores = pq.read_table(table, filters=[("metric", "=", "keys")])
         assert set(scores["value"].to_pylist()) == {held}
 
