@@ -28,7 +28,7 @@ def _params() -> list[object]:
     return found
 
 
-@pytest.mark.thorough(tried=30)
+@pytest.mark.thorough(tried=20)
 @pytest.mark.parametrize("case", _params())
 def test_refused_before_anything(case: Broken, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name, text in case.files.items():

@@ -79,7 +79,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.thorough(tried=40)
+@pytest.mark.thorough(tried=20)
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [_marked(option) for option in _options()])
 def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

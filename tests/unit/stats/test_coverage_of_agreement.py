@@ -90,7 +90,7 @@ def verdicts_of_kappa(positive: float, kappa: float, rows: int, repetitions: int
     return states
 
 
-@pytest.mark.thorough(tried=1)
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("positive", PASSES)
 def test_kappa_passes_as_often_as_the_page_says(positive: float) -> None:

@@ -54,7 +54,7 @@ def test_no_cell_covers_less_than_the_estimator_was_chosen_for(size: tuple[int, 
     assert np.mean([cell.covered for cell in cells(size)]) >= mean - 0.02
 
 
-@pytest.mark.thorough(tried=1)
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("judge", WIDTHS)
 def test_intervals_are_as_narrow_as_the_judge_allows(judge: str) -> None:
