@@ -56,7 +56,8 @@ class Metric(BaseModel):
 
     - `needs`: parts of the case without which the metric is skipped, whether they are empty or not recorded.
     - `reads`: parts of the output that it uses too, and that may be empty: an empty part is a finding with a value. The
-      metric is skipped where the data set does not record the part (`not_recorded: contexts`).
+      metric is skipped where the data set does not record the part (`not_recorded: contexts`). Contexts of which only the ids are
+      known are enough where `reads_ids` is true (`not_recorded: context_texts` elsewhere).
     - `measures_retrieval`: it judges the retrieval although it neither needs nor reads contexts. A system that retrieves
       nothing by design gets no score of a metric that needs or reads contexts, or that measures retrieval.
     - `folder`: the prompt folder; by default the name of the module.
@@ -71,6 +72,7 @@ class Metric(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
     needs: ClassVar[frozenset[Need]] = frozenset()
     reads: ClassVar[frozenset[OutputPart]] = frozenset()
+    reads_ids: ClassVar[bool] = False
     measures_retrieval: ClassVar[bool] = False
     folder: ClassVar[str] = ""
     shared_prompts: ClassVar[Mapping[str, str]] = {}
@@ -155,7 +157,8 @@ class Metric(BaseModel):
 
     def required_parts(self, case: Case) -> frozenset[OutputPart]:
         """The parts of the output that must be recorded for this case: those it needs or reads."""
-        return frozenset(part for part in PARTS if part in self.required or part in self.reads)
+        parts = frozenset(part for part in PARTS if part in self.required or part in self.reads)
+        return parts | {"context_texts"} if "contexts" in parts and not self.reads_ids else parts
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         """Why the metric does not apply to this sample, whatever a system outputs: a required label or reference is
@@ -167,7 +170,7 @@ class Metric(BaseModel):
         return None
 
     def unrecorded_part(self, case: Case) -> str | None:
-        """`not_recorded: contexts` or `not_recorded: answer` where the output lacks a part that the metric needs or reads."""
+        """`not_recorded: contexts`, `context_texts` or `answer` where the output lacks a part that the metric needs or reads."""
         parts = self.required_parts(case)
         return next((f"{NOT_RECORDED}{part}" for part in PARTS if part in parts and not case.records(part)), None)
 

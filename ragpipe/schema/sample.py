@@ -14,9 +14,10 @@ from ragpipe.schema.reference_answers import distinct_references
 Policy = Literal["summarize", "quote_only", "no_use"]
 ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]
 FolderMode = Literal["off", "on", "on_with_fallback"]
-OutputPart = Literal["answer", "contexts"]
-"""What of an output a data set may leave unrecorded, by the name that metrics and messages use."""
-PARTS: tuple[OutputPart, ...] = ("contexts", "answer")
+OutputPart = Literal["answer", "contexts", "context_texts"]
+"""What of an output a data set may leave unrecorded, by the name that metrics and messages use. `context_texts`: contexts are known
+by their ids alone."""
+PARTS: tuple[OutputPart, ...] = ("contexts", "context_texts", "answer")
 NOT_RECORDED = "not_recorded: "
 """How the reason begins of a score that is skipped because the data set does not record a part of the output."""
 
@@ -195,7 +196,9 @@ class Case:
         return self.output.chunks or []
 
     def records(self, part: OutputPart) -> bool:
-        """Whether the data set records this part of the output, be it empty."""
+        """Whether the data set records this part of the output, be it empty. Chunks of which none has a text record ids alone."""
+        if part == "context_texts":
+            return not self.contexts or any(chunk.text for chunk in self.contexts)
         return (self.output.answer if part == "answer" else self.output.chunks) is not None
 
     @property

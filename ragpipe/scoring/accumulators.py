@@ -208,14 +208,22 @@ class Accumulators:
         self._method_codes.add(codes)
         retrieves = outputs["retrieves"].to_numpy()
         for part in PARTS:
-            column, could = ("chunks", ~failed & retrieves) if part == "contexts" else ("answer", ~failed)
-            missing = could & outputs[column].is_null().to_numpy()
+            could = ~failed if part == "answer" else ~failed & retrieves
+            column = outputs["answer" if part == "answer" else "chunks"]
+            missing = could & (_without_texts(column) if part == "context_texts" else column.is_null().to_numpy())
             for code in np.unique(codes[could]).tolist():
                 here = codes == code
                 places = np.flatnonzero(missing & here)
                 first = outputs["sample_id"][places[0]].as_py() if len(places) else ""
                 name = self._methods.names[code]
                 self.recording.add(name, part, int(np.count_nonzero(could & here)), len(places), first)
+
+
+def _without_texts(chunks: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Of the column of chunks as JSON: where there are some and none has a text."""
+    has_text = pc.match_substring_regex(chunks, r'"text": ?"[^"]')
+    without: NDArray[np.bool_] = pc.and_(pc.not_equal(chunks, "[]"), pc.invert(has_text)).fill_null(False).to_numpy()
+    return without
 
 
 def failed_judgements(block: CaseBlock) -> int:

@@ -9,13 +9,15 @@ from ragpipe.schema.sample import PARTS, Case, OutputPart
 
 @dataclass(slots=True)
 class Gap:
-    """A part of a method's outputs over the cases that could have it: `missing` of `cases` lack it, `first` is the first."""
+    """A part of a method's outputs over the cases that could have it: `missing` of `cases` lack it, `first` is the first, and
+    `why` what its data say of it: the `lacks` of its meta, as a trace has it."""
 
     method: str
     part: OutputPart
     cases: int = 0
     missing: int = 0
     first: str = ""
+    why: str = ""
 
     def scale(self, factor: float) -> None:
         """Let these cases stand for so many times as many."""
@@ -38,7 +40,7 @@ class Recording:
     def __init__(self) -> None:
         self._gaps: dict[tuple[str, OutputPart], Gap] = {}
 
-    def add(self, method: str, part: OutputPart, cases: int, missing: int, first: str) -> None:
+    def add(self, method: str, part: OutputPart, cases: int, missing: int, first: str, why: str = "") -> None:
         """Count outputs of a method that may lack a part.
 
         Args:
@@ -47,18 +49,20 @@ class Recording:
             cases: how many outputs there are.
             missing: how many of them lack the part.
             first: the sample id of the first that lacks it.
+            why: what its data say of it.
         """
         gap = self._gaps.setdefault((method, part), Gap(method, part))
-        gap.first = gap.first or (first if missing else "")
+        if missing and not gap.first:
+            gap.first, gap.why = first, why
         gap.cases += cases
         gap.missing += missing
 
     def add_case(self, case: Case) -> None:
         """One more output."""
-        output = case.output
+        output, why = case.output, str(case.sample.meta.get("lacks") or "")
         for part in PARTS if output.error is None else ():
             if part == "answer" or output.retrieves:
-                self.add(output.method, part, 1, int(not case.records(part)), output.sample_id)
+                self.add(output.method, part, 1, int(not case.records(part)), output.sample_id, why)
 
     def gaps(self) -> list[Gap]:
         """The methods' parts that some output lacks."""

@@ -41,8 +41,10 @@ def flat_span(row: Mapping[str, Any]) -> Span:
     status = row.get("status") or {}
     span.status = status_of(row.get("status_code") or status.get("status_code"))
     message = row.get("status_message") or status.get("description")
-    span.error = error_of(span.status, message, _structure(row.get("events")))
-    return read_attributes(span)
+    events = _structure(row.get("events"))
+    events = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+    span.error = error_of(span.status, message, events)
+    return read_attributes(span, events)
 
 
 def _plain_id(value: Any) -> str | None:

@@ -78,7 +78,7 @@ def _span(row: Mapping[str, Any], resource: dict[str, Any]) -> Span:
         {**event, "attributes": decoded_attributes(event.get("attributes"))} for event in _list(row, "events", "events")
     ]
     span.error = error_of(span.status, status.get("message"), events)
-    return read_attributes(span)
+    return read_attributes(span, events)
 
 
 def _decoded(value: Any) -> Any:

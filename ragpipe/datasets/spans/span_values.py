@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.datasets.expression_functions import BadExpression, json_or_text, time_ms
 
+REDACTED = "__REDACTED__"
+"""What OpenInference writes in place of a text that is hidden."""
 _TEXT = ("page_content", "pageContent", "content", "text")
+_IDS = ("id", "id_", "document_id", "doc_id")
 _USAGE = {
     "tokens_in": ("prompt_tokens", "input_tokens", "input", "prompt"),
     "tokens_out": ("completion_tokens", "output_tokens", "output", "completion"),
@@ -20,19 +23,22 @@ def retrieved_document(item: Any) -> dict[str, Any] | None:
     """`{id, text, score, metadata}` of a retrieved document as LangChain, Langfuse, MLflow and others write it; None for
     anything else.
 
-    The text is `page_content`, `pageContent`, `content` or `text`; the id and the score stand beside it or in the metadata. A
-    text alone is a document too.
+    The text is `page_content`, `pageContent`, `content` or `text`, None where only an id is recorded, or the text is hidden; the id
+    and the score stand beside it or in the metadata. A text alone is a document too.
     """
     if isinstance(item, str):
         return {"id": None, "text": item, "score": None, "metadata": {}}
     if not isinstance(item, dict):
         return None
     fields = item["kwargs"] if isinstance(item.get("kwargs"), dict) else item
-    text = next((fields[name] for name in _TEXT if isinstance(fields.get(name), str)), None)
-    if text is None:
-        return None
+    fields = fields["node"] | {"score": fields.get("score")} if isinstance(fields.get("node"), dict) else fields
+    text = next(
+        (fields[name] for name in _TEXT if isinstance(fields.get(name), str) and fields[name] != REDACTED), None
+    )
     metadata: dict[str, Any] = fields["metadata"] if isinstance(fields.get("metadata"), dict) else {}
-    identity, score = (_first(name, fields, metadata) for name in ("id", "score"))
+    identity, score = _first(_IDS, fields, metadata), _first(("score",), fields, metadata)
+    if text is None and identity is None:
+        return None
     if isinstance(score, bool) or not isinstance(score, int | float):
         score = None
     return {"id": None if identity is None else str(identity), "text": text, "score": score, "metadata": metadata}
@@ -49,7 +55,7 @@ def documents(value: Any) -> list[dict[str, Any]] | None:
         value = value.get("documents", lists[0] if len(lists) == 1 else None)
     if not isinstance(value, list):
         return None
-    items = [retrieved_document(item) for item in value]
+    items = [retrieved_document(without_redaction(item)) for item in value]
     return None if None in items else [item for item in items if item is not None]
 
 
@@ -106,8 +112,13 @@ def epoch_ms(value: Any) -> float | None:
     raise BadExpression(f"no time: {value!r:.60}")
 
 
-def _first(name: str, *places: Mapping[str, Any]) -> Any:
-    return next((place[name] for place in places if place.get(name) is not None), None)
+def without_redaction(value: Any) -> Any:
+    """The value; None for a text that says only that it is hidden."""
+    return None if value == REDACTED else value
+
+
+def _first(names: Sequence[str], *places: Mapping[str, Any]) -> Any:
+    return next((place[name] for place in places for name in names if place.get(name) is not None), None)
 
 
 def _is_number(value: Any) -> bool:

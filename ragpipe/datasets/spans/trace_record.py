@@ -11,13 +11,16 @@
 | `retrievals` | `name, query, documents, duration_ms, error`; a document is `{id, text, score, metadata}` |
 | `rerankings` | the same, and `input_documents` |
 | `llms` | `name, model, input, text, usage, duration_ms, error` |
+| `documents` | what the model saw: of the last reranker, else of all retrievers in their order; null where a step does not say |
+| `lacks` | in words, what the trace does not record of that |
 | `usage`, `timings` | token counts and the price; milliseconds by stage (`retrieval`, `rerank`, `generation`, `total`) |
 | `scores` | `name, value, source, comment`; a value that is no number is `{unreadable: text}` |
 | `expectations` | what the tool holds as wanted, by name |
 
 `retrievals`, `rerankings` and `llms` are null where the trace has no such step; steps inside an evaluator are left out of them.
 Tokens are added over the outermost model calls that count them; where none does, the root's count. A trace without a root span
-(an export that was cut) has null for what the root would say.
+(an export that was cut) has null for what the root would say. Where the root is a step of another layer, a web server's, and has
+neither input nor output, those of the outermost steps below it that have some count.
 """
 
 from __future__ import annotations
@@ -35,12 +38,14 @@ from ragpipe.datasets.spans.span_values import are_documents, documents
 _STAGES = {RETRIEVER: "retrieval", RERANKER: "rerank", LLM: "generation"}
 _FIGURES = {"cost_usd", "start_ms", "duration_ms"}
 _NOT_A_ROOT = {EVALUATOR, RETRIEVER, RERANKER, "embedding"}
+_NO_ANSWER = _NOT_A_ROOT | {"tool", "guardrail"}
 
 
 def trace_record(trace: Trace) -> dict[str, Any]:
     """The record of a trace."""
     tree = _Tree(trace.spans)
     root = tree.root
+    first, last = tree.said()
     steps = {kind: tree.outermost(kind) for kind in (RETRIEVER, RERANKER, LLM)}
     usage = _usage(steps[LLM], root)
     duration = trace.facts.get("duration_ms") or (root.duration_ms if root else None)
@@ -50,8 +55,8 @@ def trace_record(trace: Trace) -> dict[str, Any]:
     record: dict[str, Any] = {
         "trace_id": trace.trace_id,
         "name": root.name if root else None,
-        "input": root.input if root else None,
-        "output": root.output if root else None,
+        "input": first.input if first else None,
+        "output": last.output if last else None,
         "status": root.status if root else None,
         "error": _error(root, trace.spans),
         **_labels(root.attributes if root else {}),
@@ -62,7 +67,11 @@ def trace_record(trace: Trace) -> dict[str, Any]:
     }
     record |= {name: value for name, value in trace.facts.items() if value is not None and name not in _FIGURES}
     record["scores"] = [*record["scores"], *_evaluations(trace.spans)]
+    shown = steps[RERANKER][-1:] or steps[RETRIEVER]
+    silent = [span for span in shown if tree.found(span) is None and not span.error]
     record |= {
+        "documents": [item for span in shown for item in tree.found(span) or ()] if shown and not silent else None,
+        "lacks": _lacks(shown, silent, tree),
         "start": _iso(start),
         "duration_ms": duration,
         "spans": [_step(span) for span in tree.spans],
@@ -73,6 +82,16 @@ def trace_record(trace: Trace) -> dict[str, Any]:
         "timings": _timings(steps, duration),
     }
     return record
+
+
+def _lacks(shown: list[Span], silent: list[Span], tree: _Tree) -> list[str]:
+    """What is not recorded of the documents that the model saw."""
+    if silent:
+        names = ", ".join(dict.fromkeys(span.name or span.kind for span in silent))
+        return [f"the step {names} records no documents (is its content captured?)"]
+    if any(item["text"] is None for span in shown for item in tree.found(span) or ()):
+        return ["documents are recorded by their ids, without their texts"]
+    return []
 
 
 def _labels(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -103,6 +122,27 @@ class _Tree:
             for span in self.spans
             if span.kind == kind and not any(above.kind in (kind, EVALUATOR) for above in self._above(span))
         ]
+
+    def found(self, span: Span) -> list[dict[str, Any]] | None:
+        """The documents of a step, or of the steps of its kind right below it that it wraps; None where they are not recorded."""
+        if span.documents is not None:
+            return span.documents
+        inner = [below for below in self.spans if below.kind == span.kind and span in self._above(below)]
+        inner = [below for below in inner if below.documents is not None]
+        return [item for below in inner for item in below.documents or ()] if inner else None
+
+    def said(self) -> tuple[Span | None, Span | None]:
+        """The spans whose input is the trace's, and whose output."""
+        root = self.root
+        if root is None or root.input is not None or root.output is not None:
+            return root, root
+        below = [
+            span
+            for span in self.spans
+            if span.kind not in _NO_ANSWER and span.input is not None and span.output is not None
+        ]
+        tops = [span for span in below if not any(above in below for above in self._above(span))]
+        return (tops[0], tops[-1]) if tops else (root, root)
 
     def _above(self, span: Span) -> list[Span]:
         """The spans above, from the parent to the root."""

@@ -235,10 +235,13 @@ def report_gaps(plan: Plan, console: Console) -> None:
                 f"{metric.name}: {cases} too long for a question, first {on_one_line(metric.first_too_long, 300)}"
             )
     for gap, names in plan.gaps:
+        why = f" ({on_one_line(gap.why, 200)})" if gap.why else ""
         if gap.is_whole:
-            console.say(f"{gap.part}: not recorded in method {gap.method}: {', '.join(names)} not applicable there")
+            console.say(
+                f"{gap.part}: not recorded in method {gap.method}{why}: {', '.join(names)} not applicable there"
+            )
         else:
-            console.warn(f"{gap}: {', '.join(names)} skipped there")
+            console.warn(f"{gap}{why}: {', '.join(names)} skipped there")
 
 
 def plan_line(plan: Plan, config: RunConfig) -> str:

@@ -26,6 +26,7 @@ class AttributionHitMetric(Computed):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    reads_ids: ClassVar[bool] = True
     version: ClassVar[int] = 2
 
     unit: Unit = Field(

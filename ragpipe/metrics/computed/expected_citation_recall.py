@@ -22,6 +22,7 @@ class ExpectedCitationRecallMetric(Computed):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    reads_ids: ClassVar[bool] = True
     version: ClassVar[int] = 2
 
     def scores(self) -> tuple[ScoreSpec, ...]:

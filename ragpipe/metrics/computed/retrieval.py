@@ -42,6 +42,7 @@ class RetrievalMetric(Computed):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    reads_ids: ClassVar[bool] = True
 
     k: list[int] = Field(
         default=[1, 3, 5, 10], description="Cut-offs, in ranks: every measure is given at each of them."

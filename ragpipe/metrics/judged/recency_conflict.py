@@ -38,6 +38,7 @@ class RecencyConflictMetric(JudgeMetric):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
     reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    reads_ids: ClassVar[bool] = True
     version: ClassVar[int] = 2
 
     answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"acknowledge": (Acknowledgement,)}

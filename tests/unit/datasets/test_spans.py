@@ -92,11 +92,137 @@ def test_a_step_that_failed_and_was_repaired_is_no_error_of_the_trace(traces: Tr
     assert traces(failed, root)[0]["error"] == "TimeoutError: late"
 
 
-def test_a_retriever_that_found_nothing_has_an_empty_list(traces: Traces) -> None:
-    (record,) = traces(
-        span(ROOT, None, "CHAIN", 0, 1), span("000000000000000b", ROOT, "RETRIEVER", 0, 1, input__value="x")
+def document(identity: str | None, text: str | None, score: float | None = None, **metadata: Any) -> dict[str, Any]:
+    return {"id": identity, "text": text, "score": score, "metadata": metadata}
+
+
+NO_DOCUMENTS = ["the step retriever records no documents (is its content captured?)"]
+IDS_ALONE = ["documents are recorded by their ids, without their texts"]
+
+
+@pytest.mark.parametrize(("attributes", "found", "lacks"), [
+    ({}, None, NO_DOCUMENTS),  # silence says nothing of what was found
+    ({"input.value": "__REDACTED__", "output.value": "__REDACTED__"}, None, NO_DOCUMENTS),
+    ({"output.value": "null"}, None, NO_DOCUMENTS),
+    ({"output.value": "[]"}, [], []),
+    ({"output.value": '{"documents": []}'}, [], []),
+    ({"retrieval.documents": "[]"}, [], []),
+    ({"gen_ai.retrieval.documents": "[]"}, [], []),
+    ({"output.value": '[{"page_content": "Six.", "metadata": {"source": "a.md"}}]'}, [document(None, "Six.", source="a.md")], []),
+    ({"output.value": '[{"node": {"id_": "n1", "text": "Six.", "metadata": {}}, "score": 0.5}]'}, [document("n1", "Six.", 0.5)], []),
+    ({"gen_ai.retrieval.documents": '[{"id": "d1", "score": 0.9, "content": "Six."}]'}, [document("d1", "Six.", 0.9)], []),
+    ({"gen_ai.retrieval.documents": '[{"id": "d1", "score": 0.9}]'}, [document("d1", None, 0.9)], IDS_ALONE),
+    ({"retrieval.documents.0.document.id": "d1"}, [document("d1", None)], IDS_ALONE),
+    ({"retrieval.documents.0.document.id": "d1", "retrieval.documents.0.document.content": "__REDACTED__"},
+     [document("d1", None)], IDS_ALONE),
+    ({"retrieval.documents.0.document.score": 0.5}, None, NO_DOCUMENTS),  # neither a text nor an id
+])  # fmt: skip
+def test_documents_are_recorded_only_where_something_says_so(
+    traces: Traces, attributes: dict[str, Any], found: list[Any] | None, lacks: list[str]
+) -> None:
+    step = span("000000000000000b", ROOT, "RETRIEVER", 0, 1, **attributes)
+    (record,) = traces(span(ROOT, None, "CHAIN", 0, 1), step)
+    assert (record["documents"], record["lacks"]) == (found, lacks)
+
+
+def test_a_trace_without_a_retriever_records_no_documents(traces: Traces) -> None:
+    (record,) = traces(span(ROOT, None, "CHAIN", 0, 1))
+    assert (record["documents"], record["lacks"]) == (None, [])
+
+
+def test_documents_of_several_steps(traces: Traces) -> None:
+    def step(number: int, kind: str, parent: str = ROOT, **attributes: Any) -> dict[str, Any]:
+        return span(f"00000000000000b{number}", parent, kind, number, number + 1, **attributes)
+
+    one, two = ({"output__value": json.dumps([{"page_content": text, "metadata": {}}])} for text in ("One.", "Two."))
+    texts = lambda record: record["documents"] and [item["text"] for item in record["documents"]]  # noqa: E731
+    root = span(ROOT, None, "CHAIN", 0, 9)
+    assert texts(traces(root, step(1, "RETRIEVER", **one), step(2, "RETRIEVER", **two))[0]) == ["One.", "Two."]
+    assert texts(traces(root, step(1, "RETRIEVER", **one), step(2, "RETRIEVER"))[0]) is None  # half of it is not known
+    inner = step(2, "RETRIEVER", "00000000000000b1", **one)
+    assert texts(traces(root, step(1, "RETRIEVER"), inner)[0]) == ["One."]  # a wrapper that records nothing itself
+    assert texts(traces(root, step(1, "RETRIEVER", **one), step(2, "RERANKER", **two))[0]) == ["Two."]
+    assert texts(traces(root, step(1, "RETRIEVER", **one), step(2, "RERANKER"))[0]) is None
+    failed = step(2, "RETRIEVER", status="ERROR")
+    assert texts(traces(root, step(1, "RETRIEVER", **one), failed)[0]) == ["One."]
+
+
+def otlp(*spans: tuple[str, str | None, str, dict[str, Any], list[dict[str, Any]]]) -> dict[str, Any]:
+    """An OTLP request with spans of (id, parent, name, attributes, events)."""
+
+    def listed(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {"key": key, "value": {"stringValue": value if isinstance(value, str) else json.dumps(value)}}
+            for key, value in attributes.items()
+        ]
+
+    rows = [
+        {
+            "traceId": TRACE, "spanId": f"00000000000000{number}", "name": name, "attributes": listed(attributes),
+            "parentSpanId": parent and f"00000000000000{parent}",
+            "startTimeUnixNano": str(10**9 + n), "endTimeUnixNano": str(2 * 10**9),
+            "events": [{"name": event["name"], "attributes": listed(event["attributes"])} for event in events],
+        }
+        for n, (number, parent, name, attributes, events) in enumerate(spans)
+    ]  # fmt: skip
+    return {"resourceSpans": [{"scopeSpans": [{"spans": rows}]}]}
+
+
+ASKED, SAID = "When does it close?", "It closes at six."
+_PARTS_IN = [{"role": "user", "parts": [{"type": "text", "content": ASKED}]}]
+_PARTS_OUT = [{"role": "assistant", "parts": [{"type": "text", "content": SAID}]}]
+
+
+@pytest.mark.parametrize(("name", "attributes", "events"), [
+    ("attributes of OpenTelemetry", {"gen_ai.operation.name": "invoke_agent", "gen_ai.input.messages": _PARTS_IN,
+                                     "gen_ai.output.messages": _PARTS_OUT}, []),
+    ("the event of all details", {"gen_ai.operation.name": "chat"}, [
+        {"name": "gen_ai.client.inference.operation.details",
+         "attributes": {"gen_ai.input.messages": _PARTS_IN, "gen_ai.output.messages": _PARTS_OUT}}]),
+    ("an event per message", {"gen_ai.operation.name": "chat"}, [
+        {"name": "gen_ai.system.message", "attributes": {"content": "Be short."}},
+        {"name": "gen_ai.user.message", "attributes": {"content": ASKED}},
+        {"name": "gen_ai.choice", "attributes": {"message": {"role": "assistant", "content": SAID}}}]),
+    ("events of content", {"gen_ai.operation.name": "chat"}, [
+        {"name": "gen_ai.content.prompt", "attributes": {"gen_ai.prompt": [{"role": "user", "content": ASKED}]}},
+        {"name": "gen_ai.content.completion", "attributes": {"gen_ai.completion": [{"role": "assistant", "content": SAID}]}}]),
+    ("a workflow of Traceloop", {"traceloop.span.kind": "workflow", "traceloop.entity.input": {"args": [], "kwargs": {"question": ASKED}},
+                                 "traceloop.entity.output": f'"{SAID}"'}, []),
+    ("a chain under Traceloop", {"traceloop.span.kind": "workflow",
+                                 "traceloop.entity.input": {"inputs": {"question": ASKED}, "tags": [], "metadata": {}, "kwargs": {}},
+                                 "traceloop.entity.output": {"outputs": {"answer": SAID}, "kwargs": {"tags": []}}}, []),
+    ("a function with one argument", {"traceloop.span.kind": "workflow", "traceloop.entity.input": {"args": [ASKED], "kwargs": {}},
+                                      "traceloop.entity.output": f'"{SAID}"'}, []),
+    ("a model call of Traceloop", {"llm.request.type": "chat", "gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "Short.",
+                                   "gen_ai.prompt.1.role": "user", "gen_ai.prompt.1.content": ASKED,
+                                   "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": SAID}, []),
+    ("the Vercel AI SDK", {"ai.operationId": "ai.generateText", "ai.prompt": {"system": "Short.", "prompt": ASKED},
+                           "ai.response.text": SAID}, []),
+    ("messages of the Vercel AI SDK", {"ai.operationId": "ai.streamText", "ai.response.text": SAID, "ai.prompt": {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": ASKED}]}]}}, []),
+])  # fmt: skip
+@pytest.mark.parametrize("below", [False, True])
+def test_question_and_answer_of_conventions(
+    traces: Traces, name: str, attributes: dict[str, Any], events: list[dict[str, Any]], below: bool
+) -> None:
+    """At the root, and below the span of a web server."""
+    server = ("a1", None, "POST /ask", {"http.request.method": "POST"}, [])
+    row = (
+        otlp(server, ("a2", "a1", name, attributes, events)) if below else otlp(("a2", None, name, attributes, events))
     )
-    assert record["retrievals"][0]["documents"] == []
+    (record,) = traces(row)
+    fields = yaml.safe_load((conf_dir() / "dataset" / "openinference.yaml").read_text(encoding="utf-8"))["fields"]
+    assert Expression(fields["question"])(record) == ASKED
+    assert Expression(fields["answer"]["path"])(record) == SAID
+
+
+def test_documents_of_a_vector_store(traces: Traces) -> None:
+    events = [
+        {"name": "db.query.result", "attributes": {"db.query.result.id": "d1", "db.query.result.document": SAID}},
+    ]
+    store = ("a2", "a1", "chroma.query", {"db.system": "chroma"}, events)
+    (record,) = traces(otlp(("a1", None, "rag", {"traceloop.span.kind": "workflow"}, []), store))
+    assert record["documents"] == [document("d1", SAID)]
 
 
 @pytest.mark.parametrize(("parents", "root"), [

@@ -210,7 +210,7 @@ SOURCES = [
     ("nothing restricted", POLICED | {"chunks": ["free"]}, {}, [], "skipped", 0),
     ("no contexts", POLICED | {"chunks": []}, {}, [], "skipped", 0),
     ("no answer", POLICED | {"answer": ""}, {}, [], "skipped", 0),
-    ("an empty chunk cannot be used", POLICED | {"chunks": [{"text": "", "policy": "no_use"}]}, {}, [], 1, 0),
+    ("an empty chunk cannot be used", POLICED | {"chunks": [{"text": "", "policy": "no_use"}, "Shops open at nine."]}, {}, [], 1, 0),
     ("in a free chunk too: asked", SHARED, {}, [use((2, "not_used"))], 1, 1),
     ("in a free chunk too, and used", SHARED, {}, [use((2, "direct_quote"))], 0, 1),
     ("in a quote-only chunk too is not free", SHARED | {"chunks": [{"text": WARRANTY, "policy": "quote_only"}, SHARED["chunks"][1]]}, {}, [], 0, 0),

@@ -106,6 +106,17 @@ def test_a_metric_of_the_users_own_cannot_pass_over_it() -> None:
     assert run_skip_reason(Own(name="own"), make_case(chunks=None), embedder=True) == "not_recorded: contexts"
 
 
+def test_contexts_that_are_known_by_their_ids_alone() -> None:
+    """Ids serve the metrics of retrieval; nobody is asked about a text that is not there."""
+    ids = [{"id": "c1"}, {"id": "c2"}]
+    for name, why in (("faithfulness", "not_recorded: context_texts"), ("context_precision", "not_recorded: context_texts"),
+                      ("retrieval", None)):  # fmt: skip
+        case = make_case(answer="Yes.", chunks=ids, references=["Yes."], relevant_chunks=["c1"])
+        assert run_skip_reason(shipped_metric(name), case, embedder=True) == why, name
+    some = make_case(answer="Yes.", chunks=[*ids, {"id": "c3", "text": "Yes."}])
+    assert run_skip_reason(shipped_metric("faithfulness"), some, embedder=True) is None
+
+
 def test_absent_and_empty_stay_apart_in_the_tables() -> None:
     outputs = [
         Output(sample_id="q1"), Output(sample_id="q2", answer="", chunks=[]), Output(sample_id="q3", answer="a", chunks=None),
