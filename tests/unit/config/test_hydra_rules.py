@@ -48,7 +48,7 @@ def by_hydra(words: list[str], folder: Path | None = None) -> Any:
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         try:
             return OmegaConf.to_container(hydra_compose("ragpipe", [*words, *search]), resolve=False)
-        except (HydraException, ValueError, AssertionError):
+        except (HydraException, yaml.YAMLError, ValueError, AssertionError):
             return None
 
 
