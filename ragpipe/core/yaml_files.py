@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -48,10 +49,10 @@ def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]
         tree = yaml.compose(text, Loader=FastLoader)
     except yaml.YAMLError as error:
         return [yaml_problem(error, where, text, lines_before)]
-    places = (
-        (lines_before + node.start_mark.line + 1, path, fault) for node, path, fault in _faults(tree, lines_before)
-    )
-    return [Problem(f"{where}:{line}", ".".join(path) or "the file", *fault) for line, path, fault in places]
+    return [
+        Problem(f"{where}:{lines_before + node.start_mark.line + 1}", ".".join(path) or "the file", *fault)
+        for node, path, fault in _faults(tree, lines_before)
+    ]
 
 
 def yaml_problem(error: yaml.YAMLError, where: str, text: str = "", lines_before: int = 0) -> Problem:
@@ -108,7 +109,7 @@ def _walk(
         yield from _walk(value, path)
 
 
-def _faults(tree: yaml.Node | None, lines_before: int) -> Iterator[tuple[yaml.Node, tuple[str, ...], tuple[str, ...]]]:
+def _faults(tree: yaml.Node | None, lines_before: int) -> Iterator[tuple[yaml.Node, tuple[str, ...], tuple[Any, ...]]]:
     """Where something is wrong in a document, and what: found, expected, fix."""
     if not isinstance(tree, yaml.MappingNode) or tree.tag not in _PLAIN:
         if tree is not None and tree.value:
