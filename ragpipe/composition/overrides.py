@@ -59,8 +59,7 @@ def unsafe(word: str) -> list[Problem]:
 
 
 def near_word(word: str) -> str:
-    """What a word without `=`, or an unknown option (`--dry-run`), may have been meant as: a file, the name of an option, of a key,
-    or a switch of this or another program; else where they are listed."""
+    """What a word without `=`, or an unknown option (`--dry-run`), may have been meant as; else where they are listed."""
     from ragpipe.config.settings import RUN_KEYS
 
     missing = Path(word)
