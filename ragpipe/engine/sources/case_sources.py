@@ -14,7 +14,6 @@ from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
 from ragpipe.engine.runs.manifest import previous_manifest
@@ -285,12 +284,11 @@ class RunSource:
     """The tables of an existing run: neither its data set nor its system is needed, and nothing is asked again.
 
     With `scores` its scores and replies are taken over too: only the scoring is done again. Raises DataError when a table
-    is missing, or is not what the run's seal says.
+    is missing.
     """
 
     def __init__(self, source: RunFolder, manifest: dict[str, Any], *, scores: bool = False):
         check_frozen_tables(source)
-        check_unmodified(source, manifest["iterations"], scores=scores)
         self._source, self._data = source, manifest["data"]
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name: str = self._data["name"]
