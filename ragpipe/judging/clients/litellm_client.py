@@ -152,7 +152,7 @@ def _json(response: HttpResponse) -> Any:
 
 
 def _with_details(failure: ApiResponse, received: list[HttpResponse]) -> ApiResponse:
-    """The response behind litellm's exception with what litellm leaves out: its headers, and Google's `details` of an error."""
+    """The response behind litellm's exception with what litellm leaves out: its headers, its usage, and Google's `details` of an error."""
     response = next((response for response in reversed(received) if response.status == failure.status), None)
     if response is None:
         return failure
@@ -163,7 +163,10 @@ def _with_details(failure: ApiResponse, received: list[HttpResponse]) -> ApiResp
         error["error"].get("details") if isinstance(error, dict) and isinstance(error.get("error"), dict) else None
     )
     known = failure.data["error"]
-    return replace(failure, headers=headers, data={"error": {**known, "details": details} if details else known})
+    usage = {"usage": data["usage"]} if isinstance(data, dict) and "usage" in data else {}
+    return replace(
+        failure, headers=headers, data={"error": {**known, "details": details} if details else known, **usage}
+    )
 
 
 @contextmanager
