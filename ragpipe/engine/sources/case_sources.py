@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, Problem, RagpipeError
+from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
@@ -78,7 +78,7 @@ class CaseSource(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raises DataError when the data is not what it was at the start."""
+        """Raises OutputError when the data is not what it was at the start."""
         ...
 
 
@@ -214,15 +214,20 @@ class DatasetSource:
         return {}
 
     def check_unchanged(self) -> None:
-        if DatasetSource(self._config, self._console).digest != self.digest:
-            problem = Problem(
-                str(self._config.dataset.path),
-                "dataset.path",
-                "other content than at the start",
-                "the same content",
-                "start again: the changed data opens its own run, and unchanged cases cost nothing",
+        if (path := self.dataset.touched()) is None:
+            return
+        try:
+            is_same = (
+                open_dataset(self._config.dataset, Path.cwd(), self._config.storage_access).digest
+                == self.dataset.digest
             )
-            raise DataError("the data changed while the run was going on", [problem])
+        except RagpipeError:
+            is_same = False
+        if not is_same:
+            raise OutputError(
+                f"the data changed while the run was going on: {path} is not what it was at the start. To fix: start again: the "
+                "changed data opens its own run, what was answered is kept, and unchanged cases cost nothing"
+            )
 
     def _warn_of_unknown_methods(self, methods: Iterable[str]) -> None:
         if line := unknown_methods(self._config.system, methods):

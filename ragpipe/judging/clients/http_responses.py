@@ -106,7 +106,10 @@ def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
     if not text.strip():
         elsewhere = [f"message.{name}" for name in _OTHER_FIELDS if message.get(name)]
         where = f"; {' and '.join(elsewhere)} is not empty, and is not read" if elsewhere else ""
-        raise AttemptError("empty_reply", f"the reply has no text{where}", partial=partial)
+        permanent = bool(
+            elsewhere
+        )  # the server's reasoning or tool parser took it: it would again, and every try is paid
+        raise AttemptError("empty_reply", f"the reply has no text{where}", partial=partial, permanent=permanent)
     return Completion(text, notes=notes, **metadata)
 
 

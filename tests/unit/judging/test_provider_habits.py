@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragpipe.core.errors import ProviderUnusable
-from ragpipe.judging.clients.client import ApiResponse
+from ragpipe.judging.clients.client import ApiResponse, AttemptError
 from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.token_count import is_cut
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
@@ -120,6 +120,18 @@ async def test_the_price_that_a_reply_names_is_what_is_paid(client, monkeypatch)
         await ask(found, question("a"), question("b"), paid=paid.append, tell=told.append)
     assert [payment.usd for payment in paid] == [0.5, 0.5]
     assert [text.count("usage.cost") for text in told] == [1]
+
+
+@pytest.mark.parametrize(("message", "said"), [
+    ({"reasoning_content": GRADE}, "message.reasoning_content is not empty"),
+    ({"tool_calls": [{"id": "x"}], "reasoning": "y"}, "message.reasoning and message.tool_calls is not empty"),
+    ({"reasoning_content": "", "tool_calls": []}, "the reply has no text"),
+])  # fmt: skip
+def test_where_the_text_is_that_is_not_read_is_named(message, said):
+    with pytest.raises(AttemptError) as caught:
+        parse_response(ApiResponse(200, {}, reply("", message=message)))
+    assert said in caught.value.message
+    assert caught.value.permanent is ("is not empty" in said)
 
 
 @pytest.mark.parametrize(("usage", "tokens"), [
