@@ -76,8 +76,8 @@ def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     for group in range(table.num_row_groups):
         size = table.metadata.row_group(group)
         rows = size.num_rows * _PART_BYTES // max(1, size.total_byte_size)  # few at a time where they are large
-        found = table.iter_batches(batch_size=max(1, min(_ROWS, rows)), row_groups=[group], use_threads=False)
-        for batch in found:
+        read = table.iter_batches(batch_size=max(1, min(_ROWS, rows)), row_groups=[group], use_threads=False)
+        for batch in read:
             yield from small_parts(batch)
 
 

@@ -37,14 +37,14 @@ def scored_runs(folder: Path, *, derived: bool, warn: Callable[[str], None]) -> 
         is_wanted = derived or not manifest.get("source_run")
         if is_wanted and run.final.metrics.is_file() and not (path / _MUTATED).exists():
             runs.append(HistoryRun(run, manifest))
-    for found in sorted(runs, key=lambda found: str(found.manifest["created_at"]), reverse=True):
+    for scored in sorted(runs, key=lambda scored: str(scored.manifest["created_at"]), reverse=True):
         try:
-            check_unmodified(found.folder, found.manifest["iterations"])
-            read_json(found.folder.final.metrics)
+            check_unmodified(scored.folder, scored.manifest["iterations"])
+            read_json(scored.folder.final.metrics)
         except RagpipeError as error:
-            warn(_passed_over(found.folder.root, error))
+            warn(_passed_over(scored.folder.root, error))
             continue
-        yield found
+        yield scored
 
 
 def _passed_over(path: Path, error: RagpipeError) -> str:
