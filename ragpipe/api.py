@@ -191,7 +191,7 @@ def _started(
 ) -> Iterator[_Start]:
     """Compose and check a task. Inside, the run can be stopped, and an interrupt is a KeyboardInterrupt."""
     from ragpipe.cli import compose_task, console
-    from ragpipe.engine.event_loop import INTERRUPTED_CELL
+    from ragpipe.engine.event_loop import INTERRUPTED_CELL, keyboard_raises
     from ragpipe.engine.graceful_shutdown import stoppable
     from ragpipe.reports.console import Console
     from ragpipe.store.run.folder_lock import waiting
@@ -199,7 +199,7 @@ def _started(
     words = [f"task={task}", *override_words(config)]
     if path is not None:
         words += override_words({"run": _path_word(path)})
-    with stoppable():
+    with stoppable(), keyboard_raises():
         module, checked = compose_task(words, config_dir=config_dir)
         if module.__name__ != f"ragpipe.tasks.{task}":
             function = module.__name__.rpartition(".")[2]

@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from ragpipe.comparing.run_differences import ChangedKey
-from ragpipe.core.yaml_files import FastLoader
+from ragpipe.core.named_files import named_text
+from ragpipe.core.yaml_files import MAX_BYTES, FastLoader
 from ragpipe.store.calls.drift_file import drift_file, read_drift_record
 from ragpipe.store.run.run_folder import RunFolder
 
@@ -70,9 +71,9 @@ def known_alarms(folder: RunFolder, manifest: Mapping[str, Any]) -> list[Alarm]:
 def _store_folders(folder: RunFolder) -> list[Path]:
     folders = [folder.root.resolve().parent.parent / ".store"]
     try:
-        config = yaml.load(folder.config.read_text(encoding="utf-8"), Loader=FastLoader)
+        config = yaml.load(named_text(folder.config, MAX_BYTES), Loader=FastLoader)
         named = config.get("store", {}).get("path")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError):
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, RecursionError):
         return folders
     return [*folders, Path(named)] if isinstance(named, str) and named else folders
 

@@ -105,6 +105,11 @@ class Composer:
         try:
             yield
         except (*_COMPOSITION, *also) as error:
+            link: BaseException | None = error
+            while link is not None and not isinstance(link, KeyboardInterrupt):
+                link = link.__context__
+            if link is not None:  # an interrupt that OmegaConf's own cleaning up has hidden
+                raise link from None
             raise self._error(error) from error
 
     def words(

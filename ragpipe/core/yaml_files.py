@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from ragpipe.core.errors import Problem
+from ragpipe.core.named_files import named_bytes
 from ragpipe.core.secret_detection import FIX, looks_secret, secret_at, secrets_of_environment
 
 FastLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -31,10 +32,9 @@ def check_yaml(path: Path, where: str | None = None) -> list[Problem]:
 def yaml_text(path: Path, where: str | None = None) -> tuple[str, list[Problem]]:
     """The text of a YAML file, not checked yet, and why it cannot be read. Raises OSError."""
     where = where or str(path)
-    size = path.stat().st_size
-    if size > MAX_BYTES:
+    if (size := path.stat().st_size) > MAX_BYTES:
         return "", [Problem(where, "the file", f"{size:,} bytes", f"at most {MAX_BYTES:,}")]
-    raw = path.read_bytes()
+    raw = named_bytes(path, MAX_BYTES)
     try:
         return raw.decode("utf-8-sig"), []
     except UnicodeDecodeError as error:

@@ -201,10 +201,13 @@ class Dataset:
         return foreign_shape(main[0].path, self._files.display_path) if main and self._mapping is None else ""
 
     def _unchanged(self) -> None:
+        if path := self.touched():
+            raise DataError(f"data set {self.name!r}: {path} changed while it was being used; start again")
+
+    def touched(self) -> str | None:
+        """The first file that was written, replaced or deleted since this was opened; None where none was."""
         now = self._files.state()
-        for path, state in self._state.items():
-            if now[path] != state:
-                raise DataError(f"data set {self.name!r}: {path} changed while it was being used; start again")
+        return next((path for path, state in self._state.items() if now[path] != state), None)
 
     def checked_records(self, faults: Faults) -> Iterator[Record]:
         """Every record that the filter lets through, before a choice is made. What is wrong with others is added to the faults."""

@@ -17,6 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from ragpipe.datasets.parquet_rows import small_parts, text_columns
+
 HEAD_BYTES = 1 << 20
 LONG_HEAD_BYTES = 16 << 20  # read where the first record does not end before that
 MAX_RECORDS = 50
@@ -228,9 +230,9 @@ def _parquet(path: Path) -> FileHead:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, read_dictionary=text_columns(path)) as file:
             batch = next(file.iter_batches(batch_size=MAX_RECORDS), None)
-            records = batch.to_pylist() if batch is not None else []
+            records = next(small_parts(batch)).to_pylist() if batch is not None and batch.num_rows else []
             return FileHead("parquet", tuple(records), columns=tuple(file.schema_arrow.names))
     except (pa.ArrowException, OSError, ValueError):
         return FileHead("other")

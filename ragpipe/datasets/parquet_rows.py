@@ -1,4 +1,4 @@
-"""Parquet, in batches of 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
+"""Parquet, in batches of at most 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
 
 A date or a time becomes its ISO 8601 text, a decimal a number.
 """
@@ -9,16 +9,20 @@ import datetime
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragpipe.core.strict_json import InvalidJson
 from ragpipe.datasets.fault_list import Faults, shown_value
-from ragpipe.datasets.text_lines import DataFile
+from ragpipe.datasets.text_lines import MAX_LINE, DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _BATCH = 128
+_ROWS = 2048  # read at once, with their texts as dictionaries
+_PART_BYTES = 16 << 20  # of texts in memory at once, and of one text however long
 _MICRO = len("2024-01-31T12:00:00.123456")
 
 
@@ -29,13 +33,18 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
 
     row = 0
     try:
-        with pq.ParquetFile(file.path, page_checksum_verification=True) as table:
+        texts = text_columns(file.path)
+        with pq.ParquetFile(file.path, page_checksum_verification=True, read_dictionary=texts) as table:
             if not _columns_fit(table.schema_arrow, file, faults):
                 return
             maps: Literal["strict"] | None = (
                 "strict" if "map<" in str(table.schema_arrow) else None
             )  # ten times slower: only where it is needed
-            for batch in table.iter_batches(batch_size=_BATCH, use_threads=False):
+            for batch in _batches(table):
+                if batch.num_rows == 1 and batch.nbytes > MAX_LINE:
+                    where, row = f"{file.display_path} row {row + 1}", row + 1
+                    faults.add(where, "row", f"more than {MAX_LINE >> 20} MiB", "a record of a sane size")
+                    continue
                 columns = [
                     _values(column, name, maps) for name, column in zip(batch.schema.names, batch.columns, strict=True)
                 ]
@@ -61,6 +70,44 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
         message = " ".join(str(error).split())[:200]
         fix = "the file is cut or damaged: write it again"
         faults.add(f"{file.display_path} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
+
+
+def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    for group in range(table.num_row_groups):
+        size = table.metadata.row_group(group)
+        rows = size.num_rows * _PART_BYTES // max(1, size.total_byte_size)  # few at a time where they are large
+        read = table.iter_batches(batch_size=max(1, min(_ROWS, rows)), row_groups=[group], use_threads=False)
+        for batch in read:
+            yield from small_parts(batch)
+
+
+def text_columns(path: Path) -> list[str]:
+    """The columns of texts: read as dictionaries, a text that a file has once and a thousand rows repeat is once in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = pq.read_schema(path)
+    return [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+
+
+def small_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch in parts of at most `_PART_BYTES`, or of one row, with texts in the place of dictionaries."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = np.zeros(batch.num_rows)
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            lengths = pc.fill_null(pc.binary_length(column.dictionary).take(column.indices), 0)
+            sizes += lengths.to_numpy(zero_copy_only=False)
+    start = 0
+    while start < batch.num_rows:
+        rows = max(1, int(np.searchsorted(np.cumsum(sizes[start : start + _BATCH]), _PART_BYTES, side="right")))
+        part = batch.slice(start, rows)
+        columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in part.columns]
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+        start += rows
 
 
 class _NoJson(Exception):

@@ -69,6 +69,7 @@ def _as_chat(response: Any, headers: Mapping[str, str]) -> ApiResponse:
         "choices": [{"finish_reason": "stop", "message": {"content": vector_text(vector)}}],
         "model": getattr(response, "model", None),
         "usage": asked,
+        "object": "embedding",  # which has no completion tokens
     }
     return ApiResponse(200, headers, content, "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -99,13 +99,12 @@ def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterato
 def _run_before(run: RunFolder, console: Console) -> HistoryRun | None:
     """The newest scored run of the same name that was started before this one; None for the first."""
     own = checked_manifest(run)
-    runs = scored_runs(run.root.parent, derived=False, newest=10_000, warn=console.warn)
-    earlier = [
-        other
-        for other in runs
-        if other.manifest["run_id"] != own["run_id"] and str(other.manifest["created_at"]) <= str(own["created_at"])
-    ]
-    return earlier[-1] if earlier else None
+    runs = scored_runs(run.root.parent, derived=False, warn=console.warn)
+    return next((other for other in runs if _is_earlier(other.manifest, own)), None)
+
+
+def _is_earlier(other: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    return bool(other["run_id"] != own["run_id"] and str(other["created_at"]) <= str(own["created_at"]))
 
 
 def _lowest(side: Side, drop: ScoreDrop, count: int) -> list[GateCase]:

@@ -44,7 +44,7 @@ from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.gate_measurements import ScoringSources
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
-from ragpipe.stages.seal_run import damaged_seal_warning, seal_run, sealed_tables, unseal
+from ragpipe.stages.seal_run import seal_run, sealed_tables, unseal
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
@@ -164,6 +164,7 @@ class Evaluation:
             manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
         combined = bool(self._scored) or not is_combined(self._folder, scored)
         if combined:
+            unseal(self._folder, "final/", "gates.json")
             combine_iterations(self._folder, scored, self._config.scoring, self._sources(manifest))
         if not (self._scored or inputs.are_new):
             self._say_complete(manifest)
@@ -186,12 +187,13 @@ class Evaluation:
         manifest = inputs.manifest
         folder = self._folder.iteration(iteration).create()
         states, number = manifest["iterations"], str(iteration)
-        is_scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.cost))
+        is_scored = all(path.is_file() for path in (folder.records, folder.metrics, folder.low_scores, folder.cost))
         if states.get(number) not in JUDGING_DONE or self._config.retry_errors:
             self._judge(inputs, iteration)
         # What scoring reads and how it scores are part of the identity: only new prices score a complete iteration again.
         if states[number] != COMPLETE or not is_scored or not self._has_current_prices(iteration):
             self._scored.append(iteration)
+            unseal(self._folder, f"iteration-{number}/")
             mark_phase(folder.progress, "scoring")
             self._score(iteration, manifest)
             mark_phase(folder.progress, "done")
@@ -312,8 +314,6 @@ class Evaluation:
         )
 
     def _seal(self, inputs: RunInputs, reports: list[Path], *, combined: bool) -> None:
-        if warning := damaged_seal_warning(self._folder):
-            self._console.warn(warning)
         written = [path.relative_to(self._folder.root).as_posix() for path in reports]
         if not self._spec.is_own_source:
             written.append("config.yaml")

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from ragpipe.core.errors import Interrupted, WaitAbandoned
@@ -80,7 +80,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T], shutdown: GracefulShutdown) -> 
 
     # A daemon: a thread that was given up must not keep the process alive for the rest of the run.
     thread = threading.Thread(target=run, name="ragpipe", daemon=True)
-    with _keyboard_raises():
+    with keyboard_raises():
         interruption = _wait(thread, ended, shutdown)
     if isinstance(interruption, KeyboardInterrupt):
         raise KeyboardInterrupt(INTERRUPTED_CELL) from (failure[0] if failure else interruption)
@@ -92,15 +92,20 @@ def _run_in_thread(work: Coroutine[Any, Any, T], shutdown: GracefulShutdown) -> 
 
 
 @contextmanager
-def _keyboard_raises() -> Iterator[None]:
-    """Inside, SIGINT raises KeyboardInterrupt: the running loop around us may have a handler that only marks its own task
-    as cancelled, which would be noticed when the run is over."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
+def keyboard_raises() -> Iterator[None]:
+    """Inside, where a loop runs around us, SIGINT raises KeyboardInterrupt: that loop may have a handler that only marks its own
+    task as cancelled, which would be noticed when the run is over."""
+    before, task = signal.getsignal(signal.SIGINT), None
+    with suppress(RuntimeError):
+        task = asyncio.current_task()
+    is_main = threading.current_thread() is threading.main_thread()
+    if task is None or not is_main or before in (None, signal.SIG_IGN):
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        if task.cancelling():  # an interrupt that came before, while modules were imported
+            raise asyncio.CancelledError
         yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ragpipe.core.errors import OutputError
 from ragpipe.engine.event_loop import SignalHandlers
 from ragpipe.engine.judge_access import case_window
 from ragpipe.engine.run_deadline import end_of_asking, run_deadline
@@ -13,6 +16,7 @@ from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runners.chosen_runner import open_workers
 from ragpipe.engine.runners.slice_measuring import case_measuring, introduce
+from ragpipe.engine.sources.case_sources import CaseSource
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
@@ -24,6 +28,8 @@ from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
+
+_LOOK_S = 2.0  # between two looks at the times of the data files
 
 
 @dataclass(frozen=True)
@@ -77,12 +83,33 @@ async def judge_iteration(
             introduce(session, providers, spec.folder, began_at)
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
-            with run_deadline(spec.config, session, ends_at):
+            with run_deadline(spec.config, session, ends_at), _watched(spec.source, stage):
                 progress = await _run_shown(stage, meter, view, console, _label(spec, iteration))
             return _judged(progress, session, spec, console)
     finally:
         clock.write()
         reader.close()
+
+
+@contextmanager
+def _watched(source: CaseSource, stage: JudgeStage) -> Iterator[None]:
+    """Inside, the stage ends when the data is edited: it would be paid for a run that nobody can start again."""
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        nonlocal timer
+        try:
+            source.check_unchanged()
+        except OutputError as error:
+            stage.stop(error)
+        else:
+            timer = loop.call_later(_LOOK_S, look)
+
+    timer = loop.call_later(_LOOK_S, look)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _run_shown(

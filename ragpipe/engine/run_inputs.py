@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.config.settings import RunConfig
+from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_check import check_keys
 from ragpipe.engine.measured_before import EarlierRuns
@@ -43,6 +44,7 @@ from ragpipe.stages.load_dataset import block_limits
 from ragpipe.stages.plan_calls import Plan
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.resume import resumption
+from ragpipe.stages.seal_run import FROZEN, remove_damaged_seal, unseal
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,19 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
 
 
 def _check_frozen(spec: RunSpec, manifest: dict[str, Any], console: Console) -> None:
-    """Restore damaged frozen tables, forget iterations that lost theirs, and collect failed outputs again where the user
-    wants it."""
+    """Restore damaged frozen tables, forget iterations that lost theirs, refuse other changes, and collect failed outputs again
+    where the user wants it."""
     retry_errors = spec.config.retry_errors
+    if warning := remove_damaged_seal(spec.folder):
+        console.warn(warning)
     _forget_lost_iterations(spec, manifest["iterations"], console)
-    quick = all_in_state(manifest["iterations"], spec.iterations, (COMPLETE,)) and not retry_errors
-    restore_frozen(spec.folder, manifest, spec.source, console.warn, quick=quick)
-    if retry_errors and spec.source.retry_failures(spec.folder):
-        manifest["iterations"] = {}  # judged again; what did not change costs nothing
-        manifest["data"] |= {"collected_at": spec.source.collected_at, "frozen": table_digests(spec.folder)}
+    restore_frozen(spec.folder, manifest, spec.source, console.warn)
+    check_unmodified(spec.folder, manifest["iterations"])
+    if retry_errors:
+        unseal(spec.folder, *FROZEN)
+        if spec.source.retry_failures(spec.folder):
+            manifest["iterations"] = {}  # judged again; what did not change costs nothing
+            manifest["data"] |= {"collected_at": spec.source.collected_at, "frozen": table_digests(spec.folder)}
 
 
 def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Console) -> None:

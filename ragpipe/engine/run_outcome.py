@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow.compute as pc
+
 from ragpipe.core.errors import TRANSIENT, Incomplete
 from ragpipe.engine.iteration_states import INCOMPLETE
 from ragpipe.engine.run_spec import RunSpec
@@ -15,7 +17,7 @@ from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX, er
 from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.run_tables import batches, read_json
 from ragpipe.systems.settings import RecordedSystem
 
 ASK_ELSEWHERE = (
@@ -61,7 +63,22 @@ class RunOutcome:
         blocked = exit_code(read_json(self._folder.gates))
         if low and not blocked:
             self._say_why(low)
-        return blocked or (Incomplete.exit_code if low or failed else 0)
+        is_empty = not (blocked or low or failed) and self._has_no_answer()
+        if is_empty:
+            self._console.resume = None
+            self._console.warn(
+                "exit code 4: no case has an answer, so nothing was measured; see what task=plan says of the data"
+            )
+        return blocked or (Incomplete.exit_code if low or failed or is_empty else 0)
+
+    def _has_no_answer(self) -> bool:
+        """Whether the data has no answer at all, and no score came out: a run that only retrieves has scores."""
+        metrics = [self._metrics_of(number) for number in self._iterations]
+        if any(score["n_ok"] for one in metrics for score in one["overall"]["scores"].values()):
+            return False
+        return not any(
+            pc.any(pc.is_valid(part["answer"])).as_py() for part in batches(self._folder.outputs, ["answer"])
+        )
 
     def _end_of_budget(self, used_up: BudgetUsedUp) -> int:
         """Exit code 4 whatever the coverage: the results are those of a part of the run. Prints what was not judged."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.integrity import describe_changes
 from ragpipe.engine.journal_conflicts import RunDifference, journal_conflicts
 from ragpipe.engine.run_policies import VerifyPolicy
 from ragpipe.engine.run_prices import config_rate_changes, sealed_rates
@@ -26,7 +25,7 @@ from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.file_difference import first_difference
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
-from ragpipe.store.run.seals import open_seal, seal_file
+from ragpipe.store.run.seals import describe_changes, open_seal, seal_file, unchecked
 
 _FIX = (
     "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
@@ -56,6 +55,11 @@ def verify_run(finished: FinishedRun) -> VerificationResult:
 
     Raises DataError where nothing can be made again: for a run that kept no replies and is as it was sealed.
     """
+    with unchecked():  # what changed is to be described
+        return _verified(finished)
+
+
+def _verified(finished: FinishedRun) -> VerificationResult:
     folder = finished.folder
     try:
         seal = open_seal(folder.seal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from ragpipe.judging.redaction import HIDDEN
@@ -11,6 +12,8 @@ def checked_api_base(value: str) -> str:
     """The URL without a slash at its end. Raises ValueError for what is no base URL, and for one that holds a key."""
     if value == HIDDEN:
         raise ValueError("a URL must not hold a user or password: put the key into an environment variable")
+    if odd := re.search(r"[\x00-\x20\x7f-\xa0\u2028\u2029\\]", value):  # `urlsplit` drops some of them without a word
+        raise ValueError(f"a URL without blanks and control characters, found {odd[0]!r}")
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("expected a base URL such as http://127.0.0.1:8000/v1")

@@ -14,6 +14,7 @@ from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.shown_order import shown_order
+from ragpipe.judging.token_count import PROMPT_CUT, is_cut
 from ragpipe.judging.vector_replies import MATCH, STEP, Floats, TokenMatch, Vector, pair_payload, text_payload
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Message, Payload
@@ -213,6 +214,8 @@ class CaseJudge:
             step = prompt.step if prompt else STEP if answer is Vector else MATCH
             served = self.session.served if prompt else None  # vectors and pairs come from another session's model
             flags += served.flags(call) if served else ()
+            if served and call.status == "ok" and call.attempts and is_cut(payload.messages, call.tokens_in):
+                flags += (PROMPT_CUT,)
             self.uses.append(JudgeCallUse(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))
 
 

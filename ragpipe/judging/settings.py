@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -204,6 +205,13 @@ class JudgeSettings(LimitSettings):
             return data
         named = {name: text for name, text in data.items() if name in _NAMES and not _any_key(text)}
         return {**hide_secrets(data), **named}  # pydantic puts the offending input into its errors
+
+    @field_validator("model", "endpoint", "revision", "season")
+    @classmethod
+    def _one_line(cls, value: str | None) -> str | None:
+        if value and (odd := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", value)):
+            raise ValueError(f"a name on one line, found {odd[0]!r} in it")
+        return value
 
     @field_validator("api_base")
     @classmethod

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from binascii import a2b_base64
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +16,12 @@ _FILES = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
 }
 _O200K = ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "o1", "o3", "o4", "chatgpt-4o", "gpt-oss")
+PROMPT_CUT = "prompt_cut"
+"""Flag of a reply whose prompt the server read only in part."""
 CHARACTERS_PER_TOKEN = 4
+_MOST_CHARACTERS = 6.0  # of a token on average: English prose has at most 5, any other script fewer
+_SHORT = 1000  # tokens: no server's context is smaller
+_RUN = re.compile(r"(.)\1{3,}", re.DOTALL)
 
 
 def count_tokens(text: str, model: str = "") -> int:
@@ -23,6 +30,16 @@ def count_tokens(text: str, model: str = "") -> int:
     if encoding is None:
         return -(-len(text) // CHARACTERS_PER_TOKEN)
     return len(encoding.encode_ordinary(text))
+
+
+def is_cut(messages: Iterable[Mapping[str, str]], tokens_in: int | None) -> bool:
+    """Whether a server counted so few tokens of a prompt that it cannot have read all of it. Repeated signs count once: a tokenizer
+    takes many of them together."""
+    if tokens_in is None:
+        return False
+    texts = [message["content"] for message in messages]
+    most = _MOST_CHARACTERS * max(tokens_in, _SHORT)
+    return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 
 
 def how_counted(model: str = "") -> str:

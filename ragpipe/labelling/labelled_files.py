@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.named_files import named_text
 from ragpipe.core.safe_text import shorten
 from ragpipe.labelling.label_sheets import CANNOT_TELL
 from ragpipe.store.outside_causes import outside_cause
@@ -55,10 +56,7 @@ def read_labelled_file(path: Path, problems: list[Problem]) -> list[LabelEvent]:
 def labelled_text(path: Path, problems: list[Problem]) -> str | None:
     """The text of a file that is to be imported. None, and a fault in `problems`, where it is too large or no UTF-8 text."""
     try:
-        if path.stat().st_size > LIMIT:
-            problems.append(Problem(str(path), "label.import", f"{path.stat().st_size:,} bytes", f"at most {LIMIT:,}"))
-            return None
-        return path.read_text(encoding="utf-8-sig")
+        return named_text(path, LIMIT, "utf-8-sig")
     except UnicodeDecodeError as error:
         content = f"text that is not UTF-8 (byte {error.start + 1:,})"
         fix = f"save it as {_utf8_words(path)}"

@@ -12,6 +12,7 @@ import yaml
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Problem, PromptError
+from ragpipe.core.named_files import named_bytes
 from ragpipe.core.yaml_files import FastLoader, check_text
 
 MAX_BYTES = 64_000  # of one template file; the largest shipped one has 2,500
@@ -77,9 +78,10 @@ def used_in_template(variable: str) -> str:
 
 def read_text(path: Path) -> str:
     """A template's text. Raises PromptError for one that is too large or not UTF-8."""
-    content = path.read_bytes()
-    if len(content) > MAX_BYTES:
-        raise template_error(path, 1, f"{len(content):,} bytes", f"at most {MAX_BYTES:,}")
+    try:
+        content = named_bytes(path, MAX_BYTES)
+    except OSError as error:
+        raise template_error(path, 1, str(error.strerror), f"a file of at most {MAX_BYTES:,} bytes") from error
     try:
         return content.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

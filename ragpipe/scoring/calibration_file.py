@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.flat_keys import changed_keys, short_value
+from ragpipe.core.named_files import named_text
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.validation import validated
 from ragpipe.schema.format_version import FORMAT, format_mismatch
@@ -268,7 +269,7 @@ def read_calibration(path: Path) -> Calibration:
     Raises DataError for a file that is missing or not what `task=calibrate` wrote, FormatMismatch for another format.
     """
     try:
-        content = strict_loads(path.read_text(encoding="utf-8"))
+        content = strict_loads(named_text(path))
     except OSError as error:
         raise _unusable(path, "file", error.strerror or str(error), "a calibration.json") from error
     except (InvalidJson, UnicodeDecodeError) as error:

@@ -109,11 +109,12 @@ class CallTotals:
             self._price(calls_of_judge, rates.get(judge, Rates(judge, "", reason=f"no price is known for {judge}")))
 
     def _price(self, calls: _Calls, rates: Rates) -> None:
-        """Add the usage of calls to one judge, with their price."""
-        usd = rates.usd_of(*(calls.numbers[name] for name in TOKENS))
+        """Add the usage of calls to one judge, with their price; what was paid, where no price is known."""
+        by_rates = rates.usd_of(*(calls.numbers[name] for name in TOKENS))
+        usd = by_rates if rates.tiers else calls.numbers["paid_usd"]
         usage = calls.usage(usd)
         self._usage.add_batch(usage, usd[~np.isnan(usd)].tolist())
-        without_price = 0 if rates.tiers else len(calls) - usage.without_usage
+        without_price = 0 if rates.tiers else max(0, usage.unpriced - usage.without_usage)
         for reason, count in ((NO_USAGE, usage.without_usage), (rates.reason, without_price)):
             if count:
                 self.unpriced_reasons[reason] = self.unpriced_reasons.get(reason, 0) + count

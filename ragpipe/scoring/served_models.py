@@ -19,7 +19,7 @@ _BATCH = 16_384
 
 def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
     """Replies of a provider by who gave them: `requested` the model that was asked (or a declared name of it), `dated` a dated
-    version of it, `other` by name, `unknown` where the reply named none; and `fingerprints` with their counts, the 20 most
+    version of it, `other` by name, `unknown` where the reply named none; `prompts_cut` where there are any; and `fingerprints` with their counts, the 20 most
     frequent. `first` are the rows that use a reply for the first time."""
     counts, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
     read = 0
@@ -30,10 +30,11 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
             if row["status"] != "ok" or not row["attempts"]:
                 continue
             flags = row["flags"] or ()
+            counts["cut"] += "prompt_cut" in flags
             if "other_model" in flags:
                 others[row["model"]] += 1
             else:
-                counts["unknown" if row["model"] is None else "dated" if "dated_model" in flags else "requested"] += 1
+                counts["unknown" if not row["model"] else "dated" if "dated_model" in flags else "requested"] += 1
             if row["fingerprint"]:
                 fingerprints[row["fingerprint"]] += 1
     return {
@@ -42,6 +43,7 @@ def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
         "other": dict(others.most_common(_SHOWN)),
         "unknown": counts["unknown"],
         "fingerprints": dict(fingerprints.most_common(_SHOWN)),
+        **({"prompts_cut": counts["cut"]} if counts["cut"] else {}),
     }
 
 
@@ -52,6 +54,10 @@ def served_line(counts: Mapping[str, Any]) -> str | None:
     parts = [f"{n_other:,} of {total:,} replies are of another model ({', '.join(counts['other'])})"] if n_other else []
     if n_unknown:
         parts.append(f"{n_unknown:,} of {total:,} replies name no model")
+    if n_cut := counts.get("prompts_cut", 0):
+        parts.append(
+            f"{n_cut:,} of {total:,} prompts were cut by the server, which counted far fewer tokens than were sent"
+        )
     return "; ".join(parts) or None
 
 

@@ -18,6 +18,8 @@ VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "jo
 """Files that say how a run went, not what its results are."""
 SCORING_FILES = ("baseline.parquet", "calibration.json")
 """Copies of what scoring reads of other runs and of people's labels."""
+FROZEN = ("samples.parquet", "outputs.parquet", "index.json", *SCORING_FILES)
+"""What an evaluation rests on."""
 _TABLES = frozenset({"samples.parquet", "outputs.parquet", "judge_inputs.parquet"})
 """Tables that scores are made of: sealed row by row."""
 
@@ -90,12 +92,12 @@ def seal_added(folder: RunFolder, paths: Iterable[Path]) -> None:
         _write(folder, before, files={**before["files"], **names}, tables=before["tables"])
 
 
-def unseal(folder: RunFolder, name: str) -> None:
-    """Remove a file, or with a `/` at the end a folder, from the seal: a start is about to change it, and may be killed before
-    it seals it again."""
+def unseal(folder: RunFolder, *names: str) -> None:
+    """Remove files, or with a `/` at the end folders, from the seal: a start is about to change them, and may be killed before
+    it seals them again."""
 
     def stays(key: str) -> bool:
-        return not (key == name or (name.endswith("/") and key.startswith(name)))
+        return not any(key == name or (name.endswith("/") and key.startswith(name)) for name in names)
 
     if before := _readable_seal(folder):
         files, tables = ({k: v for k, v in before[part].items() if stays(k)} for part in ("files", "tables"))
@@ -117,12 +119,13 @@ def derived_and_frozen(root: Path) -> Iterator[Path]:
             yield path
 
 
-def damaged_seal_warning(folder: RunFolder) -> str | None:
-    """A warning that the seal was changed, and that the next one is made of the files as they are then. None for a good seal
-    and where there is none."""
+def remove_damaged_seal(folder: RunFolder) -> str | None:
+    """Remove a seal that was changed: the next one is made of the files as they are then. Returns a warning that says so; None for
+    a good seal and where there is none. Nothing may be read by a damaged seal."""
     try:
         open_seal(folder.seal)
     except ValueError as error:
+        folder.seal.unlink()
         return (
             f"{folder.seal}: damaged ({error}). What the files of this run were is no longer known: the seal is made anew of "
             "them as they are now. To be sure of the figures, evaluate into another folder (name=...): stored replies are used"
@@ -145,6 +148,6 @@ def _is_of_this_start(name: str, iterations: Collection[int], inputs_are_new: bo
         return top in {f"iteration-{number}" for number in iterations}
     if top in ("final", "gates.json"):
         return combined
-    if top in ("samples.parquet", "outputs.parquet", "index.json", "config.yaml", "prompts", *SCORING_FILES):
+    if top in (*FROZEN, "config.yaml", "prompts"):
         return inputs_are_new
     return False  # a report or an export of an earlier start, or a comparison with another run

@@ -11,7 +11,9 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.finished_run import read_config
+from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
@@ -73,6 +75,8 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     settings = task_settings(ExportSettings, plain, origins, title=_TITLE, known_problems=misplaced)
     formats = [name for name in settings.formats if name != "site"]
     folder = RunFolder.find(Path(settings.run)) if settings.run else None
+    if folder is not None:
+        check_unmodified(folder, checked_manifest(folder)["iterations"])
     if folder is None and formats:
         fix = "run=outputs/<name>/latest; formats=[site] alone takes all runs"
         raise ConfigError(_TITLE, [Problem("command line", "run", "not set", "the folder of a run", fix)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,8 +79,8 @@ def run(settings: HistorySettings, console: Console) -> int:
     options, written = settings.history, 0
     folders = named_folders(settings.output_dir, settings.name)
     for folder in folders:
-        runs = scored_runs(folder, derived=options.derived, newest=options.runs, warn=console.warn)
-        if runs:
+        newest = islice(scored_runs(folder, derived=options.derived, warn=console.warn), options.runs)
+        if runs := list(newest)[::-1]:
             written += 1
             name = folder.relative_to(settings.output_dir).as_posix()
             _write(folder / HISTORY_FOLDER, name, list(history_rows(runs, CompareSettings())), options, console)

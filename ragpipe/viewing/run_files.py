@@ -12,6 +12,8 @@ from typing import Any, BinaryIO
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.files.regular_file import open_regular
+from ragpipe.store.run.document_shapes import shape_fault
+from ragpipe.store.run.run_tables import check_sealed
 
 JSON_MAX = 64 << 20
 """Bytes of a JSON file that the index reads: that of a run of 100,000 cases has a few millions."""
@@ -50,14 +52,18 @@ def bytes_below(root: Path, *parts: str, limit: int = JSON_MAX) -> bytes:
 
 def json_below(root: Path, *parts: str, limit: int = JSON_MAX) -> dict[str, Any]:
     """A JSON object below a folder. Raises DataError."""
+    raw = bytes_below(root, *parts, limit=limit)
+    check_sealed(root.joinpath(*parts))
     try:
-        content = json.loads(bytes_below(root, *parts, limit=limit))
+        content = json.loads(raw)
     except RecursionError as error:
         raise _refused(root.joinpath(*parts), "no readable JSON (nested too deeply)", "a JSON object") from error
     except ValueError as error:
         raise _refused(root.joinpath(*parts), f"no readable JSON ({error})"[:200], "a JSON object") from error
     if not isinstance(content, dict):
         raise _refused(root.joinpath(*parts), f"a JSON {type(content).__name__}", "a JSON object")
+    if fault := shape_fault(root.joinpath(*parts), content):
+        raise _refused(root.joinpath(*parts), fault, "what ragpipe wrote")
     return content
 
 

@@ -163,3 +163,46 @@ def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
     assert f"<td>faithfulness</td><td>{mean:.2f} " in page
     assert "gate true: passed" in page
     assert str(run.path) in page
+
+
+_INTERRUPTED = """
+import asyncio, os, signal, sys, threading, time
+from ragpipe.testing.openai_server import serving
+import ragpipe
+
+with serving() as server:
+    words = ["dataset=demo", "metrics=[faithfulness]", "judge=llm", "judge.model=openai/judge-1", "name=k",
+             f"judge.api_base={server.url}", "judge.allow_unpinned=true", "report.formats=[terminal]"]
+
+    def interrupt():
+        time.sleep(float(sys.argv[1]))
+        asked.append(server.tries)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    asked = []
+
+    async def cell():
+        threading.Thread(target=interrupt, daemon=True).start()
+        ragpipe.run(words, quiet=True)
+
+    try:
+        asyncio.run(cell())
+        ended = "nothing"
+    except BaseException as error:
+        ended = type(error).__name__
+    print(ended, asked[0], server.tries)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", ["0", "0.05", "0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.6"])
+def test_an_interrupt_before_the_first_question_inside_asyncio_run_asks_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    """The handler of the running loop only marks its own task as cancelled."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    words = [sys.executable, "-c", _INTERRUPTED, seconds]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
+    ended, before, after = ran.stdout.split()
+    assert ended == "KeyboardInterrupt", ran.stderr
+    assert int(after) - int(before) <= (32 if int(before) else 0), "those in flight"

@@ -162,8 +162,8 @@ def resumed_lines(plan: Plan) -> list[str]:
         )
     if resumed.changed:
         lines.append(
-            f"{resumed.changed:,} finished {_cases(resumed.changed)} come out otherwise than the journal says: replies in the call "
-            f"store were changed since (first: {resumed.first_changed})"
+            f"{resumed.changed:,} finished {_cases(resumed.changed)} {'comes' if resumed.changed == 1 else 'come'} out otherwise than "
+            f"the journal says: replies in the call store, or the journal, were changed since (first: {resumed.first_changed})"
         )
     return lines
 

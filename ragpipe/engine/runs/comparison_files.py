@@ -15,6 +15,7 @@ from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import TITLE, Side, opened_side
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
+from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.reports.comparison_markdown import summary_markdown
@@ -50,7 +51,9 @@ def compared_runs(
     with ExitStack() as stack:
 
         def opened(folder: RunFolder, method: str | None) -> Side:
-            return stack.enter_context(opened_side(folder, checked_manifest(folder), method))
+            manifest = checked_manifest(folder)
+            check_unmodified(folder, manifest["iterations"])
+            return stack.enter_context(opened_side(folder, manifest, method))
 
         if settings.kind == "methods":
             sides = [opened(base, method) for method in _methods(base, opened(base, None), settings)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_files import FastLoader, check_yaml, key_path, lines_of
+from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.runs.published_runs import fetch_run
 from ragpipe.engine.runs.run_identity import run_identity
@@ -31,7 +33,8 @@ from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.objects.addresses import is_remote
 from ragpipe.store.objects.settings import Storage
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import check_regular_file, run_file_error
+from ragpipe.store.run.run_tables import check_regular_file, check_sealed, run_file_error
+from ragpipe.store.run.seals import unchecked
 
 START_SECTIONS = frozenset(
     {
@@ -126,24 +129,28 @@ def open_run(
     Raises ConfigError and DataError.
     """
     origins = origins or NoOrigins()
-    storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
-    folder = _run_folder(plain, origins, task, storage)
-    manifest = checked_manifest(folder)
-    recorded = read_config(folder)
-    overrides = tuple(getattr(origins, "chosen", ()))
-    changes = [key for key in overrides if key.partition(".")[0] not in START_SECTIONS.union(task_keys)]
-    _check_changeable(changes, changeable, task, origins)
-    _check_removed_metrics(recorded, plain, changes, origins)
-    composed = _overlaid(recorded, plain, changes)
-    if "iterations" not in changes:
-        composed["iterations"] = max(_judged_iterations(manifest))
-    overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
-    dirs = list(plain.get("prompt_dirs") or [])
-    prompts = prompt_library(dirs, storage) if current_prompts else run_prompts(folder, prompt_folders(dirs, storage))
-    config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
-    own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
-    config, scoring_files = resolved_for_finished(config, folder, own_ids)
-    return FinishedRun(folder, manifest, config, overrides, scoring_files)
+    with unchecked() if task == "verify" else nullcontext():  # it says what changed, so it reads the run as it is
+        storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
+        folder = _run_folder(plain, origins, task, storage)
+        manifest = checked_manifest(folder)
+        check_unmodified(folder, manifest["iterations"])
+        recorded = read_config(folder)
+        overrides = tuple(getattr(origins, "chosen", ()))
+        changes = [key for key in overrides if key.partition(".")[0] not in START_SECTIONS.union(task_keys)]
+        _check_changeable(changes, changeable, task, origins)
+        _check_removed_metrics(recorded, plain, changes, origins)
+        composed = _overlaid(recorded, plain, changes)
+        if "iterations" not in changes:
+            composed["iterations"] = max(_judged_iterations(manifest))
+        overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
+        dirs = list(plain.get("prompt_dirs") or [])
+        prompts = (
+            prompt_library(dirs, storage) if current_prompts else run_prompts(folder, prompt_folders(dirs, storage))
+        )
+        config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
+        own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
+        config, scoring_files = resolved_for_finished(config, folder, own_ids)
+        return FinishedRun(folder, manifest, config, overrides, scoring_files)
 
 
 def _check_changeable(changes: Sequence[str], changeable: Sequence[str], task: str, origins: ConfigOrigins) -> None:
@@ -227,6 +234,7 @@ def read_config(folder: RunFolder) -> dict[str, Any]:
 
     path = folder.config
     check_regular_file(path)
+    check_sealed(path)
     if problems := check_yaml(path, key_path(path)):
         raise DataError("a run's configuration cannot be read", problems)
     document = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader)
@@ -242,6 +250,7 @@ def run_prompts(folder: RunFolder, dirs: Sequence[Path]) -> PromptLibrary:
     for path in (folder.prompts, *sorted(folder.prompts.rglob("*"))):
         if path.is_symlink():  # what a template holds is sent to a judge: it must not be a file of this machine
             raise run_file_error(path, "a symbolic link", "the template itself")
+        check_sealed(path)
     return PromptLibrary([folder.prompts.absolute(), *dirs, prompts_dir()])
 
 

@@ -198,8 +198,8 @@ class _Resolution:
         self.newest = RunFolder.find(self._named / LATEST)
         if self.newest.final.metrics.is_file():
             return self.newest
-        scored = scored_runs(self._named, derived=False, newest=1, warn=lambda _: None)
-        return scored[-1].folder if scored else None
+        scored = next(scored_runs(self._named, derived=False, warn=lambda _: None), None)
+        return scored.folder if scored else None
 
     def _no_earlier_run(self, key: str) -> Problem:
         """`latest` before the first scored run of a name: a fresh folder has none."""

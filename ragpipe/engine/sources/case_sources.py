@@ -10,11 +10,10 @@ from typing import Any, Protocol
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, Problem, RagpipeError
+from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
 from ragpipe.engine.runs.manifest import previous_manifest
@@ -79,7 +78,7 @@ class CaseSource(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raises DataError when the data is not what it was at the start."""
+        """Raises OutputError when the data is not what it was at the start."""
         ...
 
 
@@ -215,15 +214,20 @@ class DatasetSource:
         return {}
 
     def check_unchanged(self) -> None:
-        if DatasetSource(self._config, self._console).digest != self.digest:
-            problem = Problem(
-                str(self._config.dataset.path),
-                "dataset.path",
-                "other content than at the start",
-                "the same content",
-                "start again: the changed data opens its own run, and unchanged cases cost nothing",
+        if (path := self.dataset.touched()) is None:
+            return
+        try:
+            is_same = (
+                open_dataset(self._config.dataset, Path.cwd(), self._config.storage_access).digest
+                == self.dataset.digest
             )
-            raise DataError("the data changed while the run was going on", [problem])
+        except RagpipeError:
+            is_same = False
+        if not is_same:
+            raise OutputError(
+                f"the data changed while the run was going on: {path} is not what it was at the start. To fix: start again: the "
+                "changed data opens its own run, what was answered is kept, and unchanged cases cost nothing"
+            )
 
     def _warn_of_unknown_methods(self, methods: Iterable[str]) -> None:
         if line := unknown_methods(self._config.system, methods):
@@ -285,12 +289,11 @@ class RunSource:
     """The tables of an existing run: neither its data set nor its system is needed, and nothing is asked again.
 
     With `scores` its scores and replies are taken over too: only the scoring is done again. Raises DataError when a table
-    is missing, or is not what the run's seal says.
+    is missing.
     """
 
     def __init__(self, source: RunFolder, manifest: dict[str, Any], *, scores: bool = False):
         check_frozen_tables(source)
-        check_unmodified(source, manifest["iterations"], scores=scores)
         self._source, self._data = source, manifest["data"]
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name: str = self._data["name"]

@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
+from ragpipe.stages.seal_run import FROZEN, unseal
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import open_table, read_json
+from ragpipe.store.run.seals import unchecked
 
 _FIX = (
     "remove this file and start the run's command again: it is made again from the frozen cases and the stored replies; or copy "
@@ -34,19 +36,19 @@ def table_digests(folder: RunFolder) -> dict[str, str]:
     return {path.name: sha256_file(path) for path in (folder.samples, folder.outputs)}
 
 
-def table_damage(folder: RunFolder, known: Any, *, quick: bool = False) -> str | None:
+def table_damage(folder: RunFolder, known: Any) -> str | None:
     """The first thing that is wrong with the frozen cases, in words; None where both tables are what was frozen. `known` are
-    the digests of the manifest. `quick` checks only that both can be opened."""
+    the digests of the manifest."""
     for path in (folder.samples, folder.outputs):
         if fault := _table_fault(path):
             return f"{path.name}: {fault}"
-        if not quick and (not isinstance(known, Mapping) or known.get(path.name) != sha256_file(path)):
+        if not isinstance(known, Mapping) or known.get(path.name) != sha256_file(path):
             return f"{path.name} is not what was frozen"
     return None
 
 
 def restore_frozen(
-    folder: RunFolder, manifest: dict[str, Any], source: FrozenTables, warn: Callable[[str], None], *, quick: bool
+    folder: RunFolder, manifest: dict[str, Any], source: FrozenTables, warn: Callable[[str], None]
 ) -> None:
     """Write damaged frozen cases again from the same data, before anything is made of them.
 
@@ -55,12 +57,12 @@ def restore_frozen(
         manifest: its manifest, which is updated.
         source: where the cases come from.
         warn: prints a warning.
-        quick: check only that the tables can be opened.
 
     Raises DataError where they cannot be written again.
     """
     data = manifest["data"]
-    if fault := table_damage(folder, data.get("frozen"), quick=quick):
+    if fault := table_damage(folder, data.get("frozen")):
+        unseal(folder, *FROZEN[:2])
         source.restore(folder, fault)
         data["frozen"] = table_digests(folder)
         warn(
@@ -124,7 +126,7 @@ def _faults(root: Path) -> Iterator[tuple[Path, str]]:
 def _table_fault(path: Path, *, rows: bool = False) -> str | None:
     """Why a table cannot be opened, or with `rows` why one of its rows cannot be read; None when it can."""
     try:
-        with open_table(path, page_checksum_verification=True) as file:
+        with unchecked(), open_table(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups if rows else 0):
                 file.read_row_group(group)
     except DataError as error:

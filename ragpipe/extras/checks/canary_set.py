@@ -12,9 +12,10 @@ from pydantic import Field, JsonValue
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem, PromptError
+from ragpipe.core.named_files import named_text
 from ragpipe.core.resources import data_path, prompts_dir
 from ragpipe.core.validation import NoOrigins, validated
-from ragpipe.core.yaml_files import FastLoader
+from ragpipe.core.yaml_files import MAX_BYTES, FastLoader
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.prompting.fences import fenced_values
 from ragpipe.prompting.library import PromptLibrary
@@ -98,7 +99,7 @@ def read_canaries(path: str) -> CanarySet:
     """
     file = data_path(path)
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), Loader=FastLoader)
+        content = yaml.load(named_text(file, MAX_BYTES), Loader=FastLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise _refused(path, "drift.canaries", str(error).partition("\n")[0], _FORM) from error
     problems: list[Problem] = []

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ragpipe.core.digest import sha256
-from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.sources.case_sources import check_frozen_tables
 from ragpipe.extras.checks.mutant import Edit
@@ -88,7 +87,6 @@ class ChangedCases:
     ):
         self._source, data = finished.folder, finished.manifest["data"]
         check_frozen_tables(self._source)
-        check_unmodified(self._source, finished.manifest["iterations"], scores=False)
         self._seed, self._pool_size, self._make = seed, pool, make
         self.name = f"{data['name']}, {word}"
         self.collected_at: str | None = data.get("collected_at")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ragpipe.core.errors import FailureKind
+from ragpipe.schema.price_rates import Rates
 
 CONNECT_S = 8.0  # seconds to establish a connection; a dead address must show within 10 s
 
@@ -75,7 +76,7 @@ class Completion:
     """The model's text in a response, and what comes with it.
 
     `notes` say what was replaced in the text; `fingerprint` is the provider's `system_fingerprint`; `usage_reason` says why
-    there are no token counts.
+    there are no token counts; `usd` is the price that the reply itself names.
     """
 
     text: str | None
@@ -88,12 +89,17 @@ class Completion:
     tokens_written: int | None = None
     fingerprint: str | None = None
     usage_reason: str | None = None
+    usd: float | None = None
     notes: tuple[str, ...] = field(default=())
 
     @property
     def tokens(self) -> tuple[int | None, int | None, int | None, int | None, int | None]:
         """Counts of prompt, completion, cached, reasoning and written tokens; None where unknown."""
         return self.tokens_in, self.tokens_out, self.tokens_cached, self.tokens_reasoning, self.tokens_written
+
+    def price(self, rates: Rates) -> float | None:
+        """Dollars: what the provider says, else by these prices; None where neither is known."""
+        return rates.usd(*self.tokens) if self.usd is None else self.usd
 
 
 class Client(Protocol):

@@ -47,21 +47,28 @@ _OUR_PARAMETERS = ("max_tokens", "temperature", "top_p", "seed", "reasoning_effo
 MAX_TEXT = 1_000_000
 """Characters of a completion. A judge's answer has a few thousand, a vector of 65,536 numbers 350,000."""
 _MAX_TOKENS = (1 << 40) - 1  # in one usage
+_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_length", "model_length"})
+_HELD_BACK = frozenset({"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"})
+_FAILED = frozenset({"error", "failed"})
+"""Finish reasons, in lower case: OpenAI's, and what gateways pass on of Gemini, Mistral, Cohere, Anthropic and OpenRouter."""
+_DOLLARS_MAX = 1e6
+_OTHER_FIELDS = ("reasoning_content", "reasoning", "thinking", "tool_calls", "function_call", "audio")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def parse_response(response: ApiResponse) -> Completion:
     """The completion in a response. Raises AttemptError when it has none that may be read as the judge's answer."""
-    if response.status != 200:
-        error = _status_error(response)
-        error.unbilled = is_unbilled(response.status)
-        raise error
     data = response.data
+    if not 200 <= response.status < 300:
+        error = _status_error(response)
+        error.partial = (billed_usage(data) if isinstance(data, dict) else None) or {}
+        error.unbilled = is_unbilled(response.status) and not error.partial
+        raise error
     if not isinstance(data, dict):
         raise AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {_excerpt(response.text or data)}")
     choices = data.get("choices")
     if data.get("error") and not choices:
-        message = f"an error in an answer with status 200: {_excerpt(_error_body(data)[0])}"
+        message = f"an error in an answer with status {response.status}: {_excerpt(_error_body(data)[0])}"
         raise AttemptError("not_an_api_answer", message, partial=billed_usage(data))
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
@@ -76,24 +83,33 @@ def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
     finish = choice.get("finish_reason")
     metadata: dict[str, Any] = {
         "finish_reason": finish if isinstance(finish, str) else None,
-        "model": data.get("model") if isinstance(data.get("model"), str) else None,
+        "model": model if isinstance(model := data.get("model"), str) and model.strip() else None,
         "fingerprint": _fingerprint(data.get("system_fingerprint")),
-        **_usage(data.get("usage")),
+        **_usage(data.get("usage"), has_text=bool(text) and data.get("object") != "embedding"),
     }
+    reason = str(finish).lower()
     if len(text) > MAX_TEXT:
         too_long = f"the reply has {len(text):,} characters: more than {MAX_TEXT:,} are not read"
         raise AttemptError("unparsable", too_long, partial=metadata)
     partial = {**metadata, "text": text or None}
-    if finish in ("length", "max_tokens"):
+    if (failure := data.get("error") or choice.get("error")) or reason in _FAILED:
+        cause = _excerpt(_error_body({"error": failure})[0] or failure or f"finish_reason {reason}")
+        raise AttemptError("server_error", f"the provider marks its reply as failed: {cause}", partial=partial)
+    if reason in _CUT:
         raise AttemptError("cut_short", "the reply was cut off by judge.max_tokens: raise it", partial=partial)
-    if finish == "content_filter":
+    if reason in _HELD_BACK:
         raise AttemptError("refused", "the provider's content filter held the reply back", partial=partial)
     refusal = message.get("refusal")
     if refusal:
         refused = {**partial, "text": text or str(refusal)}
         raise AttemptError("refused", f"the model refused: {_excerpt(refusal)}", partial=refused)
     if not text.strip():
-        raise AttemptError("empty_reply", "the reply has no text", partial=partial)
+        elsewhere = [f"message.{name}" for name in _OTHER_FIELDS if message.get(name)]
+        where = f"; {' and '.join(elsewhere)} is not empty, and is not read" if elsewhere else ""
+        permanent = bool(
+            elsewhere
+        )  # the server's reasoning or tool parser took it: it would again, and every try is paid
+        raise AttemptError("empty_reply", f"the reply has no text{where}", partial=partial, permanent=permanent)
     return Completion(text, notes=notes, **metadata)
 
 
@@ -239,36 +255,66 @@ def _sent_at(headers: Mapping[str, str], now: float) -> float:
 
 def billed_usage(data: dict[str, Any]) -> dict[str, Any] | None:
     """The usage of a response that is otherwise unusable: where it names one, the provider bills it."""
-    usage = _usage(data.get("usage"))
-    return usage if "tokens_in" in usage else None
+    usage = _usage(data.get("usage"), has_text=False)
+    return usage if "tokens_in" in usage or "usd" in usage else None
 
 
-def _usage(usage: Any) -> dict[str, Any]:
-    """The token counts; only `usage_reason` where there are none or they are implausible."""
+def _usage(usage: Any, *, has_text: bool) -> dict[str, Any]:
+    """The token counts, and as `usd` the price that the provider names itself; `usage_reason` where there are no counts, or none
+    that can be believed: every prompt has a token, and so has every text."""
     if not isinstance(usage, dict):
         return {"usage_reason": "the reply names no usage"}
-    counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    tokens_in, tokens_out = (_count(count, _MAX_TOKENS) for count in counts)
-    if tokens_in is None or tokens_out is None:
-        return {"usage_reason": f"the reply's usage is no count of tokens: {_excerpt(counts)}"}
-    cached = _part(usage, "prompt_tokens_details", "cached_tokens", tokens_in)
+    cost = usage.get("cost")  # of OpenRouter, in dollars; 0 where another account is billed
+    is_price = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 < cost <= _DOLLARS_MAX
+    price = {"usd": float(cost)} if is_price else {}
+    named = (
+        usage.get("prompt_tokens", usage.get("input_tokens")),
+        usage.get("completion_tokens", usage.get("output_tokens")),
+    )
+    tokens_in, tokens_out = map(_count, named)
+    total = _count(usage.get("total_tokens"))
+    if tokens_in and tokens_out is None and total is not None and total >= tokens_in:
+        tokens_out = total - tokens_in
+    if not tokens_in or tokens_out is None or (has_text and not tokens_out):
+        return {**price, "usage_reason": f"the reply's usage is no count of tokens: {_excerpt(named)}"}
+    thoughts = _part(usage, "completion_tokens_details", "reasoning_tokens")
+    beside = max(0, total - tokens_in - tokens_out) if total is not None else 0
+    if total is None and (thoughts or 0) > tokens_out:
+        beside = thoughts or 0
+    if beside:  # thoughts that `completion_tokens` does not count, and that are billed as output
+        tokens_out, thoughts = tokens_out + beside, thoughts or beside
+    cached = _at_most(_part(usage, "prompt_tokens_details", "cached_tokens", "prompt_cache_hit_tokens"), tokens_in)
+    written = _part(usage, "prompt_tokens_details", "cache_creation_tokens", "cache_write_tokens")
     return {
+        **price,
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
         "tokens_cached": cached,
-        "tokens_written": _part(usage, "prompt_tokens_details", "cache_creation_tokens", tokens_in - (cached or 0)),
-        "tokens_reasoning": _part(usage, "completion_tokens_details", "reasoning_tokens", tokens_out),
+        "tokens_written": _at_most(written, tokens_in - (cached or 0)),
+        "tokens_reasoning": _at_most(thoughts, tokens_out),
     }
 
 
-def _part(usage: dict[str, Any], details: str, name: str, total: int) -> int | None:
-    """A count that is part of a total; None where it is missing or larger than the total."""
-    counts = usage.get(details)
-    return _count(counts.get(name), total) if isinstance(counts, dict) else None
+def _part(usage: dict[str, Any], details: str, *names: str) -> int | None:
+    """A count among the details of a usage, or beside them; None where it is under none of these names."""
+    inner = usage.get(details)
+    places = (inner if isinstance(inner, dict) else {}, usage)
+    counts = (_count(place.get(name)) for place in places for name in names)
+    return next((count for count in counts if count is not None), None)
 
 
-def _count(value: Any, most: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+def _at_most(count: int | None, most: int) -> int | None:
+    """A count that is part of a total; None where it is larger than the total."""
+    return count if count is not None and count <= most else None
+
+
+def _count(value: Any) -> int | None:
+    """A count as a whole number; some gateways write 100.0 or "100"."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_TOKENS or value % 1:
+        return None
+    return int(value)
 
 
 def _fingerprint(value: Any) -> str | None:

@@ -68,7 +68,10 @@ class LitellmClient:
         except Exception as error:  # litellm hides what happened: the whole chain of causes is examined
             cause = errors[0] if errors else translate_exception(error)
         else:
-            return result, received[-1].headers if received else {}
+            answer = _chat_answer(received)
+            return (result, received[-1].headers if received else {}) if answer is None else (answer, answer.headers)
+        if (answer := _chat_answer(received)) is not None:
+            return answer, answer.headers
         if isinstance(cause, AttemptError):
             cause.partial = cause.partial or _usage_in(received)
             raise cause  # outside of the except block: the library's exception may contain the key
@@ -128,6 +131,18 @@ def _usage_in(received: list[HttpResponse]) -> Mapping[str, Any]:
     return (billed_usage(data) or {}) if isinstance(data, dict) else {}
 
 
+def _chat_answer(received: list[HttpResponse]) -> ApiResponse | None:
+    """The last response where it is in OpenAI's own form: then it is read as the direct client reads it, and not as litellm does,
+    which rewrites finish reasons and refuses what it does not expect. None for other providers' forms."""
+    response = received[-1] if received else None
+    if response is None or not 200 <= response.status < 300:
+        return None
+    data = _json(response)
+    if not isinstance(data, dict) or not (isinstance(data.get("choices"), list) or data.get("error")):
+        return None
+    return ApiResponse(response.status, {name.lower(): value for name, value in response.headers.items()}, data)
+
+
 def _json(response: HttpResponse) -> Any:
     """The JSON of a body; None where it is none."""
     try:
@@ -137,7 +152,7 @@ def _json(response: HttpResponse) -> Any:
 
 
 def _with_details(failure: ApiResponse, received: list[HttpResponse]) -> ApiResponse:
-    """The response behind litellm's exception with what litellm leaves out: its headers, and Google's `details` of an error."""
+    """The response behind litellm's exception with what litellm leaves out: its headers, its usage, and Google's `details` of an error."""
     response = next((response for response in reversed(received) if response.status == failure.status), None)
     if response is None:
         return failure
@@ -148,7 +163,10 @@ def _with_details(failure: ApiResponse, received: list[HttpResponse]) -> ApiResp
         error["error"].get("details") if isinstance(error, dict) and isinstance(error.get("error"), dict) else None
     )
     known = failure.data["error"]
-    return replace(failure, headers=headers, data={"error": {**known, "details": details} if details else known})
+    usage = {"usage": data["usage"]} if isinstance(data, dict) and "usage" in data else {}
+    return replace(
+        failure, headers=headers, data={"error": {**known, "details": details} if details else known, **usage}
+    )
 
 
 @contextmanager

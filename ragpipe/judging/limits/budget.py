@@ -104,12 +104,14 @@ class Budget(ABC):
         limits = {part: getattr(self.limits, part) for part in PARTS}
         names = [part for part, limit in limits.items() if limit is not None and getattr(least, part) > limit]
         name = names[0]
-        limit, spent, need = limits[name], getattr(self.spent, name), getattr(amount, name)
+        limit, need = limits[name], getattr(amount, name)
+        spent, assumed = getattr(self.spent - self.assumed, name), getattr(self.assumed, name)
+        held = f" and {in_unit(name, assumed)} held for requests whose answer never came" if assumed else ""
         raised = tuple(
             f"{self.section}.budget.{part}={_raised(part, limits[part], getattr(least, part))}" for part in names
         )
         return BudgetUsedUp(
-            f"{self.section}.budget.{name}={limit:g} is used up: {in_unit(name, spent)} spent in all starts of this run, and "
+            f"{self.section}.budget.{name}={limit:g} is used up: {in_unit(name, spent)} spent in all starts of this run{held}, and "
             f"the next call may cost up to {in_unit(name, need)}",
             raised,
         )

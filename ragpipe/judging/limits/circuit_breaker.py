@@ -20,18 +20,28 @@ class CircuitBreaker:
 
     `failures` counts those that failed for a passing reason. `refusals` holds, by step, the words and the count of calls
     that were refused in the same words: a schema or parameter that the provider does not take is refused for every case.
+    `silent` counts, by step, the replies without a text before the first with one; None after that.
     """
 
     failures: int = 0
     refusals: dict[str, tuple[str, int]] = field(default_factory=dict)
+    silent: dict[str, int | None] = field(default_factory=dict)
 
     def record_success(self, step: str) -> None:
         """A call of this step was answered."""
         self.failures = 0
         self.refusals.pop(step, None)
+        self.silent[step] = None
 
     def record_failure(self, step: str, error: AttemptError, limit: int) -> tuple[str, str] | None:
         """A call of this step failed after all its attempts. The kind and the message that end the run; None: go on."""
+        if error.kind == "empty_reply" and (silent := self.silent.get(step, 0)) is not None:
+            self.silent[step] = silent + 1
+            if silent + 1 >= limit:
+                return (
+                    "breaker",
+                    f"none of the first {silent + 1} replies to {step} had a text; the last: {error.message}",
+                )
         passing = error.kind in RETRYABLE and error.kind != "empty_reply"
         self.failures = self.failures + 1 if passing else 0
         if self.failures >= limit:

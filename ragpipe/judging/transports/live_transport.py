@@ -28,6 +28,7 @@ from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.token_count import is_cut
 from ragpipe.judging.transports.attempt_tally import AttemptTally
 from ragpipe.judging.transports.call_records import CallRecorder, Outcome
 from ragpipe.judging.transports.first_call import notify_while_silent
@@ -36,6 +37,8 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry, Provider
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
+
+_PLAIN = "; where it is the answer's schema that is refused, judge.output_mode=plain sends none"
 
 
 class LiveTransport:
@@ -190,6 +193,12 @@ class LiveTransport:
                 self.provider.circuit_breaker.record_success(question.step)
                 output_modes.record_success(question, form)
                 self.provider.window.observe(question.payload.messages, completion.tokens_in)
+                if is_cut(question.payload.messages, completion.tokens_in):
+                    self._notify_once(
+                        "cut",
+                        f"the server counted {completion.tokens_in:,} tokens of a prompt that has far more: it cuts prompts without a "
+                        "word (Ollama: raise num_ctx); such replies are flagged (prompt_cut)",
+                    )
                 outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
                 return self._calls.record(question, outcome, tally)
             if not output_modes.fall_back(error, question, form):
@@ -198,11 +207,11 @@ class LiveTransport:
 
     def _notify_of_form(self, question: Question, refused: RequestForm, error: AttemptError) -> None:
         """Tell the user once what is asked in another form from here on: an answer schema, or all that has a system text."""
-        if error.refused_parameter == "system_role" and ("", "system_role") not in self.provider.announced:
-            self.provider.announced.add(("", "system_role"))
-            self._notify(
+        if error.refused_parameter == "system_role":
+            self._notify_once(
+                "system_role",
                 f"the system role was refused: its text begins the user's message from here on ({error.message}); "
-                f"{self.section}.capabilities.system_role=false says so beforehand"
+                f"{self.section}.capabilities.system_role=false says so beforehand",
             )
         name = (question.payload.schema_json, refused.mode)
         if error.refused_parameter == "response_format" and name not in self.provider.announced:
@@ -270,7 +279,13 @@ class LiveTransport:
     def _pay(self, tally: AttemptTally, completion: Completion) -> None:
         if self._rates is None:
             self._rates = rates_for(self.settings)
-        usd = self._rates.usd(*completion.tokens)
+        usd = completion.price(self._rates)
+        if completion.usd is not None:
+            self._notify_once(
+                "usage.cost",
+                "the provider names the price of each reply itself (usage.cost): that is what is booked as spent; what results "
+                "rest on is priced by judge.prices where they are known",
+            )
         tally.last_completion, tally.usd = completion, usd
         tally.answers += 1
         self._settle(tally, completion)
@@ -278,6 +293,11 @@ class LiveTransport:
             Payment(self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *completion.tokens, usd)
         )
         self._check_served_model(completion.model)
+
+    def _notify_once(self, topic: str, text: str) -> None:
+        if ("", topic) not in self.provider.announced:
+            self.provider.announced.add(("", topic))
+            self._notify(text)
 
     def _settle(self, tally: AttemptTally, completion: Completion) -> None:
         """Correct what the attempt took of a limit of tokens by what the provider has counted."""
@@ -302,11 +322,9 @@ class LiveTransport:
                 "other_model",
                 f"{finding}: it was paid for and is not kept; {names}, {option}=warn keeps and flags it",
             )
-        if ("", model) not in self.provider.announced:
-            self.provider.announced.add(("", model))
-            self._notify(
-                f"{finding}: such replies are kept and flagged (other_model); {names}, {option}=refuse ends the run"
-            )
+        self._notify_once(
+            model, f"{finding}: such replies are kept and flagged (other_model); {names}, {option}=refuse ends the run"
+        )
 
     def _pause(self, seconds: float, error: AttemptError) -> None:
         """Pause all workers for as long as a rate limit asks, or end the run when any failure asks for too long a wait."""
@@ -325,6 +343,8 @@ class LiveTransport:
         """The call of a question that failed; raises ProviderUnusable when the provider as a whole is unusable."""
         self._check_provider(question, form, tally, error)
         message = error.message
+        if error.kind == "bad_request" and "response_format" in tally.body:
+            message += _PLAIN
         if error.kind == "cut_short":
             message = f"the reply was cut off at {self.section}.max_tokens={self.settings.max_tokens}: raise it"
         elif error.kind == "too_long":
@@ -353,7 +373,10 @@ class LiveTransport:
             ) from None
         breaker = self.provider.circuit_breaker
         if reason := breaker.record_failure(question.step, error, self.settings.breaker_after):
-            raise self._unusable(*reason) from None
+            kind, what = reason
+            if kind == "bad_request" and "response_format" in tally.body:
+                what += _PLAIN
+            raise self._unusable(kind, what) from None
 
     def _outcome(self, form: RequestForm, status: str, completion: Completion, message: str | None) -> Outcome:
         return Outcome(status, completion, message, form.mode, self.provider.output_modes.parameters(form))

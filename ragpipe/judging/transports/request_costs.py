@@ -160,7 +160,7 @@ class RequestCosts:
             return None
         if tokens_in > prompt_bound:
             self._grow(tokens_in / prompt_bound)
-        return Amount(self._rates.usd(*completion.tokens) or 0.0, tokens_in + tokens_out, 1)
+        return Amount(completion.price(self._rates) or 0.0, tokens_in + tokens_out, 1)
 
     def _grow(self, ratio: float) -> None:
         """Hold more from here on: the provider counted so many times the bound."""

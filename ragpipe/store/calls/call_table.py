@@ -172,9 +172,9 @@ class CallTable:
 
     def _check_same_file(self) -> None:
         now = _identity(self.path)
-        if now == self._file:
+        if now == self._file and _begins_as_a_database(self.path):
             return
-        what = "deleted" if now is None else "replaced by another file"
+        what = "deleted" if now is None else "overwritten" if now == self._file else "replaced by another file"
         raise StoreFileGone(
             f"the call store {self.path} was {what} while this start used it: {self._stored_here:,} replies of this "
             "start went into a file that is no more. To fix: leave the store where it is during a run, then start the "
@@ -270,3 +270,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _begins_as_a_database(path: Path) -> bool:
+    """Whether the file still begins as SQLite's do: what SQLite has read already, it does not read again."""
+    with open(path, "rb") as file:
+        return file.read(16) == b"SQLite format 3\0"

@@ -47,6 +47,12 @@ class RequestOutcome(NamedTuple):
     error: BaseException | None = None
 
 
+def _broken(error: DataError) -> StoreLost:
+    """The error of a store that could be read when it was opened, and cannot any more: replies were paid for since."""
+    found = error.problems[0]
+    return StoreLost(f"the call store {found.where} broke while this start used it: {found.found}. To fix: {found.fix}")
+
+
 class CallWorker(threading.Thread):
     """The thread. `broken` is the error that ended it.
 
@@ -190,6 +196,8 @@ class CallWorker(threading.Thread):
             stored = self.table.write([put.row for put in puts], [release.key for release in releases], self._unpaid)
         except StoreLost:
             raise
+        except DataError as error:
+            raise _broken(error) from error
         except RagpipeError as error:  # payments are written with the next group
             return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
         self._unpaid = []
@@ -220,6 +228,8 @@ class CallWorker(threading.Thread):
                 outcomes += self._claim(missing)
         except StoreLost:
             raise
+        except DataError as error:
+            raise _broken(error) from error
         except RagpipeError as error:
             answered = {id(outcome.request) for outcome in outcomes}
             outcomes += [RequestOutcome(request, error=error) for request in requests if id(request) not in answered]

@@ -12,6 +12,7 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.named_files import named_text
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.write_if_changed import json_unless_same
@@ -50,7 +51,7 @@ class DriftRecord:
 def read_drift_record(path: Path) -> DriftRecord | None:
     """The drift file; None where there is none. Raises DataError for one that is damaged or of another format."""
     try:
-        content = strict_loads(path.read_text(encoding="utf-8"))
+        content = strict_loads(named_text(path))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, InvalidJson) as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.named_files import named_text
 from ragpipe.core.strict_json import strict_loads
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.recorded_replies import COLUMNS, RecordedRowReplies
@@ -29,7 +30,7 @@ def read_recorded_file(path: Path) -> RecordedRowReplies:
     Raises DataError for a file that is missing or is not as it was written, FormatMismatch for one of another format.
     """
     try:
-        first, _, body = path.read_text(encoding="utf-8").partition("\n")
+        first, _, body = named_text(path).partition("\n")
         header = strict_loads(first)
         if header["format"] != FORMAT:
             fix = "take the file that belongs to this ragpipe, or record the replies again"

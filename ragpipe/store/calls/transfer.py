@@ -113,6 +113,8 @@ def _add_if_new(db: StoreConnection, shared: SharedValues, call: Call) -> bool:
 
 def _rows(source: Path) -> Iterator[dict[str, Any]]:
     try:
+        if not source.is_file():
+            raise OSError("not a regular file")
         if source.suffix == ".jsonl":
             with open(source, encoding="utf-8") as file:
                 for number, line in enumerate(file, 1):

@@ -26,7 +26,7 @@ def first_difference(actual: Path, expected: Path) -> str | None:
     if actual.suffix == ".json":
         try:
             return _value_difference(json.loads(actual.read_bytes()), json.loads(expected.read_bytes()), "")
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # no longer JSON: the first line that differs says more
     return _line_difference(actual.read_bytes(), expected.read_bytes())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.run_tables import check_sealed_manifest, read_json
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html section 1.3
@@ -29,6 +29,7 @@ def manifest_of(path: Path) -> dict[str, Any]:
             made_by,
             "start the run's command again (it gets a folder of its own), or use the ragpipe that made this one",
         )
+    check_sealed_manifest(path, manifest)
     return manifest
 
 

@@ -1,6 +1,7 @@
 """The reader of run folders: Parquet tables and JSON files, whoever made the folder.
 
-Links are not followed. A file that is missing, a link, too large or broken is one DataError with its path.
+Links are not followed. A file that is missing, a link, too large, broken or not what its run's seal says is one DataError with
+its path: whoever reads a sealed file compares its bytes first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.outside_causes import outside_cause
+from ragpipe.store.run.document_shapes import shape_fault
+from ragpipe.store.run.seals import change_since_sealed, seal_over
 
 BATCH = 256  # rows in memory at once; a row of judge_inputs.parquet may be tens of kilobytes
 _BATCH_BYTES = 4 << 20  # of a batch of small rows, as they are stored without compression
@@ -29,7 +32,12 @@ _SMALL_ROWS = 32_768  # in one batch
 NUMBERS = 32_768  # numbers in memory at once, beside those that are kept
 JSON_LIMIT = 256 << 20  # bytes
 _TABLE = "the table that ragpipe wrote"
+_SEALED_KEYS = ("run_id", "source_run", "name", "created_at", "identity")
 _FIX = "start the run's own command again (stored replies are used), or copy the whole run folder"
+_RESTORE = (
+    "restore the file, or remove it and start the run's own command again (stored replies are used); changed cases are judged "
+    "with task=evaluate, as a run of their own"
+)
 
 
 def run_file_error(path: Path, content: str, expected: str, *, key: str = "file") -> DataError:
@@ -44,6 +52,35 @@ def check_regular_file(path: Path) -> None:
         raise run_file_error(path, "a symbolic link", "the file itself: links in a run folder are not followed")
     if not path.is_file():
         raise run_file_error(path, "no such file", "a file of a finished run")
+
+
+def check_sealed(*paths: Path) -> None:
+    """Raises DataError for a file that was changed after its run was sealed, with table, row, case and column; and for a seal that
+    was changed itself. Files that no seal names, and missing ones, are passed over."""
+    problems = []
+    for path in paths:
+        try:
+            what = change_since_sealed(path)
+        except ValueError as error:
+            expected, fix = "the seal that ragpipe wrote", "copy the whole run folder"
+            problem = Problem(str(path.parent), "seal.json", f"changed: {error}", expected, fix)
+            raise DataError("a run's seal cannot be trusted", [problem]) from error
+        if what is not None:
+            problems.append(Problem(str(path), path.name, what, "what seal.json says", _RESTORE))
+    if problems:
+        raise DataError("this run was changed after it was sealed; nothing was computed", problems)
+
+
+def check_sealed_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Raises DataError where a manifest does not name the run that was sealed: what a later start writes into it is not looked at."""
+    try:
+        seal = seal_over(path.parent)
+    except ValueError:
+        return  # said by whoever reads a sealed file, and by the run's own start
+    sealed = seal["manifest"] if seal else {}
+    if changed := [key for key in _SEALED_KEYS if seal and manifest.get(key) != sealed.get(key)]:
+        problem = Problem(str(path), changed[0], "changed since the run was sealed", "what seal.json says", _RESTORE)
+        raise DataError("this run was changed after it was sealed; nothing was computed", [problem])
 
 
 @contextmanager
@@ -72,6 +109,7 @@ def open_parquet_file(path: Path, columns: Sequence[str] = (), **options: Any) -
     Raises DataError for one that is missing, a link, unreadable, or without one of `columns`.
     """
     check_regular_file(path)
+    check_sealed(path)
     with reading_table(path):
         file = pq.ParquetFile(path, **options)
     if missing := [name for name in columns if name not in file.schema_arrow.names]:
@@ -257,8 +295,10 @@ def is_json(field: pa.Field) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of a run folder, at most JSON_LIMIT bytes. Raises DataError."""
+    """A JSON object of a run folder, at most JSON_LIMIT bytes. Raises DataError, also for one that lacks what readers of such a
+    file need."""
     check_regular_file(path)
+    check_sealed(path)
     if path.stat().st_size > JSON_LIMIT:
         raise run_file_error(path, f"{path.stat().st_size:,} bytes", f"at most {JSON_LIMIT:,}")
     try:
@@ -271,6 +311,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise run_file_error(path, f"no readable JSON ({error})", "the JSON object that ragpipe wrote") from error
     if not isinstance(content, dict):
         raise run_file_error(path, f"a JSON {type(content).__name__}", "a JSON object")
+    if fault := shape_fault(path, content):
+        raise run_file_error(path, fault, "what ragpipe wrote")
     return content
 
 

@@ -11,8 +11,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,16 +26,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.core.digest import sha256, sha256_file
-from ragpipe.core.errors import DataError
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.filesystem import is_regular_file
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.file_difference import named_row
 
 Hashes = NDArray[np.uint64]
 MOST_DIGESTS = 100_000
 """A table has so many digests of rows at most: 530 kB of a seal."""
 _BATCH = 4096
 _BATCH_BYTES = 4 << 20
+_SEAL_BYTES = 256 << 20
+_SHOWN_ROWS = 3
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _JSON = json.JSONEncoder(sort_keys=True)
 
@@ -109,10 +114,14 @@ def open_seal(path: Path) -> dict[str, Any] | None:
     """The content of a seal file; None when there is none. Raises ValueError when the seal itself was changed."""
     if not is_regular_file(path):
         return None
+    if path.stat().st_size > _SEAL_BYTES:
+        raise ValueError(f"more than {_SEAL_BYTES:,} bytes")
     try:
-        seal = read_json(path)
-    except DataError as error:
-        raise ValueError(error.problems[0].found) from error
+        seal = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no readable JSON ({error})") from error
+    if not isinstance(seal, dict):
+        raise ValueError(f"a JSON {type(seal).__name__}")
     if seal.pop("digest", None) != sha256(seal):
         raise ValueError("its own digest does not fit")
     for part in ("files", "tables"):
@@ -120,6 +129,77 @@ def open_seal(path: Path) -> dict[str, Any] | None:
         if names is None or not all(map(_is_inside, names)):
             raise ValueError(f"`{part}` names more than files of this folder")
     return seal
+
+
+_is_checked: ContextVar[bool] = ContextVar("_is_checked", default=True)
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Inside, files of run folders are read as they are, whatever their seal says: to describe or to repair what changed."""
+    token = _is_checked.set(False)
+    try:
+        yield
+    finally:
+        _is_checked.reset(token)
+
+
+def seal_over(root: Path) -> Mapping[str, Any] | None:
+    """The seal of a run folder; None without one, and inside `unchecked`. Raises ValueError when the seal itself was changed."""
+    path = root / "seal.json"
+    if not (_is_checked.get() and is_regular_file(path)):
+        return None
+    return _opened_seal(path, *_mark(path))
+
+
+def change_since_sealed(path: Path) -> str | None:
+    """What changed in a file since its run was sealed, in words; None where nothing did, and for a file that no seal names or
+    that is not there. Raises ValueError when the seal itself was changed."""
+    for root in list(path.parents)[:3] if path.name != "manifest.json" else ():  # prompts are two folders deep
+        if (seal := seal_over(root)) is None:
+            continue
+        name = path.relative_to(root).as_posix()
+        table = seal["tables"].get(name)
+        sealed = table["sha256"] if table else seal["files"].get(name)
+        if sealed is None or not is_regular_file(path) or _digest_of(path, *_mark(path)) == sealed:
+            return None
+        return describe_changes(path, table) if table else "its bytes are not what they were"
+    return None
+
+
+def describe_changes(path: Path, sealed: Mapping[str, Any]) -> str:
+    """Which cells of a table changed since it was sealed, in words: columns, rows, and the case of each row."""
+    try:
+        rows, columns = changed_cells(path, sealed)
+        places = ", ".join(_named_rows(path, together) for together in rows[:_SHOWN_ROWS])
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        return f"no readable table any more ({str(error)[:200]})"
+    if not rows and not columns:
+        return "its bytes are not what they were (every cell still says the same)"
+    more = f" and {sum(map(len, rows[_SHOWN_ROWS:])):,} more rows" if len(rows) > _SHOWN_ROWS else ""
+    return f"{', '.join(columns)} changed in {places or 'its schema'}{more}"
+
+
+def _named_rows(path: Path, rows: range) -> str:
+    """A row by its number and its case; of several that share a digest the first, and how many come after it."""
+    first = named_row(path, rows[0])
+    return first if len(rows) == 1 else f"{first} or the {len(rows) - 1} after it"
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    """Equal as long as a file is the same: a table is opened often, and its digest is computed once."""
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@lru_cache(maxsize=8192)
+def _digest_of(path: Path, *mark: int) -> str:
+    return sha256_file(path)
+
+
+@lru_cache(maxsize=32)
+def _opened_seal(path: Path, *mark: int) -> dict[str, Any] | None:
+    return open_seal(path)
 
 
 def _is_inside(name: str) -> bool:

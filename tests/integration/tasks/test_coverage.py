@@ -177,3 +177,12 @@ def test_an_invention_on_empty_retrieval_is_seen() -> None:
     assert found["chunk_faithfulness"].tolist()[:2] == [1.0, 0.0]
     assert found["groundedness.reason"][2] == found["chunk_faithfulness.reason"][2] == "no_claims"
     assert [("unsupported_claim" in modes) for modes in found["failure_modes"]] == [False, True, False]
+
+
+def test_data_without_any_answer_is_exit_code_4(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": name, "question": "q?", "answer": None, "contexts": ["c"]} for name in "ab"]
+    Path("d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[faithfulness]", "name=x", "report.formats=[terminal]"]
+    assert main(words) == 4
+    assert "no case has an answer, so nothing was measured" in " ".join(capsys.readouterr().err.split())

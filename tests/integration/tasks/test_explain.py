@@ -117,6 +117,7 @@ def test_questions_without_their_replies_are_all_shown(
         nothing = pa.nulls(len(table), pa.string())
         table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), nothing)
     pq.write_table(table, path)
+    (run / "seal.json").unlink()
     capsys.readouterr()
     assert main(["task=explain", f"run={run}", "case=q"]) == 0
     askers = [asker for asker, _ in questions(capsys.readouterr().out)]

@@ -176,6 +176,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(
         text = text.replace("api_key_env: RAGPIPE_TEST_KEY", "api_key_env: PRECIOUS")
         text = text.replace("output_dir: ", "output_dir: stolen # ").replace("plugins: []", "plugins: [antigravity]")
         config.write_text(text)
+        (run / "seal.json").unlink()  # a stranger may make a new one
         for extra in ((), ("judge.model=openai/other-2026-01-01",), ("judge.temperature=0.3",)):
             assert main(words(run, None, *extra)) == 2
             assert "a judge that you name" in capsys.readouterr().err

@@ -100,6 +100,7 @@ def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str]
 def test_metrics_are_chosen_as_the_run_has_them(run: Path) -> None:
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("batch: 20", "batch: 19"))
+    (run / "seal.json").unlink()
     assert main(["task=rescore", f"run={run}", "metrics=[faithfulness]"]) == 0
     assert "batch: 19" in (siblings(run)[0] / "config.yaml").read_text()
 

@@ -102,7 +102,7 @@ def test_broken_folders_get_a_line(folder: Path) -> None:
     assert states["bbbbbbbbbbbb"].startswith("broken: manifest.json: no readable JSON (Expecting")
     assert states["cccccccccccc"] == "broken: KeyError: 'created_at'"
     assert states["dddddddddddd"] == "refused: format 99, it does not say which ragpipe made it"
-    assert states["eeeeeeeeeeee"] == "broken: metrics.json: a JSON list"
+    assert states["eeeeeeeeeeee"] == "broken: metrics.json: its bytes are not what they were"
     assert all(states[name] == "complete" for name in whole)
 
 

@@ -9,9 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.errors import DataError
+from ragpipe.datasets import parquet_rows
 from ragpipe.datasets.dataset import Record
 from tests.support.broken_files import parquet
 
@@ -243,3 +245,16 @@ def test_a_count_that_no_table_holds_is_refused(read_file: Read, field: str) -> 
     record = {"id": "q1", "question": "a", "chunks": [{"id": "c", "rank": 2**63}]}
     with pytest.raises(DataError, match="less than or equal to 2147483647"):
         read_file({"far.jsonl": json.dumps(record)})
+
+
+def test_a_text_that_many_rows_repeat_is_once_in_memory(tmp_path):
+    """120 cells of 1 MiB in a file of some kilobytes; a row beyond the limit of a line is named."""
+    path = tmp_path / "d.parquet"
+    columns = {"id": [f"q{n}" for n in range(120)], "question": ["q?"] * 120, "answer": ["x" * (1 << 20)] * 120}
+    pq.write_table(pa.table(columns), path, dictionary_pagesize_limit=1 << 30)
+    parts = [
+        batch for batch in parquet_rows._batches(pq.ParquetFile(path, read_dictionary=["id", "question", "answer"]))
+    ]
+    assert max(part.nbytes for part in parts) <= (16 << 20) + 10_000
+    assert sum(part.num_rows for part in parts) == 120
+    assert parts[0]["answer"].type == pa.string()

@@ -96,6 +96,16 @@ async def test_what_becomes_of_a_hold() -> None:
     assert "spent $0.45 of $1, 230 tokens of 1,000 tokens, 3 calls of 4 calls" in account.line()
 
 
+async def test_what_is_only_held_is_not_called_spent() -> None:
+    account = budget(tokens=1000)
+    account.settle(await account.reserve(Amount(0.0, 400, 1)), Amount(0.0, 100, 1))
+    account.assume(await account.reserve(Amount(0.0, 500, 1)))
+    with pytest.raises(
+        BudgetUsedUp, match="100 tokens spent in all starts of this run and 500 tokens held for requests"
+    ):
+        await account.reserve(Amount(0.0, 500, 1))
+
+
 async def test_the_words_that_raise_a_budget_are_enough_for_the_next_call() -> None:
     account = budget(usd=0.01)
     with pytest.raises(BudgetUsedUp) as caught:

@@ -104,11 +104,18 @@ async def test_a_success_closes_the_breaker(serve):
 
 async def test_empty_replies_do_not_open_the_breaker(serve):
     """The provider lives: it is this judge that has nothing to say."""
-    server = serve("empty_content")
+    server = serve("empty_content:after=1")
     calls = await ask(
         settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10))
     )
-    assert [c.status for c in calls] == ["empty_reply"] * 10
+    assert [c.status for c in calls] == ["ok", *["empty_reply"] * 9]
+
+
+async def test_a_step_none_of_whose_replies_had_a_text_ends_the_run(serve):
+    server = serve("empty_content")
+    with pytest.raises(ProviderUnusable, match="none of the first 3 replies to grade / rate had a text") as caught:
+        await ask(settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10)))
+    assert (caught.value.kind, server.tries) == ("breaker", 3)
 
 
 async def test_a_permanent_failure_closes_the_breaker(serve):

@@ -139,7 +139,7 @@ def answer(**beside):
 
 
 @pytest.mark.parametrize(("details", "expected"), [
-    ({"reasoning_tokens": 64}, 64), ({"reasoning_tokens": 0}, 0), ({"reasoning_tokens": 101}, None),
+    ({"reasoning_tokens": 64}, 64), ({"reasoning_tokens": 0}, 0), ({"reasoning_tokens": 101}, 101),
     ({"reasoning_tokens": True}, None), ({"reasoning_tokens": -1}, None), ({}, None), (None, None), ("many", None),
 ])  # fmt: skip
 def test_reasoning_tokens_are_a_part_of_the_tokens_out(details, expected):

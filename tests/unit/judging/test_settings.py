@@ -177,3 +177,13 @@ def test_which_client(given, client):
 def test_scrubbing():
     scrub = Redactor(["my secret/key+1", "EMPTY", None])
     assert scrub("a my secret/key+1 b my%20secret%2Fkey%2B1 EMPTY") == "a *** b *** EMPTY"
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("model", "openai/x-2024-07-18\ny"), ("model", "openai/x\u202ey"), ("endpoint", "a\rb"), ("season", "1\n2"),
+    ("api_base", "http://127.0.0.1:8000/v1\r\nX: y"), ("api_base", "http://127.0.0.1:8000/v 1"), ("api_base", "http://a\tb/v1"),
+])  # fmt: skip
+def test_names_and_addresses_are_on_one_line(key, value):
+    given = {"model": "openai/test-model-2024-07-18", "api_base": "http://127.0.0.1:1/v1", key: value}
+    with pytest.raises(ValidationError, match=r"on one line|control characters"):
+        JudgeSettings(**given)
