@@ -132,7 +132,7 @@ BROKEN = [
     Broken("D14", "semicolon.csv", "id;question\nq1;a\n", ("semicolon.csv:1", "header", "dataset.delimiter")),
     Broken("D14", "header2.csv", "id,question,id\nq1,a,b\n", ("header2.csv:1", "'id' twice")),
     Broken("D14", "nameless.csv", "id,,question\nq1,x,a\n", ("nameless.csv:1", "column 2 without a name")),
-    Broken("D14", "cell.csv", "id,question,tags\nq1,a,\"['x']\"\n", ("cell.csv:2", "tags", "double quotes")),
+    Broken("D14", "cell.csv", "id,question,tags\nq1,a,\"['x' ... 'y']\"\n", ("cell.csv:2", "tags", "left out", "json.dumps")),
     # D16: Parquet
     Broken("D16", "cut.parquet", _PARQUET[: len(_PARQUET) // 2], ("cut.parquet", "damaged")),
     Broken("D16", "flipped.parquet", bytes(_FLIPPED), ("flipped.parquet row 1", "damaged")),
