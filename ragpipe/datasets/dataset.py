@@ -183,10 +183,10 @@ class Dataset:
             split = (
                 f"split: {{passages: {{text: {text}, pattern: '{sign.pattern}'}}}} and fields: {{contexts: passages}}"
             )
-            cure = f"fields: {{contexts: parse({text})}}" if sign.shown == PRINTED else split
-            what = sign.shown if sign.shown == PRINTED else f"`{sign.shown}`"
+            cure = f"fields: {{contexts: parse({text})}}" if sign.label == PRINTED else split
+            what = sign.label if sign.label == PRINTED else f"`{sign.label}`"
             lines.append(
-                f"{what} stands in {sign.found:,} of {sign.texts:,} contexts, each the only one of its case: where it separates "
+                f"{what} stands in {sign.count:,} of {sign.texts:,} contexts, each the only one of its case: where it separates "
                 f"passages, they are read as one; in the mapping of the data set {cure} reads each"
             )
         return lines

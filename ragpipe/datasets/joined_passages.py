@@ -36,10 +36,10 @@ class Separator:
     """What stands between passages: how messages name it, the regular expression that cuts there, how many of how many texts have it.
     `is_certain`: it is no sign of a usual text."""
 
-    shown: str
+    label: str
     pattern: str
     is_certain: bool
-    found: int = 0
+    count: int = 0
     texts: int = 0
 
 
@@ -68,9 +68,9 @@ class JoinedPassages:
         """The sign that most of the texts have, a certain one before others; None where there is none, and where a case has several passages."""
         if self._several:
             return None
-        for sign, found in sorted(self._found.items(), key=lambda item: (not item[0].is_certain, -item[1])):
-            if found >= self.texts * (_SURE if sign.is_certain else _PERHAPS):
-                return Separator(sign.shown, sign.pattern, sign.is_certain, found, self.texts)
+        for sign, count in sorted(self._found.items(), key=lambda item: (not item[0].is_certain, -item[1])):
+            if count >= self.texts * (_SURE if sign.is_certain else _PERHAPS):
+                return Separator(sign.label, sign.pattern, sign.is_certain, count, self.texts)
         return None
 
 
@@ -83,11 +83,11 @@ def _signs(text: str) -> Iterator[Separator]:
             yield Separator(f"{first[1].strip()} ..", f"(?i){before}{form.format('[0-9]+')}", is_certain)
     for sign in [*_RUN.finditer(text), *_TAG.finditer(text)]:
         if text[: sign.start()].strip() and text[sign.end() :].strip():
-            whole = sign[0].strip(" \t")
-            name = re.fullmatch(r"</?(\w+)[^<>]*>", whole)
-            run = f"{re.escape(whole[0])}{{{min(3, len(whole))},}}" if len(set(whole)) == 1 else re.escape(whole)
+            mark = sign[0].strip(" \t")
+            name = re.fullmatch(r"</?(\w+)[^<>]*>", mark)
+            run = f"{re.escape(mark[0])}{{{min(3, len(mark))},}}" if len(set(mark)) == 1 else re.escape(mark)
             run = rf"</?{name[1]}\b[^<>]*>" if name else run
-            yield Separator(repr(whole[:3] if len(set(whole)) == 1 else whole)[1:-1], run, True)
+            yield Separator(repr(mark[:3] if len(set(mark)) == 1 else mark)[1:-1], run, True)
     if re.search(r"\S[ \t]*\n[ \t]*\n\s*\S", text):
         yield Separator(r"\n\n", r"\n[ \t]*\n", False)
     if re.search(r"[^\s|]\s*\|\s*[^\s|]", text) and not re.search(r"^\s*\|", text, re.MULTILINE):

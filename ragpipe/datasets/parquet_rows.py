@@ -1,4 +1,4 @@
-"""Parquet, in batches of 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
+"""Parquet and Arrow, in batches of 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
 
 A date or a time becomes its ISO 8601 text, a decimal a number.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragpipe.core.strict_json import InvalidJson
@@ -18,6 +20,8 @@ from ragpipe.datasets.text_lines import DataFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
+"""The first bytes of an Arrow (Feather) file, and of a stream, as Hugging Face `datasets` writes it."""
 _BATCH = 128
 _MICRO = len("2024-01-31T12:00:00.123456")
 
@@ -25,17 +29,16 @@ _MICRO = len("2024-01-31T12:00:00.123456")
 def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(row number from 1, record). A damaged file is a fault at the first row that cannot be read."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     row = 0
     try:
-        with pq.ParquetFile(file.path, page_checksum_verification=True) as table:
-            if not _columns_fit(table.schema_arrow, file, faults):
+        with open_table(file.path) as (schema, batches):
+            if not _columns_fit(schema, file, faults):
                 return
             maps: Literal["strict"] | None = (
-                "strict" if "map<" in str(table.schema_arrow) else None
+                "strict" if "map<" in str(schema) else None
             )  # ten times slower: only where it is needed
-            for batch in table.iter_batches(batch_size=_BATCH, use_threads=False):
+            for batch in batches(_BATCH):
                 columns = [
                     _values(column, name, maps) for name, column in zip(batch.schema.names, batch.columns, strict=True)
                 ]
@@ -61,6 +64,30 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
         message = " ".join(str(error).split())[:200]
         fix = "the file is cut or damaged: write it again"
         faults.add(f"{file.display_path} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
+
+
+@contextmanager
+def open_table(path: Path) -> Iterator[tuple[pa.Schema, Callable[[int], Iterator[pa.RecordBatch]]]]:
+    """The schema of a Parquet or Arrow file, and what gives its rows in batches of at most so many. Raises what pyarrow raises."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with open(path, "rb") as stream:
+        magic = stream.read(8)
+    if not magic.startswith(ARROW):
+        with pq.ParquetFile(path, page_checksum_verification=True) as table:
+            yield table.schema_arrow, lambda size: table.iter_batches(batch_size=size, use_threads=False)
+        return
+    with pa.memory_map(str(path)) as source:
+        is_file = magic.startswith(ARROW[0])
+        reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+
+        def batches(size: int) -> Iterator[pa.RecordBatch]:
+            stored = (reader.get_batch(n) for n in range(reader.num_record_batches)) if is_file else reader
+            for batch in stored:
+                yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+
+        yield reader.schema, batches
 
 
 class _NoJson(Exception):

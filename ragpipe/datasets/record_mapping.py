@@ -69,8 +69,8 @@ class RecordMapping:
         `_record` (the record itself). An empty list to explode gives one case without an output: the question is there,
         nobody answered it.
         """
-        own = {"_file": file, "_line": line, "_index": index, "_record": record}
-        scopes: list[Scope] = [record | own]
+        place = {"_file": file, "_line": line, "_index": index, "_record": record}
+        scopes: list[Scope] = [record | place]
         try:
             for step in self._steps:
                 scopes = [after for scope in scopes for after in step(scope)]

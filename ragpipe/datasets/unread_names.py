@@ -27,10 +27,10 @@ class Watched(dict[str, Any]):
         self._seen.add(f"{self._path}{name}")
         return super().__getitem__(name)
 
-    def __or__(self, other: dict[str, Any]) -> Watched:  # type: ignore[override]
+    def __or__(self, added: dict[str, Any]) -> Watched:  # type: ignore[override]
         """A scope: the names that steps add to a record are watched as if they stood in it."""
         both = Watched({}, self._path, self._seen)
-        dict.update(both, {**dict(dict.items(self)), **other})
+        dict.update(both, {**dict(dict.items(self)), **added})
         return both
 
     def items(self) -> ItemsView[str, Any]:
