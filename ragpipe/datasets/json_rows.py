@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from ragpipe.core import strict_json
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.datasets.text_lines import DAMAGED, MAX_LINE, DataFile, add_damage, open_bytes, text_lines
+from ragpipe.datasets.text_lines import DAMAGED, MAX_LINE, NAN_IS_NULL, DataFile, add_damage, open_bytes, text_lines
 
 MAX_DOCUMENT = 512 << 20
 _BLOCK = 1 << 20
@@ -163,7 +163,8 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
 def _bad_value(window: _Window, error: strict_json.InvalidJson, file: DataFile, faults: Faults) -> None:
     actual = f"{error} at column {error.column}" if error.column else str(error)
     actual = "the end of the file" if window.next_sign() == "" else actual
-    faults.add(file.at(window.line), "record", actual, "JSON", "the rest of the file was not read; is it cut off?")
+    fix = NAN_IS_NULL if "NaN is" in str(error) else "the rest of the file was not read; is it cut off?"
+    faults.add(file.at(window.line), "record", actual, "JSON", fix)
 
 
 def read_document(file: DataFile, faults: Faults) -> Any:
@@ -186,7 +187,8 @@ def read_document(file: DataFile, faults: Faults) -> Any:
         return strict_json.strict_loads(text, nan_is_null=file.nan_is_null)
     except strict_json.InvalidJson as error:
         line = text.count("\n", 0, (error.column or 1) - 1) + 1
-        faults.add(file.at(line) if error.column else file.display_path, "document", str(error), "JSON")
+        fix = NAN_IS_NULL if "NaN is" in str(error) else ""
+        faults.add(file.at(line) if error.column else file.display_path, "document", str(error), "JSON", fix)
     return None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ragpipe.core.strict_json import InvalidJson
 from ragpipe.datasets.fault_list import Faults, shown_value
-from ragpipe.datasets.text_lines import DataFile
+from ragpipe.datasets.text_lines import NAN_IS_NULL, DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +54,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                                 name,
                                 str(error),
                                 "a text, a finite number, true or false",
+                                NAN_IS_NULL if "nan (" in str(error) else "",
                             )
                             break
                     else:

@@ -23,6 +23,8 @@ MAX_UNPACKED = 16 << 30
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 """What reading a packed file raises where it is cut or damaged."""
+NAN_IS_NULL = "dataset.nan=null reads NaN as no value"
+"""The fix where NaN keeps a file from being read."""
 BOM = b"\xef\xbb\xbf"
 
 
