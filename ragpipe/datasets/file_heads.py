@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from ragpipe.datasets.csv_rows import INDEX_COLUMN
 from ragpipe.datasets.file_formats import suffix_of
-from ragpipe.datasets.parquet_rows import ARROW, open_table
+from ragpipe.datasets.parquet_rows import ARROW, table_batches
 from ragpipe.datasets.text_lines import DAMAGED, open_bytes
 
 HEAD_BYTES = 1 << 20
@@ -89,8 +89,8 @@ class FileHead:
 def read_head(path: Path) -> FileHead:
     """The head of a file or a folder. Raises OSError where it cannot be read."""
     if path.is_dir():
-        found = (below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_file())
-        return FileHead("folder", names=tuple(sorted(islice(found, _MAX_FOLDER))))
+        paths = (below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_file())
+        return FileHead("folder", names=tuple(sorted(islice(paths, _MAX_FOLDER))))
     if path.exists() and not path.is_file():  # a pipe would wait for ever
         return FileHead("other")
     head, is_cut = _head_of(path, HEAD_BYTES)
@@ -241,7 +241,7 @@ def _parquet(path: Path) -> FileHead:
     import pyarrow as pa
 
     try:
-        with open_table(path) as (schema, batches):
+        with table_batches(path) as (schema, batches):
             batch = next(batches(MAX_RECORDS), None)
             records = batch.to_pylist() if batch is not None else []
             return FileHead("parquet", tuple(records), columns=tuple(schema.names))

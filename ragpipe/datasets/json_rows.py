@@ -171,9 +171,9 @@ def read_document(file: DataFile, faults: Faults) -> Any:
     """The whole document; None (and a fault) when it cannot be read."""
     lines, left = [], MAX_DOCUMENT
     try:
-        for _, line in text_lines(file, faults):
-            lines.append(line)
-            left -= len(line)
+        for _, piece in text_lines(file, faults):
+            lines.append(piece)
+            left -= len(piece)
             if left < 0:
                 expected = f"at most {MAX_DOCUMENT >> 20} MiB"
                 faults.add(file.display_path, "document", "more than that", expected, "write its records as JSONL")

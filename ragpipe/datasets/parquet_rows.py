@@ -32,7 +32,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
 
     row = 0
     try:
-        with open_table(file.path) as (schema, batches):
+        with table_batches(file.path) as (schema, batches):
             if not _columns_fit(schema, file, faults):
                 return
             maps: Literal["strict"] | None = (
@@ -68,7 +68,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
 
 
 @contextmanager
-def open_table(path: Path) -> Iterator[tuple[pa.Schema, Callable[[int], Iterator[pa.RecordBatch]]]]:
+def table_batches(path: Path) -> Iterator[tuple[pa.Schema, Callable[[int], Iterator[pa.RecordBatch]]]]:
     """The schema of a Parquet or Arrow file, and what gives its rows in batches of at most so many. Raises what pyarrow raises."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -10,17 +10,17 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ragpipe.datasets.fault_list import Faults
 
 MAX_LINE = 64 << 20
 MAX_UNPACKED = 16 << 30
 """Bytes that a packed file may have when it is unpacked; nothing of it is written to disk."""
-_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 """What reading a packed file raises where it is cut or damaged."""
 NAN_IS_NULL = "dataset.nan=null reads NaN as no value"

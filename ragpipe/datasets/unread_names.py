@@ -33,11 +33,11 @@ class Watched(dict[str, Any]):
         dict.update(both, {**dict(dict.items(self)), **added})
         return both
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         self._seen.update(f"{self._path}{name}" for name in self)
         return super().items()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
         return dict(self.items()).values()
 
 

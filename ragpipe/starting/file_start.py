@@ -124,7 +124,7 @@ def start_from(source: Path, folder: Path, option: str = "", words: Sequence[str
     text = option_files.recognised_dataset(folder.name, origin, recognised.option)
     start = StartFolder(folder, folder.name, reading.cases > 0, choice.left_out, ())
     files = _write(start, source, text, _experiment(folder, origin, choice, entries, notes))
-    return FileStart(start, recognised, reading, first, files, remarks=remarks)
+    return FileStart(start, recognised, reading, first, files, remarks=tuple(remarks))
 
 
 @overload
