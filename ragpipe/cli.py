@@ -222,8 +222,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _is_file_word(word: str) -> bool:
-    """Whether a word of the command line names a file or folder of data: it has no `=`, and it exists."""
-    return "=" not in word and word[:1] not in ("~", "+") and Path(word).exists()
+    """Whether a word of the command line names a file or folder of data: it exists."""
+    return word[:1] not in ("~", "+") and Path(word).exists()
 
 
 def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:

@@ -1,11 +1,12 @@
-"""CSV cells in the native form: texts stay texts, every other field's cell is read as JSON."""
+"""CSV cells in the native form: texts stay texts, every other field's cell is read as JSON, or as Python or numpy print it."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, get_args, get_origin
 
-from ragpipe.core import strict_json
+from ragpipe.datasets.csv_rows import INDEX_COLUMN
 from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
+from ragpipe.datasets.printed_values import NotPrinted, parsed
 from ragpipe.datasets.settings import SHORTCUTS
 from ragpipe.schema.sample import Output, Sample
 
@@ -30,7 +31,7 @@ def parse_cell(row: dict[str, str | None], where: str, faults: Faults) -> dict[s
     record: dict[str, Any] = {}
     good = True
     for name, cell in row.items():
-        if cell is None:
+        if cell is None or name == INDEX_COLUMN:
             continue
         if name in _REQUIRED or (cell and name not in _JSON):
             record[name] = cell
@@ -38,10 +39,12 @@ def parse_cell(row: dict[str, str | None], where: str, faults: Faults) -> dict[s
             record[name] = cell.lower() == "true"
         elif cell:
             try:
-                record[name] = strict_json.strict_loads(cell)
-            except strict_json.InvalidJson as error:
-                actual = f"{shown_value(cell)} ({error})"
-                fix = "texts in a JSON list stand in double quotes, which a CSV cell writes twice"
-                faults.add(named_fields(where, row), name, actual, "true, false, a number, or JSON", fix)
+                record[name] = parsed(cell)
+            except NotPrinted as error:
+                actual, expected = (
+                    f"{shown_value(cell)} ({error})",
+                    "true, false, a number, or a list or object as JSON",
+                )
+                faults.add(named_fields(where, row), name, actual, expected, error.fix)
                 good = False
     return record if good else None

@@ -1,4 +1,4 @@
-"""CSV by the csv module, every cell a text: 007, 1e5, NA and null stay what they are."""
+"""CSV by the csv module, every cell a text: 007, 1e5 and NA stay what they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.text_lines import MAX_LINE, DataFile, text_lines
 
 INDEX_COLUMN = "Unnamed: 0"
-"""The first column of a data frame that was written with its index has no name; pandas reads it under this one."""
+"""The first column of a data frame that was written with its index has no name; pandas reads it under this one. The native form
+reads past it."""
 
 
 def read_csv_rows(
@@ -68,7 +69,7 @@ class _Counted:
 
 def _header(row: list[str], line: int, file: DataFile, faults: Faults, repeated_columns: bool) -> list[str] | None:
     names = [name.strip() for name in row]
-    if not names[0] and file.empty_is_null:
+    if not names[0]:
         names[0] = INDEX_COLUMN
     twice = sorted({name for name in names if names.count(name) > 1 and not repeated_columns})
     if len(names) == 1 and any(sign in names[0] for sign in ";\t|"):

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets import csv_cells, file_formats, native_form
+from ragpipe.datasets.csv_rows import INDEX_COLUMN
 from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.datasets.file_locator import Files, locate
+from ragpipe.datasets.joined_passages import PRINTED, JoinedPassages
 from ragpipe.datasets.joins import Index, records
+from ragpipe.datasets.mapping_settings import FieldMap
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.datasets.record_mapping import RecordMapping
 from ragpipe.datasets.row_groups import rows_by_key
 from ragpipe.datasets.sample_draw import drawn_ids
 from ragpipe.datasets.seen_cases import SeenCases, is_hashed
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.datasets.text_lines import DataFile
+from ragpipe.datasets.unread_names import unread_names
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
+
+NO_VALUE = frozenset(
+    ["NaN", "nan", "-nan", "-NaN", "None", "null", "NULL", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaT"]
+)
+"""What pandas, Excel and databases write for no value; a cell of CSV that holds nothing else is missing."""
+_FIRST = 50  # records, to see which names are not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +104,8 @@ class Dataset:
         self._files = files
         self._filter = Expression(settings.filter) if settings.filter else None
         self._state = files.state()
+        self._missing: Counter[str] = Counter()
+        self._passages = JoinedPassages()
 
     @cached_property
     def hashes(self) -> tuple[str, ...]:
@@ -117,6 +132,7 @@ class Dataset:
     def __iter__(self) -> Iterator[Record]:
         faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
         chosen, kept, yielded = self._chosen, dict[str, None](), 0
+        passages = JoinedPassages()
         for record in self.checked_records(faults):
             sample_id = record.sample.id
             if faults or (chosen is not None and sample_id not in chosen):
@@ -126,8 +142,10 @@ class Dataset:
                     continue
                 kept[sample_id] = None
             yielded += 1
+            passages.add_case([chunk.text for chunk in (record.output.chunks if record.output else None) or ()])
             yield record
         self.check_whole_reading(faults)
+        self._passages = passages
         if not faults and not yielded:
             actual = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
             faults.add(
@@ -149,6 +167,42 @@ class Dataset:
             index.check(faults)
         if not faults and self._mapping:
             self._mapping.check(self._files.display_path, faults)
+
+    def remarks(self) -> list[str]:
+        """What the last whole reading took for no value, and contexts that look like several in one text: a sentence for each."""
+        lines = []
+        if self._missing:
+            names = ", ".join(f"{name} ({count:,})" for name, count in self._missing.items())
+            lines = [f"cells that hold only a word for no value (NaN, None, null, N/A) are read as missing: {names}"]
+        sign = self._passages.separator()
+        if sign is not None:
+            path = next(
+                (_source(spec) for name in ("contexts", "chunks") if (spec := self._settings.fields.get(name))), ""
+            )
+            text = path or "contexts[0]"
+            split = (
+                f"split: {{passages: {{text: {text}, pattern: '{sign.pattern}'}}}} and fields: {{contexts: passages}}"
+            )
+            cure = f"fields: {{contexts: parse({text})}}" if sign.label == PRINTED else split
+            what = sign.label if sign.label == PRINTED else f"`{sign.label}`"
+            lines.append(
+                f"{what} stands in {sign.count:,} of {sign.texts:,} contexts, each the only one of its case: where it separates "
+                f"passages, they are read as one; in the mapping of the data set {cure} reads each"
+            )
+        return lines
+
+    def unread(self) -> list[str]:
+        """The names in the first records that the mapping does not read. The native form has no others than those it reads, but for a
+        column without a name."""
+        rows = records(
+            self._files.main, Expression(self._settings.records) if self._settings.records else None, Faults("")
+        )
+        first = [record for _, _, record in islice(rows, _FIRST)]
+        if self._mapping is None:
+            return [name for name in dict.fromkeys(name for record in first for name in record) if name == INDEX_COLUMN]
+        if self._settings.group is not None or self._settings.format == "spans":
+            return []  # the names are made by the reader
+        return unread_names(first, RecordMapping(self._settings, self._indexes))
 
     def first(self) -> First:
         """The first record as it was mapped, field by field. Raises DataError when the data set cannot be used."""
@@ -249,7 +303,7 @@ class Dataset:
         self._unchanged()
         inside = Expression(self._settings.records) if self._settings.records else None
         mapping = self._mapping
-        rows = records(self._files.main, inside, faults)
+        rows = self._without_words(records(self._files.main, inside, faults))
         if self._settings.group is not None:
             rows = rows_by_key(rows, self._settings.group, faults)
         for index, (file, position, record) in enumerate(rows, 1):
@@ -266,6 +320,28 @@ class Dataset:
                     faults.add(named_fields(where, fields), fault.key, fault.actual, fault.expected, fault.fix)
                 if not bad and (parts := native_form.split_record(fields, where, faults)):
                     yield FlatRecord(index, where, parts[0], parts[1] if answered else [])
+
+    def _without_words(
+        self, rows: Iterator[tuple[DataFile, int, dict[str, Any]]]
+    ) -> Iterator[tuple[DataFile, int, dict[str, Any]]]:
+        """The rows with null for each cell of CSV that holds nothing but a word for no value. A system does answer `None` and `N/A`."""
+        spec = self._settings.fields.get("answer")
+        answers = Expression(spec.path).roots if spec and spec.path else {"answer"}
+        missing: Counter[str] = Counter()
+        for file, position, record in rows:
+            if file.format == "csv":
+                for name, cell in record.items():
+                    if cell in NO_VALUE and not (name in answers and cell in ("None", "N/A")):
+                        record[name] = None
+                        missing[name] += 1
+            yield file, position, record
+        self._missing = missing
+
+
+def _source(spec: FieldMap) -> str:
+    """The name of the record that a mapped text comes from."""
+    path = spec.path or spec.each or ""
+    return next(iter(sorted(Expression(path).roots)), path) if path else ""
 
 
 def _apart(name: str, source: str, value: Any, sources: Mapping[str, str]) -> list[FieldShown]:

@@ -3,8 +3,8 @@
 | function | value |
 |---|---|
 | `parse_json(text)` | the JSON value in a text |
-| `parse_python(text)` | the Python literal in a text: lists and dicts as Python prints them |
-| `parse(value)` | of a text the JSON or Python value in it, null for a blank one; any other value as it is |
+| `parse_python(text)` | the list or object in a text as Python prints it, or numpy an array |
+| `parse(value)` | of a text the JSON, Python or numpy value in it, null for a blank one; any other value as it is |
 | `json_or_text(value)` | of a text that is a JSON object or list that value; any other value as it is |
 | `split(text, separator)` | the pieces between the separators |
 | `number(value)` | a number, also of a text; a blank text and `nan` are null |
@@ -24,10 +24,8 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-import warnings
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,13 +33,9 @@ from jmespath import functions
 
 from ragpipe.core import strict_json
 from ragpipe.core.digest import sha256
+from ragpipe.datasets.printed_values import NotPrinted, printed_value
 from ragpipe.schema.recorded_judgement import UNREADABLE, is_unreadable
 
-MAX_LITERAL = 16 << 20
-"""Characters of the longest text that is read as a Python literal."""
-MAX_OUTSIDE_TEXTS = 200_000
-"""Characters of a Python literal that stand outside of its texts: each number takes about a kilobyte while it is read."""
-_TEXTS = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _ANY: dict[str, list[str]] = {"types": []}
 
@@ -208,28 +202,11 @@ def time_ms(text: str) -> float:
 
 
 def python_literal(text: str) -> Any:
-    """The value of a Python literal as plain JSON: a tuple is a list, a number as a key is a text.
-
-    Nothing is called or looked up. Raises BadExpression for anything but lists, tuples, dicts, texts, finite numbers, True,
-    False and None, for half a surrogate pair, and for a text of more than `MAX_LITERAL` characters or more than
-    `MAX_OUTSIDE_TEXTS` outside of its texts.
-    """
-    if len(text) > MAX_LITERAL or (len(text) > MAX_OUTSIDE_TEXTS and len(_TEXTS.sub("", text)) > MAX_OUTSIDE_TEXTS):
-        limits = f"more than {MAX_LITERAL}, or more than {MAX_OUTSIDE_TEXTS} outside of texts"
-        raise BadExpression(f"parse_python: {len(text)} characters, {limits}")
+    """The value of a list or an object as Python prints it: `printed_value`. Raises BadExpression."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape such as \d in a text
-            value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:60] or type(error).__name__
-        raise BadExpression(f"neither JSON nor a Python literal: {text.strip()[:40]!r} ({reason})") from None
-    plain = _plain(value, 0)
-    try:
-        strict_json.check_json(plain, r"\ud")
-    except strict_json.InvalidJson as error:
-        raise BadExpression(f"parse_python: {error}") from None
-    return plain
+        return printed_value(text)
+    except NotPrinted as error:
+        raise BadExpression(f"parse_python: {error}", error.fix) from None
 
 
 def json_or_text(value: Any) -> Any:
@@ -259,17 +236,3 @@ def _number_of(text: str) -> float | int | str | None:
         return int(text)
     value = float(text)
     return value if math.isfinite(value) else text
-
-
-def _plain(value: Any, depth: int) -> Any:
-    if depth > strict_json.MAX_DEPTH:
-        raise BadExpression(f"parse_python: nested deeper than {strict_json.MAX_DEPTH} levels")
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
-    if isinstance(value, dict) and all(isinstance(name, str | int | float) for name in value):
-        return {str(name): _plain(item, depth + 1) for name, item in value.items()}
-    raise BadExpression(f"parse_python: {type(value).__name__} has no JSON form")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ragpipe.datasets import csv_rows, json_rows, jsonl_rows, parquet_rows, trec_rows
 from ragpipe.datasets.fault_list import Faults
+from ragpipe.datasets.parquet_rows import ARROW
 from ragpipe.datasets.spans import span_reader
-from ragpipe.datasets.text_lines import DataFile
+from ragpipe.datasets.text_lines import BOM, DAMAGED, DataFile, add_damage, open_bytes
 
 SUFFIXES = {
     ".jsonl": "jsonl",
@@ -19,6 +21,8 @@ SUFFIXES = {
     ".tsv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "parquet",
+    ".feather": "parquet",
     ".trec": "trec",
     ".run": "trec",
     ".qrels": "trec",
@@ -34,13 +38,12 @@ READERS = {
     "spans": span_reader.read_spans,
 }
 
+_PACKED = (".gz", ".bz2", ".xz")
 _KINDS = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"PK\x03\x04", "a zip archive (xlsx?)"),
 )
+_HEAD = 1 << 20  # bytes that tell JSON Lines from a document
 _UTF16 = ((b"\xff\xfe", "UTF-16 (or UTF-32)"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
 _UTF16_FIX = "convert it, e.g. `iconv -f utf-16 -t utf-8 FILE > NEW`; it was not loaded"
 
@@ -56,7 +59,7 @@ def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faul
         delimiter: what separates the cells of a CSV file.
         faults: where a fault is added.
     """
-    resolved_form = SUFFIXES.get(path.suffix.lower()) if form == "auto" else form
+    resolved_form = SUFFIXES.get(suffix_of(path)) if form == "auto" else form
     known = ", ".join(sorted(SUFFIXES))
     if resolved_form is None:
         fix = "convert it; or name the format by dataset.format (or `format` of the join) if only the name is unusual"
@@ -66,8 +69,13 @@ def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faul
         if path.exists() and not path.is_file():  # a pipe or a device would wait for ever, and cannot be read twice
             faults.add(label, "file", "a folder" if path.is_dir() else "no regular file", "a file")
             return None
-        with open(path, "rb") as stream:
-            head = stream.read(64)
+        with open(path, "rb") if resolved_form == "parquet" else open_bytes(path) as stream:
+            head = stream.read(_HEAD if form == "auto" and resolved_form in ("json", "jsonl") else 64)
+    except DAMAGED as error:
+        faults.add(
+            label, "packed file", str(error)[:200], "a whole gzip, bzip2 or xz file", "pack or download it again"
+        )
+        return None
     except OSError as error:
         fix = "check the path; it is relative to the folder in which the command is started"
         faults.add(label, "file", error.strerror or str(error), "a file that can be read", fix)
@@ -81,9 +89,31 @@ def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faul
             _UTF16_FIX if wrong.startswith("UTF-16") else "unpack or convert it first; it was not loaded",
         )
         return None
-    if path.suffix.lower() == ".tsv" and delimiter == ",":
+    if suffix_of(path) == ".tsv" and delimiter == ",":
         delimiter = "\t"
+    if len(head) > 64 or resolved_form == "json":
+        resolved_form = _written_as(head, resolved_form)
     return DataFile(path, label, name, resolved_form, delimiter)
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that names the format: of `data.jsonl.gz` it is `.jsonl`."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix in _PACKED else suffix
+
+
+def _written_as(head: bytes, form: str) -> str:
+    """JSON Lines that are called .json, and a list that is called .jsonl, are read as what they are."""
+    text = head.removeprefix(BOM).lstrip()
+    if text.startswith(b"["):
+        return "json" if form == "jsonl" else form
+    line, line_break, rest = text.partition(b"\n")
+    if form != "json" or not line_break or not rest.lstrip().startswith(b"{"):
+        return form
+    try:
+        return "jsonl" if isinstance(json.loads(line), dict) else form
+    except (ValueError, RecursionError):
+        return form
 
 
 def _disguise(head: bytes, form: str) -> str | None:
@@ -94,7 +124,8 @@ def _disguise(head: bytes, form: str) -> str | None:
     if len(head) > 1 and head[0] == 0x80 and head[1] <= 5:
         return "a Python pickle"
     if form == "parquet":
-        return None if not head or head.startswith(b"PAR1") else "something that does not begin with PAR1"
+        is_table = not head or head.startswith((b"PAR1", *ARROW))
+        return None if is_table else "neither Parquet (PAR1) nor Arrow"
     if head.startswith(b"PAR1"):
         return None if form == "spans" else "Parquet"
     for magic, kind in _UTF16:
@@ -107,8 +138,11 @@ def read_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, A
     """(line or row, record) of the file, by the reader of its format."""
     if file.path.stat().st_size == 0:
         faults.add(file.display_path, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
-        return iter(())
-    return READERS[file.format](file, faults)
+        return
+    try:
+        yield from READERS[file.format](file, faults)
+    except DAMAGED as error:
+        add_damage(file, error, faults)
 
 
 def place(file: DataFile, position: int) -> str:

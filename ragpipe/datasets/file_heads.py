@@ -17,7 +17,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from ragpipe.datasets.parquet_rows import small_parts, text_columns
+from ragpipe.datasets.csv_rows import INDEX_COLUMN
+from ragpipe.datasets.file_formats import suffix_of
+from ragpipe.datasets.parquet_rows import ARROW, table_batches
+from ragpipe.datasets.text_lines import DAMAGED, open_bytes
 
 HEAD_BYTES = 1 << 20
 LONG_HEAD_BYTES = 16 << 20  # read where the first record does not end before that
@@ -37,6 +40,8 @@ Form = Literal[
     "pickle",
     "html",
     "yaml",
+    "spreadsheet",
+    "zstd",
     "other",
 ]
 _PICKLE = re.compile(rb"\x80[\x00-\x05]")
@@ -84,8 +89,8 @@ class FileHead:
 def read_head(path: Path) -> FileHead:
     """The head of a file or a folder. Raises OSError where it cannot be read."""
     if path.is_dir():
-        found = (below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_file())
-        return FileHead("folder", names=tuple(sorted(islice(found, _MAX_FOLDER))))
+        paths = (below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_file())
+        return FileHead("folder", names=tuple(sorted(islice(paths, _MAX_FOLDER))))
     if path.exists() and not path.is_file():  # a pipe would wait for ever
         return FileHead("other")
     head, is_cut = _head_of(path, HEAD_BYTES)
@@ -96,15 +101,22 @@ def read_head(path: Path) -> FileHead:
 
 def _head_of(path: Path, size: int) -> tuple[FileHead, bool]:
     """The head by so many bytes, and whether the file goes on after them."""
-    with open(path, "rb") as stream:
-        raw = stream.read(size)
-        is_cut = bool(stream.read(1))
+    try:
+        with open_bytes(path) as stream:
+            raw = stream.read(size)
+            is_cut = bool(stream.read(1))
+    except DAMAGED as error:
+        raise OSError(f"a packed file that is cut or damaged: {error}") from error
     return _head_of_bytes(path, raw, is_cut), is_cut
 
 
 def _head_of_bytes(path: Path, raw: bytes, is_cut: bool) -> FileHead:
-    if raw.startswith(b"PAR1"):
+    if raw.startswith((b"PAR1", *ARROW)):
         return _parquet(path)
+    if raw.startswith(b"\xd0\xcf\x11\xe0"):
+        return FileHead("spreadsheet")
+    if raw.startswith(b"\x28\xb5\x2f\xfd"):
+        return FileHead("zstd")
     if raw.startswith(b"PK\x03\x04"):
         return FileHead("zip", names=_zip_names(path))
     if _PICKLE.match(raw):
@@ -116,7 +128,7 @@ def _head_of_bytes(path: Path, raw: bytes, is_cut: bool) -> FileHead:
             return FileHead("other")
         text = raw[: error.start].decode("utf-8-sig")
     if text.lstrip()[:1] in ("{", "["):
-        return _json_head(text, is_cut, path.suffix.lower() in _LINES)
+        return _json_head(text, is_cut, suffix_of(path) in _LINES)
     return _table_head(text, is_cut)
 
 
@@ -220,20 +232,19 @@ def _csv_head(text: str, is_cut: bool) -> FileHead | None:
     rows = [row for row in (rows[:-1] if is_cut else rows) if row][: MAX_RECORDS + 1]
     if not rows or len(rows[0]) < 2 or any(len(row) != len(rows[0]) for row in rows):
         return None
-    columns = tuple(name.strip() for name in rows[0])
+    columns = tuple(name.strip() or ("" if place else INDEX_COLUMN) for place, name in enumerate(rows[0]))
     records = tuple(dict(zip(columns, row, strict=True)) for row in rows[1:])
     return FileHead("csv", records, columns=columns, delimiter=delimiter)
 
 
 def _parquet(path: Path) -> FileHead:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, read_dictionary=text_columns(path)) as file:
-            batch = next(file.iter_batches(batch_size=MAX_RECORDS), None)
-            records = next(small_parts(batch)).to_pylist() if batch is not None and batch.num_rows else []
-            return FileHead("parquet", tuple(records), columns=tuple(file.schema_arrow.names))
+        with table_batches(path) as (schema, batches):
+            batch = next(batches(MAX_RECORDS), None)
+            records = batch.to_pylist() if batch is not None else []
+            return FileHead("parquet", tuple(records), columns=tuple(schema.names))
     except (pa.ArrowException, OSError, ValueError):
         return FileHead("other")
 

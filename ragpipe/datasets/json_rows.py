@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 from ragpipe.core import strict_json
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.datasets.text_lines import MAX_LINE, DataFile, text_lines
+from ragpipe.datasets.text_lines import DAMAGED, MAX_LINE, NAN_IS_NULL, DataFile, add_damage, open_bytes, text_lines
 
 MAX_DOCUMENT = 512 << 20
 _BLOCK = 1 << 20
@@ -21,7 +22,7 @@ _BLOCK = 1 << 20
 
 def read_json_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) for each object of the file's list, without holding the list."""
-    with open(file.path, encoding="utf-8-sig", newline="") as stream:
+    with TextIOWrapper(open_bytes(file.path), "utf-8-sig", newline="") as stream:
         try:
             yield from _elements(_Window(stream, file.nan_is_null), file, faults)
         except UnicodeDecodeError:
@@ -31,7 +32,7 @@ def read_json_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[s
 
 def read_json_objects(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) for each of the objects that stand one after another, with or without line breaks in them."""
-    with open(file.path, encoding="utf-8-sig", newline="") as stream:
+    with TextIOWrapper(open_bytes(file.path), "utf-8-sig", newline="") as stream:
         window = _Window(stream, file.nan_is_null)
         try:
             while window.next_sign():
@@ -125,8 +126,9 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
     if (sign := window.next_sign()) != "[":
         if sign:
             fix = (
-                "name the list inside by dataset.records=PATH; one object a line needs dataset.format=jsonl, objects one "
-                "after another json_objects, and columns of rows (DataFrame.to_json) json_columns"
+                "name the list inside by dataset.records=PATH; an object by id needs 'dataset.records=\"entries(@)\"', one of columns "
+                "'dataset.records=\"rows(@)\"'; one object a line needs dataset.format=jsonl, objects one after another json_objects, "
+                "and columns of rows (DataFrame.to_json) json_columns"
             )
             faults.add(file.at(window.line), "document", f"it begins with {sign!r}", "a list of objects", fix)
         return
@@ -161,25 +163,32 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
 def _bad_value(window: _Window, error: strict_json.InvalidJson, file: DataFile, faults: Faults) -> None:
     actual = f"{error} at column {error.column}" if error.column else str(error)
     actual = "the end of the file" if window.next_sign() == "" else actual
-    faults.add(file.at(window.line), "record", actual, "JSON", "the rest of the file was not read; is it cut off?")
+    fix = NAN_IS_NULL if "NaN is" in str(error) else "the rest of the file was not read; is it cut off?"
+    faults.add(file.at(window.line), "record", actual, "JSON", fix)
 
 
 def read_document(file: DataFile, faults: Faults) -> Any:
     """The whole document; None (and a fault) when it cannot be read."""
-    if (size := file.path.stat().st_size) > MAX_DOCUMENT:
-        actual = f"{size >> 20} MiB"
-        faults.add(
-            file.display_path, "document", actual, f"at most {MAX_DOCUMENT >> 20} MiB", "write its records as JSONL"
-        )
-        return None
-    text = "".join(line for _, line in text_lines(file, faults))
+    lines, left = [], MAX_DOCUMENT
+    try:
+        for _, piece in text_lines(file, faults):
+            lines.append(piece)
+            left -= len(piece)
+            if left < 0:
+                expected = f"at most {MAX_DOCUMENT >> 20} MiB"
+                faults.add(file.display_path, "document", "more than that", expected, "write its records as JSONL")
+                break
+    except DAMAGED as error:
+        add_damage(file, error, faults)
     if faults:
         return None
+    text = "".join(lines)
     try:
         return strict_json.strict_loads(text, nan_is_null=file.nan_is_null)
     except strict_json.InvalidJson as error:
         line = text.count("\n", 0, (error.column or 1) - 1) + 1
-        faults.add(file.at(line) if error.column else file.display_path, "document", str(error), "JSON")
+        fix = NAN_IS_NULL if "NaN is" in str(error) else ""
+        faults.add(file.at(line) if error.column else file.display_path, "document", str(error), "JSON", fix)
     return None
 
 

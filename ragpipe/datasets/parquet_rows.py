@@ -1,4 +1,4 @@
-"""Parquet, in batches of at most 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
+"""Parquet and Arrow, in batches of at most 128 rows: dictionary and large types, lists, structs and maps become plain JSON values.
 
 A date or a time becomes its ISO 8601 text, a decimal a number.
 """
@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragpipe.core.strict_json import InvalidJson
 from ragpipe.datasets.fault_list import Faults, shown_value
-from ragpipe.datasets.text_lines import MAX_LINE, DataFile
+from ragpipe.datasets.text_lines import MAX_LINE, NAN_IS_NULL, DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
+"""The first bytes of an Arrow (Feather) file, and of a stream, as Hugging Face `datasets` writes it."""
 _BATCH = 128
 _ROWS = 2048  # read at once, with their texts as dictionaries
 _PART_BYTES = 16 << 20  # of texts in memory at once, and of one text however long
@@ -29,18 +32,16 @@ _MICRO = len("2024-01-31T12:00:00.123456")
 def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(row number from 1, record). A damaged file is a fault at the first row that cannot be read."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     row = 0
     try:
-        texts = text_columns(file.path)
-        with pq.ParquetFile(file.path, page_checksum_verification=True, read_dictionary=texts) as table:
-            if not _columns_fit(table.schema_arrow, file, faults):
+        with table_batches(file.path) as (schema, batches):
+            if not _columns_fit(schema, file, faults):
                 return
             maps: Literal["strict"] | None = (
-                "strict" if "map<" in str(table.schema_arrow) else None
+                "strict" if "map<" in str(schema) else None
             )  # ten times slower: only where it is needed
-            for batch in _batches(table):
+            for batch in batches(_BATCH):
                 if batch.num_rows == 1 and batch.nbytes > MAX_LINE:
                     where, row = f"{file.display_path} row {row + 1}", row + 1
                     faults.add(where, "row", f"more than {MAX_LINE >> 20} MiB", "a record of a sane size")
@@ -60,6 +61,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                                 name,
                                 str(error),
                                 "a text, a finite number, true or false",
+                                NAN_IS_NULL if "nan (" in str(error) else "",
                             )
                             break
                     else:
@@ -72,16 +74,40 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
         faults.add(f"{file.display_path} row {row + 1}", "parquet", message, "a whole Parquet file", fix)
 
 
-def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+@contextmanager
+def table_batches(path: Path) -> Iterator[tuple[pa.Schema, Callable[[int], Iterator[pa.RecordBatch]]]]:
+    """The schema of a Parquet or Arrow file, and what gives its rows in batches of at most so many. Raises what pyarrow raises."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with open(path, "rb") as stream:
+        magic = stream.read(8)
+    if not magic.startswith(ARROW):
+        with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=_text_columns(path)) as table:
+            yield table.schema_arrow, lambda size: _batches(table, size)
+        return
+    with pa.memory_map(str(path)) as source:
+        is_file = magic.startswith(ARROW[0])
+        reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+
+        def batches(size: int) -> Iterator[pa.RecordBatch]:
+            stored = (reader.get_batch(n) for n in range(reader.num_record_batches)) if is_file else reader
+            for batch in stored:
+                yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+
+        yield reader.schema, batches
+
+
+def _batches(table: pq.ParquetFile, size: int) -> Iterator[pa.RecordBatch]:
     for group in range(table.num_row_groups):
-        size = table.metadata.row_group(group)
-        rows = size.num_rows * _PART_BYTES // max(1, size.total_byte_size)  # few at a time where they are large
+        stored = table.metadata.row_group(group)
+        rows = stored.num_rows * _PART_BYTES // max(1, stored.total_byte_size)  # few at a time where they are large
         read = table.iter_batches(batch_size=max(1, min(_ROWS, rows)), row_groups=[group], use_threads=False)
         for batch in read:
-            yield from small_parts(batch)
+            yield from _small_parts(batch, size)
 
 
-def text_columns(path: Path) -> list[str]:
+def _text_columns(path: Path) -> list[str]:
     """The columns of texts: read as dictionaries, a text that a file has once and a thousand rows repeat is once in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -90,8 +116,8 @@ def text_columns(path: Path) -> list[str]:
     return [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
 
 
-def small_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of a batch in parts of at most `_PART_BYTES`, or of one row, with texts in the place of dictionaries."""
+def _small_parts(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch in parts of at most `_PART_BYTES` and `size` rows, or of one row, with texts in the place of dictionaries."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -103,7 +129,7 @@ def small_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             sizes += lengths.to_numpy(zero_copy_only=False)
     start = 0
     while start < batch.num_rows:
-        rows = max(1, int(np.searchsorted(np.cumsum(sizes[start : start + _BATCH]), _PART_BYTES, side="right")))
+        rows = max(1, int(np.searchsorted(np.cumsum(sizes[start : start + size]), _PART_BYTES, side="right")))
         part = batch.slice(start, rows)
         columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in part.columns]
         yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.resources import conf_dir
-from ragpipe.datasets.file_formats import SUFFIXES
-from ragpipe.datasets.file_heads import FileHead, read_head
+from ragpipe.datasets.csv_rows import INDEX_COLUMN
+from ragpipe.datasets.file_formats import SUFFIXES, suffix_of
+from ragpipe.datasets.file_heads import MAX_RECORDS, FileHead, read_head
 from ragpipe.datasets.known_shapes import SHAPES, Shape
+from ragpipe.datasets.name_synonyms import field_meant
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 
 NATIVE = "jsonl"
@@ -26,8 +28,16 @@ _MAX_LEVELS = 4  # of objects around a list of records
 _MIN_NUMBERS = 2  # columns of numbers that make a table of scores
 _BEIR = {"corpus.jsonl", "queries.jsonl"}
 _PHASES = {"production_sample", "labeled", "synthetic"}
+_SPREADSHEET = "save it as CSV in UTF-8, or: `python -c \"import pandas; pandas.read_excel('FILE').to_csv('FILE.csv', index=False)\"`"
+_YAML = "write it as JSON: `python -c \"import json, yaml; json.dump(yaml.safe_load(open('FILE')), open('FILE.json', 'w'), default=str)\"`"
+_TO_PARQUET = "`python -c \"import datasets; datasets.load_from_disk('FOLDER').to_parquet('FILE.parquet')\"`"
 _BEIR_PART = "it is a part of a BEIR data set: give the folder with corpus.jsonl, queries.jsonl and qrels/"
 _TREC = "a run and its qrels go together: `+experiment=trec dataset.path=FOLDER dataset.files.main=QRELS dataset.files.run=RUN`"
+
+
+BY_ID, BY_COLUMN = "entries(@)", "rows(@)"
+"""The records of an object by id, `{key, value}` each, and those of an object of columns."""
+_PLAIN_WORD = re.compile(r"[\w.=/-]*")
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,14 @@ class Recognised:
         if self.unusable:
             return f"this looks like {self.description}{names}: {self.unusable}"
         either = " or ".join(f"dataset={option}" for option in (self.option, *self.others))
-        return f"this looks like {self.description}{names}: {' '.join([either, f'dataset.path={path}', *self.words])}"
+        words = [word if _PLAIN_WORD.fullmatch(word) else _quoted(word) for word in self.words]
+        return f"this looks like {self.description}{names}: {' '.join([either, f'dataset.path={path}', *words])}"
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell and the command line take it."""
+    key, _, value = word.partition("=")
+    return f"""'{key}="{value}"'"""
 
 
 def recognise(path: Path) -> Recognised | None:
@@ -76,7 +93,8 @@ def foreign_shape(path: Path, display_path: str) -> str:
         found = recognise(path)
     except OSError:
         return ""
-    return "" if found is None or found.option == NATIVE else f"\n  {found.sentence(display_path)}"
+    is_plain = found is None or (found.option == NATIVE and not found.words)
+    return "" if found is None or is_plain else f"\n  {found.sentence(display_path)}"
 
 
 def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
@@ -89,6 +107,10 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
         return "", head.records
     level: dict[str, Any] = {"": head.document}
     for _ in range(_MAX_LEVELS):
+        for path, value in level.items():
+            for expression, records in ((BY_ID, _by_id(value)), (BY_COLUMN, _by_column(value))):
+                if records:
+                    return expression.replace("@", path or "@"), tuple(records[:MAX_RECORDS])
         values = {
             f"{path}.{_name(name)}".removeprefix("."): value
             for path, parent in level.items()
@@ -100,6 +122,27 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
             return path, tuple(item for item in lists[path] if isinstance(item, dict))
         level = {path: value for path, value in values.items() if isinstance(value, dict)}
     return "", ()
+
+
+def _by_id(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The records of an object whose values are objects with some names in common, one of them that of a question."""
+    values = list(document.values())
+    if not values or not all(isinstance(value, dict) for value in values):
+        return []
+    common = set(values[0]).intersection(*values[1:-1])  # the last one may be cut
+    is_asked = any(field_meant(name) == "question" for name in common)
+    return [{"key": key, "value": value} for key, value in document.items()] if is_asked else []
+
+
+def _by_column(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The records of an object of lists of the same length, one of which is of questions."""
+    columns = list(document.values())
+    if not columns or not all(isinstance(column, list) and column for column in columns):
+        return []
+    is_asked = any(field_meant(name) == "question" and isinstance(document[name][0], str) for name in document)
+    if not is_asked or len({len(column) for column in columns}) > 1:
+        return []
+    return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _name(name: str) -> str:
@@ -116,6 +159,18 @@ def _folder(head: FileHead) -> Recognised | None:
     phases = sorted({name.split("/")[0] for name in head.names} & _PHASES)
     if phases and any(name.endswith((".json", ".jsonl")) for name in head.names):
         return Recognised("eval_set", "an evaluation set in three phases", tuple(f"{phase}/" for phase in phases))
+    if "dataset_dict.json" in head.names:
+        parts = sorted({name.split("/")[0] for name in head.names if name.endswith("/state.json")})
+        fix = f"give the folder of one split: {', '.join(parts)}"
+        return Recognised("", "data sets that Hugging Face `save_to_disk` wrote", ("dataset_dict.json",), unusable=fix)
+    tables = [name for name in head.names if name.endswith(".arrow")]
+    if "state.json" in head.names and tables:
+        fix = (
+            f"give its file: {tables[0]}"
+            if len(tables) == 1
+            else f"write its {len(tables)} files as one: {_TO_PARQUET}"
+        )
+        return Recognised("", "a data set that Hugging Face `save_to_disk` wrote", ("state.json",), unusable=fix)
     return None
 
 
@@ -135,9 +190,17 @@ def _by_form(head: FileHead) -> Recognised | None:
             "a web page",
             unusable="it is for people: export the results as JSON (`promptfoo eval --output results.json`)",
         )
+    if head.form == "spreadsheet":
+        return Recognised("", "a spreadsheet", unusable=_SPREADSHEET)
+    if head.form == "zstd":
+        return Recognised(
+            "", "a file that zstd packed", unusable="unpack it: `zstd -d FILE`; gzip, bzip2 and xz are read as they are"
+        )
     if head.form == "yaml" and re.search(r"^evalId:", head.text, re.MULTILINE):
         fix = "YAML is not read: `promptfoo eval --output results.json` writes the same results"
         return Recognised("", "promptfoo results in YAML", ("evalId", "results"), unusable=fix)
+    if head.form == "yaml":
+        return Recognised("", "YAML", unusable=_YAML)
     return None
 
 
@@ -146,7 +209,7 @@ def _archive(names: Sequence[str]) -> Recognised:
         fix = "it is packed: `inspect log dump FILE > log.json` (or `inspect log convert --to json`) writes it as JSON"
         return Recognised("", "an Inspect log", ("header.json",), unusable=fix)
     if any(name.startswith("xl/") for name in names):
-        return Recognised("", "a spreadsheet", unusable="save it as CSV in UTF-8")
+        return Recognised("", "a spreadsheet", unusable=_SPREADSHEET)
     return Recognised("", "a zip archive", unusable="unpack it and give the file inside")
 
 
@@ -192,7 +255,7 @@ def has_name(value: Any, name: str) -> bool:
 def _native(head: FileHead) -> Recognised | None:
     """The native form: a question, and no name that it does not have."""
     path, records = record_list(head)
-    names = dict.fromkeys(name for record in records for name in record)
+    names = dict.fromkeys(name for record in records for name in record if name != INDEX_COLUMN)
     if "question" not in names or not names.keys() <= _NATIVE_NAMES or len(names) < 2:
         return None
     words = (f"dataset.records={path}",) if path else ()
@@ -233,10 +296,10 @@ def _numbers(head: FileHead) -> Recognised | None:
 def reader_words(path: Path, head: FileHead, option: str = "") -> list[str]:
     """Words for a file whose name does not say its format, unless the option does, and for another separator than a comma."""
     words = []
-    is_unusual = path.suffix.lower() not in SUFFIXES or head.form in ("json_columns", "json_objects")
+    is_unusual = suffix_of(path) not in SUFFIXES or head.form in ("json_columns", "json_objects")
     if is_unusual and not _sets_format(option):
         words.append(f"dataset.format={head.form}")
-    if head.form == "csv" and head.delimiter != "," and path.suffix.lower() != ".tsv":
+    if head.form == "csv" and head.delimiter != "," and suffix_of(path) != ".tsv":
         words.append(f"dataset.delimiter={head.delimiter}")
     return words
 

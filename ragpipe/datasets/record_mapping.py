@@ -61,7 +61,7 @@ class RecordMapping:
             self.sources |= {f"recorded.{name}": described(part) for name, part in (recorded.fields or {}).items()}
 
     def cases(
-        self, record: Mapping[str, Any], file: str, line: int, index: int
+        self, record: dict[str, Any], file: str, line: int, index: int
     ) -> Iterator[tuple[Scope, bool, list[BadMapping]]]:
         """(fields, whether there is an output, what did not fit) for each case of a record.
 
@@ -69,7 +69,8 @@ class RecordMapping:
         `_record` (the record itself). An empty list to explode gives one case without an output: the question is there,
         nobody answered it.
         """
-        scopes: list[Scope] = [{**record, "_file": file, "_line": line, "_index": index, "_record": record}]
+        place = {"_file": file, "_line": line, "_index": index, "_record": record}
+        scopes: list[Scope] = [record | place]
         try:
             for step in self._steps:
                 scopes = [after for scope in scopes for after in step(scope)]
@@ -111,7 +112,7 @@ def _join_step(name: str, join: Join, index: Index) -> Step:
     key, label = Expression(join.key), f"join.{name}"
 
     def one(scope: Scope) -> list[Scope]:
-        return [{**scope, name: _applied(lambda s: index.find(key(s)), scope, f"{label}.key", join.key)}]
+        return [scope | {name: _applied(lambda s: index.find(key(s)), scope, f"{label}.key", join.key)}]
 
     if join.each is None:
         return one
@@ -122,7 +123,7 @@ def _join_step(name: str, join: Join, index: Index) -> Step:
         for item in _list(items, scope, f"{label}.each") or []:
             match = _applied(lambda s: index.find(key(s)), item, f"{label}.key", join.key)
             matches.append({**(item if isinstance(item, dict) else {"value": item}), into: match})
-        return [{**scope, name: matches if items(scope) is not None else None}]
+        return [scope | {name: matches if items(scope) is not None else None}]
 
     return every
 
@@ -133,13 +134,13 @@ def _split_step(name: str, split: Split) -> Step:
     def run(scope: Scope) -> list[Scope]:
         whole_text = _applied(text, scope, label, split.text)
         if whole_text is None:
-            return [{**scope, name: None}]
+            return [scope | {name: None}]
         if not isinstance(whole_text, str):
             raise BadMapping(f"{label}.text ({split.text})", shown_value(whole_text), "a text")
         if len(whole_text) > MAX_SPLIT:
             raise BadMapping(f"{label}.text", f"{len(whole_text)} characters", f"at most {MAX_SPLIT}")
         try:
-            return [{**scope, name: [piece.strip() for piece in pieces(whole_text)]}]
+            return [scope | {name: [piece.strip() for piece in pieces(whole_text)]}]
         except TimeoutError:
             raise BadMapping(
                 f"{label}.pattern", "no end after 1 s", "a pattern that does not backtrack without bound"
@@ -156,7 +157,7 @@ def _explode_step(name: str, path: str) -> Step:
         elements = _elements(elements)
         if not isinstance(elements, list):
             raise BadMapping(f"explode.{name} ({path})", shown_value(elements), "a list or an object")
-        return [{**scope, name: item} for item in elements] or [{**scope, name: None, NO_OUTPUT: True}]
+        return [scope | {name: item} for item in elements] or [scope | {name: None, NO_OUTPUT: True}]
 
     return run
 

@@ -32,7 +32,10 @@ class SeenCases:
             case, fix = f"id {sample.id!r}", "give each question its own id"
             if output:
                 case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
-                fix = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
+                content = self._samples.setdefault(name_digest(sample.id), content_digest(sample) + place)
+                is_same = content is None or content[:DIGEST] == content_digest(sample)
+                repeat = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
+                fix = repeat if is_same else f"{fix}: these two ask different things"
             stands = f"once; it stands at {self._places.text(first)}"
             self._faults.add(where, "id", f"{case} a second time", stands, fix + _or_an_id(sample))
             return False

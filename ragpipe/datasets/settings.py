@@ -123,8 +123,7 @@ class DatasetSettings(Settings):
     empty: Literal["text"] | None = Field(
         default="text",
         description=(
-            "What an empty CSV cell is in a mapping. null: no value, as pandas writes it; a first column without a name is "
-            "then its index. text: an empty text."
+            "What an empty CSV cell is in a mapping. null: no value, as pandas writes it. text: an empty text."
         ),
     )
     group: Group | None = Field(

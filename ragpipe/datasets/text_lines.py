@@ -5,13 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from ragpipe.datasets.fault_list import Faults
 
 MAX_LINE = 64 << 20
+MAX_UNPACKED = 16 << 30
+"""Bytes that a packed file may have when it is unpacked; nothing of it is written to disk."""
+_PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+"""What reading a packed file raises where it is cut or damaged."""
+NAN_IS_NULL = "dataset.nan=null reads NaN as no value"
+"""The fix where NaN keeps a file from being read."""
 BOM = b"\xef\xbb\xbf"
 
 
@@ -35,9 +48,53 @@ class DataFile:
         return f"{self.display_path}:{line}"
 
 
+class _Unpacked(io.RawIOBase):
+    """The bytes of a packed file, at most `MAX_UNPACKED` of them: EOFError after that."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream, self._left = stream, MAX_UNPACKED
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        piece = self._stream.read(len(buffer))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise EOFError(f"more than {MAX_UNPACKED >> 30} GiB when it is unpacked")
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """The bytes of a file; of one that gzip, bzip2 or xz packed, told by its first bytes, those within. Raises OSError; a damaged one
+    raises one of `DAMAGED` while it is read."""
+    with open(path, "rb") as stream:
+        head = stream.read(8)
+    unpack = next((unpack for magic, unpack in _PACKED.items() if head.startswith(magic)), None)
+    if unpack is None:
+        return open(path, "rb")
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(cast(BinaryIO, unpack(path, "rb"))), 1 << 16))
+
+
+def add_damage(file: DataFile, error: Exception, faults: Faults) -> None:
+    """Add the fault of a packed file that cannot be read to its end."""
+    faults.add(
+        file.display_path,
+        "packed file",
+        str(error)[:200],
+        "a whole gzip, bzip2 or xz file",
+        "pack or download it again",
+    )
+
+
 def text_lines(file: DataFile, faults: Faults) -> Iterator[tuple[int, str]]:
     """(line number from 1, text with its line end). A line that is not UTF-8 or too long is a fault and is left out."""
-    with open(file.path, "rb") as stream:
+    with open_bytes(file.path) as stream:
         number = 0
         while raw := stream.readline(MAX_LINE + 1):
             number += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.file_formats import SUFFIXES, data_file, read_rows
+from ragpipe.datasets.file_formats import SUFFIXES, data_file, read_rows, suffix_of
 from ragpipe.datasets.file_heads import FileHead
 from ragpipe.datasets.text_lines import text_lines
 from ragpipe.profiling.label_fields import DataFacts
@@ -68,7 +68,7 @@ def read_whole(dataset: Dataset) -> FileReading:
 def check_readable(source: Path, head: FileHead) -> None:
     """Read a file in whose beginning there are no records by the reader of its suffix. Raises DataError with what that reader
     finds wrong; a file that it reads, a folder and a file of no known suffix pass."""
-    if source.suffix.lower() not in SUFFIXES or head.form == "folder":
+    if suffix_of(source) not in SUFFIXES or head.form == "folder":
         return
     faults = Faults("this file cannot be evaluated; nothing was written")
     file = data_file(source, str(source), "main", "auto", head.delimiter, faults)

@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import yaml
 from pydantic import ValidationError
 
+from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import BESIDE_THE_FILE, conf_dir
-from ragpipe.datasets.dataset import First, open_dataset
+from ragpipe.datasets.dataset import Dataset, First, open_dataset
+from ragpipe.datasets.file_formats import suffix_of
 from ragpipe.datasets.file_heads import FileHead, read_head
-from ragpipe.datasets.recognition import Recognised, reader_words, recognise, record_list
+from ragpipe.datasets.recognition import NATIVE, Recognised, reader_words, recognise, record_list
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.datasets.text_lines import NAN_IS_NULL
+from ragpipe.datasets.unread_names import unread_line
 from ragpipe.profiling.label_fields import DataFacts
 from ragpipe.starting import option_files
 from ragpipe.starting.file_reading import FileReading, check_readable, read_whole
-from ragpipe.starting.guessed_mapping import guessed_fields, names_in_file
+from ragpipe.starting.guessed_mapping import (
+    EITHER,
+    GuessedField,
+    NameInFile,
+    guessed_fields,
+    judged_names,
+    names_in_file,
+    passages_in,
+)
 from ragpipe.starting.metric_choice import MetricChoice, choose_metrics, score_names
-from ragpipe.starting.option_files import FileOrigin
+from ragpipe.starting.option_files import FileOrigin, scalar
 from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
-from ragpipe.starting.start_folder import MARKER, StartFolder, marker, write_new
+from ragpipe.starting.start_folder import MARKER, StartFolder, marker, write_new, written_for
 
 CANNOT = "this file cannot be evaluated; nothing was written"
+_RIGHT = {"reference", "references"}
 _WHOLE = {"question", "answer"}  # what a guessed mapping must have to be run
+_VALUES = frozenset({"nan", "null", "none", "inf", "infinity", "true", "false", "yes", "no", "on", "off"})
+"""What `+experiment=NAME` would not read as a name."""
 _GROUPS = ("dataset", "experiment", "judge")
 _ANSWERED = ("answer", "contexts")  # what a live system will give where the data have questions only
 
@@ -43,6 +59,8 @@ class FileStart:
         reading: what it holds; None for an unknown shape whose guesses do not read it.
         first: its first case as it was mapped; None where there is no reading.
         files: the paths written within the folder, without the schemas.
+        remarks: what else is to be said of it: a sentence for each.
+        refusal: why the strict reader does not read a file with the native names, where it is read by guesses.
         to_fill_in: the lines that a person must look at, `FILE:LINE: text`.
         misfit: why the guesses do not read the file, where question and answer were guessed.
     """
@@ -54,16 +72,27 @@ class FileStart:
     files: tuple[str, ...]
     to_fill_in: tuple[str, ...] = ()
     misfit: str = ""
+    remarks: tuple[str, ...] = ()
+    refusal: str = ""
 
 
 def folder_for(source: Path) -> Path:
-    """The folder that a file gets, named as the file without its suffix, or `NAME_eval` where the name is a shipped option's or the source's own."""
-    name = re.sub(r"\W+", "_", source.resolve().stem, flags=re.ASCII).strip("_")[:40] or "file"
+    """The folder that a file gets, named as the file without its suffix, or `NAME_eval` where the name is a shipped option's or the
+    source's own. Where another file or folder of the user has that name, a hash of the file's path comes after it."""
+    stem = Path(
+        source.resolve().name.removesuffix(source.suffix)
+        if suffix_of(source) != source.suffix.lower()
+        else source.resolve().name
+    ).stem
+    plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode() if stem else ""
+    name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")[:40] or "file"
     name = name if name[0].isalpha() else f"file_{name}"
-    is_taken = any((conf_dir() / group / f"{name}.yaml").is_file() for group in _GROUPS)
+    is_taken = name.lower() in _VALUES or any((conf_dir() / group / f"{name}.yaml").is_file() for group in _GROUPS)
     if is_taken or Path(name).resolve() == source.resolve():
         name += "_eval"
-    return Path(name)
+    if not Path(name).exists() or written_for(Path(name), source):
+        return Path(name)
+    return Path(f"{name}_{sha256(str(source.resolve()))[:6]}")
 
 
 def start_from(source: Path, folder: Path, option: str = "", words: Sequence[str] = ()) -> FileStart:
@@ -79,52 +108,130 @@ def start_from(source: Path, folder: Path, option: str = "", words: Sequence[str
     keys = _keys(recognised.words)
     plain = {**_shipped(recognised.option), **keys, "path": str(source), "name": recognised.option}
     dataset = open_dataset(_settings(plain, words), Path.cwd())
-    reading = read_whole(dataset)
-    first = dataset.first()
+    try:
+        reading = read_whole(dataset)
+    except DataError as error:
+        guess = (
+            _unknown_shape(source, folder, words, refused=error) if recognised.option == NATIVE and not option else None
+        )
+        if guess is None:
+            raise
+        return guess
+    remarks, first = _remarks(dataset, reading), dataset.first()
     origin = _origin(source, folder, recognised.description, keys)
     choice = choose_metrics(_with_answers(reading), reading.probe)
-    entries, remarks = recorded_entries(reading.verdicts, recognised.option, score_names())
+    entries, notes = recorded_entries(reading.verdicts, recognised.option, score_names())
     text = option_files.recognised_dataset(folder.name, origin, recognised.option)
     start = StartFolder(folder, folder.name, reading.cases > 0, choice.left_out, ())
-    files = _write(start, source, text, _experiment(folder, origin, choice, entries, remarks))
-    return FileStart(start, recognised, reading, first, files)
+    files = _write(start, source, text, _experiment(folder, origin, choice, entries, notes))
+    return FileStart(start, recognised, reading, first, files, remarks=tuple(remarks))
 
 
-def _unknown_shape(source: Path, folder: Path, words: Sequence[str]) -> FileStart:
+@overload
+def _unknown_shape(source: Path, folder: Path, words: Sequence[str]) -> FileStart: ...
+@overload
+def _unknown_shape(source: Path, folder: Path, words: Sequence[str], refused: DataError) -> FileStart | None: ...
+def _unknown_shape(
+    source: Path, folder: Path, words: Sequence[str], refused: DataError | None = None
+) -> FileStart | None:
     """A folder for a file of unknown shape: to be run where its guesses give a question and an answer in every record, else
-    to be filled in."""
+    to be filled in. Where the strict reader `refused` a file with the native names, None unless the guesses read it."""
     head = read_head(source)
     path, records = record_list(head)
     if not records:
         check_readable(source, head)
         raise _no_records(source, head)
     names = names_in_file(records)
-    guesses = guessed_fields(names)
     keys = _keys([*([f"dataset.records={path}"] if path else []), *reader_words(source, head)])
+    guesses, reading, dataset, misfit = _tried(names, keys, source, folder, words)
+    if refused is not None and reading is None and not any(guess.doubt for guess in guesses):
+        return None
     origin = _origin(source, folder, "", keys)
     text = option_files.guessed_dataset(folder.name, origin, names, guesses)
-    guessed = {guess.field: guess.path for guess in guesses}
-    reading, first, misfit = _read_guessed(text, source, words) if guessed.keys() >= _WHOLE else (None, None, "")
+    guessed = {guess.field: guess.origin for guess in guesses if not guess.doubt}
     labels = ["reference"] if {"reference", "references"} & guessed.keys() else []
-    choice = (
-        choose_metrics(reading.facts, reading.probe) if reading else choose_metrics(DataFacts([*_ANSWERED, *labels]))
-    )
-    start = StartFolder(folder, folder.name, reading is not None, choice.left_out, (), guessed)
+    facts = _with_answers(reading) if reading else DataFacts([*_ANSWERED, *labels])
+    choice = choose_metrics(facts, reading.probe if reading else ())
+    is_runnable = reading is not None and reading.cases > 0
+    start = StartFolder(folder, folder.name, is_runnable, choice.left_out, (), guessed)
     files = _write(start, source, text, _experiment(folder, origin, choice, [], []))
+    remarks = list[str]()
+    if reading is not None and dataset is not None:
+        remarks += _remarks(dataset, reading, names, guesses)
+    if "nan" in keys:
+        remarks.append("NaN in it is read as no value (nan: null)")
     lines = () if reading else tuple(_lines_to_check(text, folder / start.mapping))
-    return FileStart(start, None, reading, first, files, lines, misfit)
+    first = dataset.first() if dataset is not None and reading is not None else None
+    refusal = _refusal(refused) if refused else ""
+    return FileStart(start, None, reading, first, files, lines, misfit, tuple(remarks), refusal)
 
 
-def _read_guessed(text: str, source: Path, words: Sequence[str]) -> tuple[FileReading | None, First | None, str]:
-    """What a guessed mapping reads, with the first case; or why it does not give an answer in every record."""
+def _tried(
+    names: Sequence[NameInFile], keys: dict[str, str], source: Path, folder: Path, words: Sequence[str]
+) -> tuple[list[GuessedField], FileReading | None, Dataset | None, str]:
+    """The guesses that read the file, with what they read; else the first guesses, and why they do not. NaN is read as no value where
+    nothing else keeps the file from being read: `keys` then say so."""
+    guesses = guessed_fields(names)
+    if keys.get("records", "").startswith("entries(") and all(guess.field != "id" for guess in guesses):
+        guesses.insert(0, GuessedField("id", "key"))
+    fields = {guess.field for guess in guesses}
+    if any(guess.doubt for guess in guesses) or not (fields >= _WHOLE or (fields & _RIGHT and "question" in fields)):
+        return guesses, None, None, ""
+    misfit, nan = "", dict[str, str]()
+    for attempt in (guesses, guesses, guessed_fields(names, as_text=True)):
+        text = option_files.guessed_dataset(folder.name, _origin(source, folder, "", keys | nan), names, attempt)
+        reading, dataset, why = _read_guessed(text, source, words, "answer" in fields)
+        if reading is not None:
+            keys.update(nan)
+            return attempt, reading, dataset, ""
+        misfit = misfit or why
+        nan = {"nan": option_files.NULL} if NAN_IS_NULL in why else nan
+    return guesses, None, None, misfit
+
+
+def _read_guessed(
+    text: str, source: Path, words: Sequence[str], has_answers: bool
+) -> tuple[FileReading | None, Dataset | None, str]:
+    """What a guessed mapping reads, with the data set; or why it does not give an answer in every record."""
     dataset = open_dataset(_settings({**yaml.safe_load(text), "path": str(source)}, words), Path.cwd())
     try:
         reading = read_whole(dataset)
     except DataError as error:
         return None, None, str(error)
-    if reading.unanswered or not reading.cases:
+    if has_answers and (reading.unanswered or not reading.cases):
         return None, None, f"{reading.unanswered} records have no answer by them"
-    return reading, dataset.first(), ""
+    return reading, dataset, ""
+
+
+def _refusal(refused: DataError) -> str:
+    """That the strict reader refuses the file, by its first reason."""
+    reason = refused.problems[0]
+    return f"its names are the native ones, but {reason.key} is {reason.found} ({reason.where})"
+
+
+def _remarks(
+    dataset: Dataset, reading: FileReading, names: Sequence[NameInFile] = (), guesses: Sequence[GuessedField] = ()
+) -> list[str]:
+    """What the file has and is not measured: names that are not read, contexts that were not found, an answer that may be the right one."""
+    lines = [line] if (line := unread_line(dataset.unread())) else []
+    if judged := [name.path for name in judged_names(names, guesses)]:
+        lines.append(
+            f"{', '.join(judged)} look like verdicts of people: the mapping has lines to take in, under `recorded`"
+        )
+    has = reading.facts.fields
+    if reading.cases and "contexts" not in has:
+        path = passages_in(names)
+        perhaps = (
+            f"{path} may hold them: `contexts: {scalar(path)}` in the mapping" if path else "no column looks like them"
+        )
+        lines.append(f"no retrieved passages were found (contexts); {perhaps}")
+        if "reference" not in has:
+            lines.append(
+                "the answers are taken for what a system said. Where they are the right answers, there is nothing to judge yet: write "
+                "`reference: ` in the place of `answer: ` in the mapping, and ask a system (system=http system.url=..., "
+                "system=python system.callable=...)"
+            )
+    return lines
 
 
 def read_mapping(plain: Mapping[str, Any], source: Path, words: Sequence[str]) -> tuple[FileReading, str]:
@@ -155,6 +262,7 @@ def _lines_to_check(text: str, place: Path) -> Iterator[str]:
             entry, _, about = line.partition(" # ")
             perhaps = about.partition(option_files.PERHAPS)[2]
             remark = "   (guess)" if "# guess" in line else f"   ({option_files.PERHAPS}{perhaps})" if perhaps else ""
+            remark = f"   ({about})" if about.startswith(("`passages`", EITHER)) else remark
             yield f"{place}:{number}: {entry.strip()}{remark}"
 
 

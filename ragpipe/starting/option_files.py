@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.recognition import NATIVE
-from ragpipe.starting.guessed_mapping import GUESSED_FIELDS, GuessedField, NameInFile, passages_in
+from ragpipe.starting.guessed_mapping import GUESSED_FIELDS, GuessedField, NameInFile, judged_names, passages_in
 from ragpipe.starting.metric_choice import NEEDS_MODEL, MetricChoice
 from ragpipe.starting.recorded_scales import RecordedEntry
 
@@ -17,6 +17,8 @@ _BARE = re.compile(r"[A-Za-z_](?:[\w./+-]|\[\]|:(?=[\w./]))*", re.ASCII)
 _WHOLE = {"question", "answer"}
 PERHAPS = "perhaps "
 """Before the path that a field may have, in the comment of its line."""
+NULL = "null "
+"""The value null of a key, as no text is written."""
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 _ABOUT_FIELDS = {
     "id": "without it the hash of question, history and references is the id",
@@ -81,8 +83,10 @@ def guessed_dataset(name: str, origin: FileOrigin, names: Sequence[NameInFile], 
         f"name: {name}",
         *_path_lines(origin),
         *(f"{key}: {scalar(value)}" for key, value in origin.keys.items()),
+        *_split_lines(guesses),
         "fields:",
-        *_field_lines({guess.field: guess.path for guess in guesses}, passages_in(names)),
+        *_field_lines({guess.field: guess for guess in guesses}, passages_in(names)),
+        *_recorded_lines(judged_names(names, guesses)),
         "  # meta: {fields: {kept: NAME}}   # anything else to keep; docs/datasets.md has the whole language",
     )
 
@@ -166,21 +170,54 @@ def _shipped_fields(option: str) -> list[str]:
     return ["", "# The fields of the shipped mapping; what is set under `fields:` here replaces one of them.", *shown]
 
 
-def _field_lines(guesses: Mapping[str, str], passages: str) -> Iterator[str]:
+def _split_lines(guesses: Sequence[GuessedField]) -> Iterator[str]:
+    """The section that cuts a text into its passages."""
+    for guess in guesses:
+        if guess.separator is not None:
+            pattern = scalar(guess.separator.pattern)
+            yield from ("split:", "  passages:", f"    text: {scalar(guess.path)}", f"    pattern: {pattern}")
+
+
+def _recorded_lines(judged: Sequence[NameInFile]) -> Iterator[str]:
+    """What looks like verdicts of people, as comments to take in."""
+    if judged:
+        yield "  # These look like verdicts of people: take the signs `#` away to keep them beside the scores."
+        yield "  # recorded:"
+        yield "  #   fields:"
+    for name in judged:
+        words = dict.fromkeys(
+            value
+            for value in name.values
+            if isinstance(value, str) and not re.fullmatch(r"[-+.\d]*|(?i:true|false)", value)
+        )
+        table = ", ".join(f"{json.dumps(word, ensure_ascii=False)}: ???" for word in list(words)[:4])
+        path = scalar(name.path if words else f"verdict({name.path})")
+        yield f"  #     {scalar(name.own_name)}: " + (f"{{path: {path}, map: {{{table}}}}}" if words else path)
+
+
+def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator[str]:
     """A line per field: its guess, `???` where a person has to say it, else a comment. Without a question and an answer nothing can
-    be run, so a person has to look anyway, and the contexts are asked for as well.
+    be run, so a person has to look anyway, and the contexts are asked for as well; questions with right answers are whole.
 
     Args:
-        guesses: the path by field.
+        guesses: the guess by field.
         passages: what the contexts may be, where no name says so; may be empty.
     """
-    asked = () if guesses.keys() >= _WHOLE else ("question", "answer", "contexts")
+    is_whole = (
+        guesses.keys() >= _WHOLE
+        or guesses.keys() >= {"question", "reference"}
+        or guesses.keys() >= {"question", "references"}
+    )
+    asked = () if is_whole else ("question", "answer", "contexts")
     for name in GUESSED_FIELDS:
         about = _ABOUT_FIELDS[name]
-        if name == "contexts" and passages:
+        if name == "contexts" and passages and name not in guesses:
             about += f"; {PERHAPS}{passages}"
-        if name in guesses:
-            yield f"  {name}: {scalar(guesses[name])}   # guess, by its name: {about}"
+        if name in guesses and guesses[name].doubt:
+            yield f"  {name}: ???   # {guesses[name].doubt}"
+        elif name in guesses:
+            path = "passages" if guesses[name].separator else scalar(guesses[name].path)
+            yield f"  {name}: {path}   # guess, by its name: {about}"
         elif name in asked:
             yield f"  {name}: ???   # {about}"
         else:
@@ -218,7 +255,7 @@ def _parameter_lines(choice: MetricChoice, entries: Sequence[RecordedEntry], rem
 
 def scalar(text: str) -> str:
     """A text as YAML reads it back, in quotes where it needs them."""
-    if _BARE.fullmatch(text) and text.lower() not in _WORDS:
-        return text
+    if text == NULL or (_BARE.fullmatch(text) and text.lower() not in _WORDS):
+        return text.strip()
     in_single = '"' in text and "'" not in text and "\\" not in text and text.isprintable()
     return f"'{text}'" if in_single else json.dumps(text, ensure_ascii=False)

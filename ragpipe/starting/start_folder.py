@@ -90,10 +90,16 @@ def marker(start: StartFolder, source: Path, files: Mapping[str, str]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
+def written_for(folder: Path, source: Path) -> bool:
+    """Whether a folder was written for a file."""
+    written = _marker_of(folder)
+    return written is not None and (folder / written.source).resolve() == source.resolve()
+
+
 def read_folder(folder: Path, source: Path) -> StartFolder:
     """The folder as it is now. Raises ConfigError where it was not written for this file."""
     written = _marker_of(folder)
-    if written is None or (folder / written.source).resolve() != source.resolve():
+    if written is None or not written_for(folder, source):
         what = "a folder that was written for another file" if written else "a folder of yours"
         fix = f"task=init from={source} dir=OTHER writes to another folder, which `--config-dir OTHER +experiment=OTHER` runs"
         problem = Problem(

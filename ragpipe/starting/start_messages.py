@@ -29,7 +29,8 @@ _NAMES_SHOWN = 6
 def say_start(start: FileStart, source: str, console: Console) -> None:
     """Print what the file is, its first case as it was mapped, and what was written."""
     if start.recognised is None:
-        console.say(f"{source}: a shape that ragpipe does not know; its mapping was guessed from the names in it")
+        why = start.refusal or "a shape that ragpipe does not know"
+        console.say(on_one_line(f"{source}: {why}; its mapping was guessed from the names in it", 1000))
     else:
         names = ", ".join(start.recognised.evidence[:_NAMES_SHOWN])
         by = f" (by {names})" if names else ""
@@ -43,6 +44,8 @@ def say_start(start: FileStart, source: str, console: Console) -> None:
     console.say(f"written to {start.folder.root}/: {', '.join(start.files)}")
     if start.reading is not None:
         say_guesses(start.folder, console)
+    for line in start.remarks:
+        console.say(on_one_line(line, 1000))
     if start.misfit:
         console.say(f"the guesses do not fit the file: {start.misfit}")
 
@@ -61,7 +64,9 @@ def say_next(start: FileStart, console: Console, again: str = "") -> None:
             return
         console.say("then:")
     elif start.reading is not None and not start.reading.cases:
-        console.say("it holds questions and no answers: nothing can be evaluated yet. Ask a live system, for example")
+        console.say(
+            "it holds questions and no answers of a system: there is nothing to judge yet. Ask a live system, for example"
+        )
         console.say(f"  {command} system=python system.callable=myrag:answer 'plugins=[myrag]'")
         console.say(f"  {command} system=http system.url=http://127.0.0.1:8000/ask")
         return

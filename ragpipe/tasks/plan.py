@@ -16,6 +16,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
+from ragpipe.datasets.unread_names import unread_line
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
 from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
@@ -169,9 +170,13 @@ def _print_data(
     if index := open_index(config):
         for note in index_notes(index.coverage(record.sample for record in dataset)):
             console.say(f"index: {on_one_line(note, 1000)}")
+    for line in dataset.remarks():
+        console.warn(on_one_line(line, 1000))
     print_findings(profile, pointers, console)
     if config.dataset.fields:
         _print_first_case(dataset, console)
+    if unread := unread_line(dataset.unread()):
+        console.say(unread)
     print_fields(profile, console)
 
 

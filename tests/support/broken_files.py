@@ -94,7 +94,7 @@ BROKEN = [
     Broken("D3", "latin1.jsonl", (GOOD + '{"id": "é", "question": "b"}\n').encode("latin-1"), ("latin1.jsonl:2", "0xe9", "iconv")),
     Broken("D3", "latin1.csv", "id,question\nq1,caf\xe9\n".encode("latin-1"), ("latin1.csv:2", "0xe9", "column 7", "UTF-8")),
     Broken("D3", "latin1.json", '[{"id": "q1",\n"question": "caf\xe9"}]'.encode("latin-1"), ("latin1.json:2", "0xe9", "UTF-8")),
-    Broken("D3", "gzip.jsonl", gzip.compress(GOOD.encode()), ("gzip.jsonl", "gzip", "unpack")),
+    Broken("D3", "gzip.jsonl", gzip.compress(GOOD.encode())[:-12], ("gzip.jsonl", "gzip", "download it again")),
     # D7: duplicate keys
     Broken("D7", "twice.jsonl", '{"id": "q1", "question": "a", "id": "q2"}\n', ("twice.jsonl:1", "'id' appears twice")),
     Broken("D7", "deep.json", '[{"id": "q1", "meta": {"a": 1,\n "a": 2}}]', ("deep.json", "'a' appears twice")),
@@ -132,7 +132,7 @@ BROKEN = [
     Broken("D14", "semicolon.csv", "id;question\nq1;a\n", ("semicolon.csv:1", "header", "dataset.delimiter")),
     Broken("D14", "header2.csv", "id,question,id\nq1,a,b\n", ("header2.csv:1", "'id' twice")),
     Broken("D14", "nameless.csv", "id,,question\nq1,x,a\n", ("nameless.csv:1", "column 2 without a name")),
-    Broken("D14", "cell.csv", "id,question,tags\nq1,a,\"['x']\"\n", ("cell.csv:2", "tags", "double quotes")),
+    Broken("D14", "cell.csv", "id,question,tags\nq1,a,\"['x' ... 'y']\"\n", ("cell.csv:2", "tags", "left out", "json.dumps")),
     # D16: Parquet
     Broken("D16", "cut.parquet", _PARQUET[: len(_PARQUET) // 2], ("cut.parquet", "damaged")),
     Broken("D16", "flipped.parquet", bytes(_FLIPPED), ("flipped.parquet row 1", "damaged")),

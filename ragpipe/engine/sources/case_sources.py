@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
@@ -127,6 +128,8 @@ class DatasetSource:
         records = mark_closed_book(self.dataset, system)
         counts = load_dataset(records, samples=folder.samples, outputs=folder.outputs)
         self._warn_of_unknown_methods(counts.methods)
+        for line in self.dataset.remarks():
+            self._console.warn(on_one_line(line, 1000))
 
     def restore(self, folder: RunFolder, fault: str) -> None:
         if isinstance(self._config.system, RecordedSystem):

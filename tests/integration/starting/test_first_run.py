@@ -174,29 +174,23 @@ def test_questions_without_answers_wait_for_a_system(
 
 
 @pytest.mark.parametrize(
-    ("prepare", "words", "says"),
+    ("words", "says"),
     [
-        ("other folder", ["shop.jsonl"], "a folder of yours"),
-        ("other file", ["a/shop.jsonl"], "written for another file"),
-        ("", ["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
-        ("", ["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"),
-        ("", ["a"], "give one of its files: shop.jsonl"),
-        ("", ["shop.jsonl", "dataset=ragsa"], "'ragsa'"),
-        ("", ["broken.jsonl"], "broken.jsonl:2"),
-        ("", ["text.txt"], "neither JSON nor a table"),
+        (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
+        (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"),
+        (["a"], "give one of its files: shop.jsonl"),
+        (["shop.jsonl", "dataset=ragsa"], "'ragsa'"),
+        (["broken.jsonl"], "broken.jsonl:2"),
+        (["text.txt"], "neither JSON nor a table"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(
-    here: Path, capfd: pytest.CaptureFixture[str], prepare: str, words: list[str], says: str
+    here: Path, capfd: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
     _lines("shop.jsonl", RECORDS)
     _lines("a/shop.jsonl", RECORDS)
     Path("broken.jsonl").write_text(json.dumps(RECORDS[0]) + '\n{"id": 7, "question": "Who?"}\n', encoding="utf-8")
     Path("text.txt").write_text("only prose", encoding="utf-8")
-    if prepare == "other folder":
-        _lines("shop/mine.jsonl", [])
-    elif prepare == "other file":
-        assert main(["task=init", "from=shop.jsonl", "dir=shop"]) == 0
     before = sorted(here.rglob("*"))
     assert main(words) == 2
     assert says in capfd.readouterr().err

@@ -188,6 +188,6 @@ def test_a_csv_file_of_pandas(read_file: Read) -> None:
     fields = {"question": "q", "answer": "a", "recorded": "verdict(without(_record, ['q', 'a', 'Unnamed: 0']))"}
     records = read_file({"d.csv": data}, empty=None, fields=fields)
     assert [(r.output.answer, r.output.recorded) for r in records] == [(None, {"s": 0.5}), ("1843", {"s": None})]
-    assert "column 1 without a name" in refused(read_file, {"d.csv": data}, fields=fields)
+    assert [r.output.answer for r in read_file({"d.csv": data}, fields=fields)] == ["", "1843"]
     named = data.replace(",q", "n,q", 1)
     assert [r.output.answer for r in read_file({"d.csv": named}, fields=fields)] == ["", "1843"]

@@ -41,11 +41,11 @@ def test_only_a_line_feed_ends_a_line(read_file: Read, sign: str) -> None:
 
 
 def test_csv_texts_stay_what_they_are(read_file: Read) -> None:
-    rows = "007,q,NA,null\n7,q,None,n/a\n1e5,q,NaN,true\n"
+    rows = "007,q,NA,NA\n7,q,None,no value\n1e5,q,N/A,true\n"
     found = read_file({"ids.csv": f"id,question,answer,category\n{rows}"})
     assert [r.sample.id for r in found] == ["007", "7", "1e5"]
-    assert [r.output.answer for r in found] == ["NA", "None", "NaN"]
-    assert [r.sample.category for r in found] == ["null", "n/a", "true"]
+    assert [r.output.answer for r in found] == ["NA", "None", "N/A"]  # a system does answer so
+    assert [r.sample.category for r in found] == ["NA", "no value", "true"]
 
 
 def test_csv_cells_with_newlines_quotes_and_json(read_file: Read) -> None:

@@ -29,7 +29,7 @@ from ragpipe.starting.option_files import FileOrigin, guessed_dataset, scalar
         ({"input": '{"question": "Who?"}', "metadata": '{"contexts": ["Ada."]}'}, {"question": "parse(input).question", "contexts": "parse(metadata).contexts"}),
         ({"query": "Who?", "documents": '[{"text": "Ada."}]'}, {"question": "query", "contexts": "parse(documents)[].text"}),
         ({"query": "{braces} are what?", "reply": "[1] says so"}, {"question": "query", "answer": "reply"}),
-        ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {}),
+        ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
         ({"query": "Who?", "hits": []}, {"question": "query"}),
         ({"note": "Who?", "value": "Ada."}, {}),
     ],
