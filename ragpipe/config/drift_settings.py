@@ -17,6 +17,3 @@ class DriftSettings(Settings):
         min_length=1,
         description="YAML file of the canary set; `package:` names a file of ragpipe.",
     )
-    new_baseline: bool = Field(
-        default=False, description="Whether this start makes a new baseline, although there is one that holds."
-    )

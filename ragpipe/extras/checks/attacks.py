@@ -17,12 +17,8 @@ from ragpipe.core.yaml_files import FastLoader
 from ragpipe.prompting.foreign_tags import fence_tag
 from ragpipe.schema.sample import Case, Chunk, Turn
 
-_LOOKALIKES = str.maketrans("aceopxyiABCEHKMOPTX", "асеорхуіАВСЕНКМОРТХ")
-_LEET = str.maketrans("aeiostAEIOST", "431057431057")
 _FLOOD, _SHOTS = 200, 40
-Part = Literal["answer", "context", "question", "reference", "history", "id", "metadata"]
-VERSION = 1
-_FILE = PACKAGE / "data" / "attacks" / f"attacks.v{VERSION}.yaml"
+_FILE = PACKAGE / "data" / "attacks" / "attacks.v1.yaml"
 
 
 class Attack(BaseModel):
@@ -31,7 +27,7 @@ class Attack(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    part: Part
+    part: Literal["answer", "context", "question", "reference", "history", "id", "metadata"]
     group: str
     text: str
     place: str = "after"
@@ -53,6 +49,52 @@ class Attack(BaseModel):
             text = text.replace(f"{{{name}}}", value)
         return ENCODINGS[self.encode](text) if self.encode else text
 
+    def put(self, case: Case, text: str) -> Case | None:
+        """The case with this text in the part that the attack is about; None where the case lacks the part."""
+        sample, chunks = case.sample, list(case.contexts)
+        match self.part:
+            case "answer":
+                return _output(case, answer=self._joined(case.answer, text))
+            case "question":
+                return _sample(case, question=self._joined(case.question, text))
+            case "reference":
+                joined = [self._joined(reference, text) for reference in case.references]
+                return _sample(case, references=joined) if joined else None
+            case "history":
+                return _sample(case, history=[*sample.history, Turn(role="user", text=text)])
+            case "metadata" if self.place != "heading":
+                values = {"category": text, "tags": [*sample.tags, text], "meta": {**sample.meta, "note": text}}
+                return _sample(case, **{self.place: values[self.place]})
+        if not chunks:
+            return None
+        if self.place == "split":
+            return _split(case, chunks, text)
+        field = {"chunk_id": "id", "heading": "heading_path"}.get(self.place, self.place)
+        new = {"text": self._joined(chunks[0].text, text)} if self.part == "context" else {field: text}
+        return _output(case, chunks=[chunks[0].model_copy(update=new), *chunks[1:]])
+
+    def _joined(self, before: str, text: str) -> str:
+        pieces = {"before": f"{text}\n\n{before}", "replace": text}
+        return pieces.get(self.place, f"{before}\n\n{text}")
+
+
+def _split(case: Case, chunks: list[Chunk], text: str) -> Case:
+    """Half of the text in the first chunk, half in the last one, or in the answer where there is one chunk."""
+    half = len(text) // 2
+    chunks[0] = chunks[0].model_copy(update={"text": f"{chunks[0].text}\n\n{text[:half]}"})
+    if len(chunks) == 1:
+        return _output(case, chunks=chunks, answer=f"{case.answer}\n\n{text[half:]}")
+    chunks[-1] = chunks[-1].model_copy(update={"text": f"{text[half:]}\n\n{chunks[-1].text}"})
+    return _output(case, chunks=chunks)
+
+
+def _output(case: Case, **fields: Any) -> Case:
+    return Case(case.sample, case.output.model_copy(update=fields), case.iteration)
+
+
+def _sample(case: Case, **fields: Any) -> Case:
+    return Case(case.sample.model_copy(update=fields), case.output, case.iteration)
+
 
 class AttackSuite(BaseModel):
     """All attacks of the file, by name; `order` and `verdict` are what their texts ask the judge for."""
@@ -72,7 +114,7 @@ class AttackSuite(BaseModel):
     def attacked(self, name: str, case: Case) -> Case | None:
         """The case with one attack in it. None where the case lacks the part: no context, no reference."""
         attack = self.attacks[name]
-        return _PARTS[attack.part](case, attack, attack.fill(case, self.order, self.verdict))
+        return attack.put(case, attack.fill(case, self.order, self.verdict))
 
 
 @lru_cache(maxsize=1)
@@ -83,95 +125,16 @@ def attack_suite() -> AttackSuite:
     return AttackSuite.model_validate(content)
 
 
-def _output(case: Case, **fields: Any) -> Case:
-    return Case(case.sample, case.output.model_copy(update=fields), case.iteration)
+def _each_after(text: str, code: int) -> str:
+    return "".join(chr(code + ord(letter)) for letter in text if letter.isascii())
 
 
-def _sample(case: Case, **fields: Any) -> Case:
-    return Case(case.sample.model_copy(update=fields), case.output, case.iteration)
-
-
-def _joined(attack: Attack, before: str, text: str) -> str:
-    pieces = {"after": f"{before}\n\n{text}", "before": f"{text}\n\n{before}", "replace": text}
-    return pieces.get(attack.place, pieces["after"])
-
-
-def _in_answer(case: Case, attack: Attack, text: str) -> Case:
-    return _output(case, answer=_joined(attack, case.answer, text))
-
-
-def _in_context(case: Case, attack: Attack, text: str) -> Case | None:
-    """In the first chunk; half of a split text in the last one, or in the answer where there is one chunk."""
-    chunks = list(case.contexts)
-    if not chunks:
-        return None
-    if attack.place != "split":
-        chunks[0] = _with_text(chunks[0], _joined(attack, chunks[0].text, text))
-        return _output(case, chunks=chunks)
-    half = len(text) // 2
-    chunks[0] = _with_text(chunks[0], f"{chunks[0].text}\n\n{text[:half]}")
-    if len(chunks) == 1:
-        return _output(case, chunks=chunks, answer=f"{case.answer}\n\n{text[half:]}")
-    chunks[-1] = _with_text(chunks[-1], f"{text[half:]}\n\n{chunks[-1].text}")
-    return _output(case, chunks=chunks)
-
-
-def _with_text(chunk: Chunk, text: str) -> Chunk:
-    return chunk.model_copy(update={"text": text})
-
-
-def _in_question(case: Case, attack: Attack, text: str) -> Case:
-    return _sample(case, question=_joined(attack, case.question, text))
-
-
-def _in_reference(case: Case, attack: Attack, text: str) -> Case | None:
-    if not case.references:
-        return None
-    return _sample(case, references=[_joined(attack, reference, text) for reference in case.references])
-
-
-def _in_history(case: Case, attack: Attack, text: str) -> Case:
-    return _sample(case, history=[*case.sample.history, Turn(role="user", text=text)])
-
-
-def _in_ids(case: Case, attack: Attack, text: str) -> Case | None:
-    """As an identifier of the first chunk, or as its path."""
-    if not case.contexts:
-        return None
-    field = {"chunk_id": "id"}.get(attack.place, attack.place)
-    first, *later = case.contexts
-    return _output(case, chunks=[first.model_copy(update={field: text}), *later])
-
-
-def _in_metadata(case: Case, attack: Attack, text: str) -> Case | None:
-    if attack.place == "heading":
-        if not case.contexts:
-            return None
-        first, *later = case.contexts
-        return _output(case, chunks=[first.model_copy(update={"heading_path": text}), *later])
-    values = {"category": text, "tags": [*case.sample.tags, text], "meta": {**case.sample.meta, "note": text}}
-    return _sample(case, **{attack.place: values[attack.place]})
-
-
-_PARTS: Mapping[Part, Callable[[Case, Attack, str], Case | None]] = {
-    "answer": _in_answer,
-    "context": _in_context,
-    "question": _in_question,
-    "reference": _in_reference,
-    "history": _in_history,
-    "id": _in_ids,
-    "metadata": _in_metadata,
-}
-
-
-def _each_after(text: str, place: Callable[[int], int]) -> str:
-    return "".join(chr(place(ord(letter))) for letter in text if letter.isascii())
-
-
+_LOOKALIKES = str.maketrans("aceopxyiABCEHKMOPTX", "асеорхуіАВСЕНКМОРТХ")
+_LEET = str.maketrans("aeiostAEIOST", "431057431057")
 ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "zero_width": lambda text: "\u200b".join(text),
-    "tag_characters": lambda text: _each_after(text, lambda code: 0xE0000 + code),
-    "variation_selectors": lambda text: _each_after(text, lambda code: 0xE0100 + code),
+    "tag_characters": lambda text: _each_after(text, 0xE0000),
+    "variation_selectors": lambda text: _each_after(text, 0xE0100),
     "bidi": lambda text: f"\u202e{text[::-1]}\u202c",
     "homoglyphs": lambda text: text.translate(_LOOKALIKES),
     "leetspeak": lambda text: text.translate(_LEET),

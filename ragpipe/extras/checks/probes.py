@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ragpipe.extras.checks.case_text import CaseText
-from ragpipe.extras.checks.context_edits import shuffle_chunks
-from ragpipe.extras.checks.mutant import Donors
+from ragpipe.extras.checks.chunk_edits import shuffle_chunks
+from ragpipe.extras.checks.edits import Donors, Subject
 from ragpipe.schema.sample import Case, Output
 
 _PADDING = (
@@ -17,8 +16,6 @@ _PADDING = (
     "this down. Please feel free to come back with any further question at any time; it would be my pleasure to help you again, "
     "be it today or on another day."
 )
-_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-_WORD = re.compile(r"\b[a-z]{5,}\b")
 _TYPOS = 3
 OWN, OTHER = "own_family", "other_family"
 CONTROL = "wrong_answer"
@@ -34,8 +31,6 @@ FAMILIES = (
 )
 """Model names, and how an answer of that family is labelled. The part after the last `/` of a name counts."""
 
-Change = Callable[[Case, random.Random], Output | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -43,35 +38,47 @@ class Probe:
 
     name: str
     what: str
-    change: Change
+    answer: Callable[[str], str] | None = None
     against: str | None = None
 
-
-def _answer(change: Callable[[str], str]) -> Change:
-    def changed(case: Case, rng: random.Random) -> Output | None:
-        return case.output.model_copy(update={"answer": change(case.answer)})
-
-    return changed
-
-
-def _context_order(case: Case, rng: random.Random) -> Output | None:
-    edit = shuffle_chunks(case, CaseText(case), Donors([]), rng)
-    return edit.output if edit else None
+    def change(self, case: Case, rng: random.Random) -> Output | None:
+        """The output with the change; None where it does not apply."""
+        if self.name == "context_order":
+            edit = shuffle_chunks(Subject(case, Donors([])), rng)
+            return edit.output if edit else None
+        answer = self.answer(case.answer) if self.answer else _with_typos(case.answer, rng)
+        return case.output.model_copy(update={"answer": answer})
 
 
 def _as_list(answer: str) -> str:
-    items = "\n".join(f"- {sentence}" for sentence in _SENTENCES.split(answer.strip()))
+    items = "\n".join(f"- {sentence}" for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z])", answer.strip()))
     return f"## Answer\n\n{items}"
 
 
-def _with_typos(case: Case, rng: random.Random) -> Output | None:
-    """Two neighbouring letters inside up to three long words exchanged. None without such a word."""
-    matches = list(_WORD.finditer(case.answer))
-    answer = list(case.answer)
+def _with_typos(text: str, rng: random.Random) -> str:
+    """Two neighbouring letters inside up to three long words are exchanged."""
+    matches, answer = list(re.finditer(r"\b[a-z]{5,}\b", text)), list(text)
     for match in rng.sample(matches, min(_TYPOS, len(matches))):
         place = match.start() + 1 + rng.randrange(len(match[0]) - 3)
         answer[place], answer[place + 1] = answer[place + 1], answer[place]
-    return case.output.model_copy(update={"answer": "".join(answer)}) if matches else None
+    return "".join(answer)
+
+
+_PROBES = (
+    Probe("context_order", "the contexts come in another order"),
+    Probe("padding", "polite sentences without a claim are added", lambda text: text + _PADDING),
+    Probe("markdown", "a heading, and each sentence as an item", _as_list),
+    Probe("false_citation", "a journal is named that nobody retrieved", lambda text: f"{text} (Journal of Applied Research, 2021)"),
+    Probe("bandwagon", "90 % agree, it says", lambda text: f"{text}\n\n(90 % of readers agree.)"),
+    Probe("confident_tone", "it says that there is no doubt", lambda text: f"Without any doubt: {text}"),
+    Probe("improved", "it is called improved", lambda text: f"Improved answer:\n{text}"),
+    Probe("idle_sentence", "one friendly sentence is added", lambda text: f"{text} I hope this helps."),
+    Probe("typos", "letters of three words are exchanged"),
+    Probe("date", "it is dated", lambda text: f"(Updated on 1 March 2026)\n{text}"),
+)  # fmt: skip
+PROBE_NAMES = (*(probe.name for probe in _PROBES), OTHER, OWN)
+VERSION = 1
+"""Raised whenever the same case gives another text."""
 
 
 def family_of(model: str) -> str | None:
@@ -82,34 +89,11 @@ def family_of(model: str) -> str | None:
 
 def probes_of(model: str) -> tuple[Probe, ...]:
     """All probes for a judge. The pair of family labels is left out where the model's name says no family."""
-    label = family_of(model)
-    return (*_PROBES, *_family_probes(label)) if label else _PROBES
-
-
-def _family_probes(label: str) -> tuple[Probe, Probe]:
-    stranger = next(family for _, family in FAMILIES if family != label)
+    if (own := family_of(model)) is None:
+        return _PROBES
+    other = next(family for _, family in FAMILIES if family != own)
     return (
-        Probe(OTHER, f"labelled as an answer of {stranger}", _answer(lambda text: f"Answer of {stranger}:\n{text}")),
-        Probe(OWN, f"labelled as an answer of {label}", _answer(lambda text: f"Answer of {label}:\n{text}"), OTHER),
+        *_PROBES,
+        Probe(OTHER, f"labelled as an answer of {other}", lambda text: f"Answer of {other}:\n{text}"),
+        Probe(OWN, f"labelled as an answer of {own}", lambda text: f"Answer of {own}:\n{text}", OTHER),
     )
-
-
-_PROBES = (
-    Probe("context_order", "the contexts come in another order", _context_order),
-    Probe("padding", "polite sentences without a claim are added", _answer(lambda text: text + _PADDING)),
-    Probe("markdown", "a heading, and each sentence as an item", _answer(_as_list)),
-    Probe(
-        "false_citation",
-        "a journal is named that nobody retrieved",
-        _answer(lambda text: f"{text} (Journal of Applied Research, 2021)"),
-    ),
-    Probe("bandwagon", "90 % agree, it says", _answer(lambda text: f"{text}\n\n(90 % of readers agree.)")),
-    Probe("confident_tone", "it says that there is no doubt", _answer(lambda text: f"Without any doubt: {text}")),
-    Probe("improved", "it is called improved", _answer(lambda text: f"Improved answer:\n{text}")),
-    Probe("idle_sentence", "one friendly sentence is added", _answer(lambda text: f"{text} I hope this helps.")),
-    Probe("typos", "letters of three words are exchanged", _with_typos),
-    Probe("date", "it is dated", _answer(lambda text: f"(Updated on 1 March 2026)\n{text}")),
-)
-PROBE_NAMES = (*(probe.name for probe in _PROBES), OTHER, OWN)
-PROBES_VERSION = 1
-"""Raised whenever the same case gives another text."""

@@ -10,7 +10,7 @@ import pytest
 from ragpipe.config.drift_settings import SHIPPED_CANARIES
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.extras.checks.canary_set import MISSING, UNREADABLE, CanaryItem, CanarySet, is_right, read_canaries
+from ragpipe.extras.checks.canaries import MISSING, UNREADABLE, CanaryItem, CanarySet, is_right, read_canaries
 
 DIGEST = "57d05f51809d73a88ecbf88952cec311e9fa9b6711790f7bd8389fd6854227be"
 """Of version 1. Another digest ends every baseline: then the set is a new file with a new version."""

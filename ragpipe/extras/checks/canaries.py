@@ -18,7 +18,6 @@ from ragpipe.core.yaml_files import FastLoader
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.prompting.fences import fenced_values
 from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.all_answers import ANSWER_TYPES
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
@@ -29,14 +28,11 @@ Verdicts = dict[str, JsonValue]
 """Values by name: `item/field`, or `item/field[2]` for the second numbered item of the reply."""
 UNREADABLE = "(unreadable)"
 MISSING = "(missing)"
-_ITEMS = "verdicts"
 _TITLE = "the canary set cannot be used"
-_FORM = "a canary set: version, items with id, prompt, answer, values and grades (docs/drift.md)"
+_FORM = "a canary set: version, items with id, prompt, answer, values and grades (docs/extras/checks.md)"
 
 
 class _ItemSettings(Settings):
-    """One item of the file."""
-
     id: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     prompt: str = Field(pattern=r"^[a-z_]+/[a-z_]+\.v\d+$")
     answer: str
@@ -94,48 +90,44 @@ def read_canaries(path: str) -> CanarySet:
     """Read a canary set. Its templates are those that ragpipe ships, whatever `prompt_dirs` says.
 
     Raises ConfigError for a file that is not there or not of this form, for an unknown answer type or template, and for two items
-    or verdicts of one name.
+    of one name.
     """
-    file = data_path(path)
+
+    def refused(key: str, found: str, expected: str) -> ConfigError:
+        return ConfigError(_TITLE, [Problem(path, key, found, expected)])
+
+    def canary(item: _ItemSettings) -> CanaryItem:
+        if (answer := ANSWER_TYPES.get(item.answer)) is None:
+            raise refused(f"items.{item.id}.answer", item.answer, f"one of {', '.join(sorted(ANSWER_TYPES))}")
+        folder, _, name = item.prompt.partition("/")
+        step, _, version = name.partition(".")
+        try:
+            prompt = library.load(folder, step, version)
+            values = {
+                name: [{"text": text} for text in value] if prompt.roles.get(name) == "sources" else value  # type: ignore[union-attr]
+                for name, value in item.values.items()
+            }
+            payload = Payload(prompt.render(**values), answer_schema(answer))
+        except PromptError as error:
+            expected = "a shipped template, with a value for each variable"
+            raise refused(f"items.{item.id}", str(error), expected) from error
+        return CanaryItem(item.id, payload, answer, dict(_grades(item)))
+
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), Loader=FastLoader)
+        content = yaml.load(data_path(path).read_text(encoding="utf-8"), Loader=FastLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise _refused(path, "drift.canaries", str(error).partition("\n")[0], _FORM) from error
+        raise refused("drift.canaries", str(error).partition("\n")[0], _FORM) from error
     problems: list[Problem] = []
     settings = validated(_FileSettings, content, "canaries", NoOrigins(), problems)
     if settings is None:
         raise ConfigError(_TITLE, [Problem(path, p.key, p.found, p.expected, p.fix) for p in problems])
     library = PromptLibrary([prompts_dir()])
-    items = tuple(_item(item, library, path) for item in settings.items)
-    if twice := {item.name for item in items if sum(other.name == item.name for other in items) > 1}:
-        raise _refused(path, "items", f"the id {min(twice)} twice", "an id of its own for each item")
-    content_digest = sha256([[item.name, item.payload.id, dict(item.grades)] for item in items])
-    return CanarySet(Path(path.rpartition(":")[2]).name, settings.version, content_digest, items)
-
-
-def _item(item: _ItemSettings, library: PromptLibrary, path: str) -> CanaryItem:
-    answer = ANSWER_TYPES.get(item.answer)
-    if answer is None:
-        known = ", ".join(sorted(ANSWER_TYPES))
-        raise _refused(path, f"items.{item.id}.answer", item.answer, f"one of {known}")
-    folder, _, name = item.prompt.partition("/")
-    step, _, version = name.partition(".")
-    try:
-        prompt = library.load(folder, step, version)
-        payload = Payload(prompt.render(**_values(item.values, prompt)), answer_schema(answer))
-    except PromptError as error:
-        raise _refused(
-            path, f"items.{item.id}", str(error), "a shipped template, with a value for each variable"
-        ) from error
-    return CanaryItem(item.id, payload, answer, dict(_grades(item)))
-
-
-def _values(values: Mapping[str, Any], prompt: Prompt) -> dict[str, Any]:
-    """The values as a metric passes them: a source is an object with a `text`."""
-    return {
-        name: [{"text": text} for text in value] if prompt.roles.get(name) == "sources" else value
-        for name, value in values.items()
-    }
+    items = tuple(map(canary, settings.items))
+    names = [item.name for item in items]
+    if twice := sorted(name for name in names if names.count(name) > 1):
+        raise refused("items", f"the id {twice[0]} twice", "an id of its own for each item")
+    digest = sha256([[item.name, item.payload.id, dict(item.grades)] for item in items])
+    return CanarySet(Path(path.rpartition(":")[2]).name, settings.version, digest, items)
 
 
 def _grades(item: _ItemSettings) -> Iterator[tuple[str, JsonValue]]:
@@ -151,7 +143,7 @@ def _value(answer: Mapping[str, Any], field: str) -> JsonValue:
     field, _, place = field.rstrip("]").partition("[")
     value: Any = answer
     if place:
-        numbered = [item for item in answer.get(_ITEMS, ()) if item.get("index") == int(place)]
+        numbered = [item for item in answer.get("verdicts", ()) if item.get("index") == int(place)]
         value = numbered[0] if len(numbered) == 1 else {}
     for key in field.split("."):
         if not isinstance(value, Mapping) or key not in value:
@@ -166,7 +158,3 @@ def is_right(value: JsonValue, grade: JsonValue) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and grade["low"] <= value <= grade["high"]  # type: ignore[operator]
     return value == grade and isinstance(value, bool) == isinstance(grade, bool)
-
-
-def _refused(path: str, key: str, actual: str, expected: str) -> ConfigError:
-    return ConfigError(_TITLE, [Problem(path, key, actual, expected)])
