@@ -45,7 +45,6 @@ START_SECTIONS = frozenset(
         "transport",
         "runner",
         "store",
-        "drift",
         "run",
         "prompt_dirs",
         "publish",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import yaml
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ConfigError, Problem, PromptError
 from ragpipe.core.resources import data_path, prompts_dir
-from ragpipe.core.validation import NoOrigins, validated
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.prompting.fences import fenced_values
@@ -22,30 +20,12 @@ from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.all_answers import ANSWER_TYPES
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.settings import Settings
 
 Verdicts = dict[str, JsonValue]
 """Values by name: `item/field`, or `item/field[2]` for the second numbered item of the reply."""
 UNREADABLE = "(unreadable)"
 MISSING = "(missing)"
-_TITLE = "the canary set cannot be used"
-_FORM = "a canary set: version, items with id, prompt, answer, values and grades (docs/extras/checks.md)"
-
-
-class _ItemSettings(Settings):
-    id: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    prompt: str = Field(pattern=r"^[a-z_]+/[a-z_]+\.v\d+$")
-    answer: str
-    values: dict[str, JsonValue]
-    grades: dict[str, JsonValue] = Field(min_length=1)
-
-
-class _FileSettings(Settings):
-    """The whole file; `sources` is a place for texts that several items share."""
-
-    version: int = Field(ge=1)
-    sources: JsonValue = None
-    items: list[_ItemSettings] = Field(min_length=1)
+SHIPPED = "package:canaries.v1.yaml"
 
 
 @dataclass(frozen=True)
@@ -86,56 +66,31 @@ class CanarySet:
         return {"name": self.name, "version": self.version, "digest": self.digest}
 
 
-def read_canaries(path: str) -> CanarySet:
-    """Read a canary set. Its templates are those that ragpipe ships, whatever `prompt_dirs` says.
-
-    Raises ConfigError for a file that is not there or not of this form, for an unknown answer type or template, and for two items
-    of one name.
-    """
-
-    def refused(key: str, found: str, expected: str) -> ConfigError:
-        return ConfigError(_TITLE, [Problem(path, key, found, expected)])
-
-    def canary(item: _ItemSettings) -> CanaryItem:
-        if (answer := ANSWER_TYPES.get(item.answer)) is None:
-            raise refused(f"items.{item.id}.answer", item.answer, f"one of {', '.join(sorted(ANSWER_TYPES))}")
-        folder, _, name = item.prompt.partition("/")
-        step, _, version = name.partition(".")
-        try:
-            prompt = library.load(folder, step, version)
-            values = {
-                name: [{"text": text} for text in value] if prompt.roles.get(name) == "sources" else value  # type: ignore[union-attr]
-                for name, value in item.values.items()
-            }
-            payload = Payload(prompt.render(**values), answer_schema(answer))
-        except PromptError as error:
-            expected = "a shipped template, with a value for each variable"
-            raise refused(f"items.{item.id}", str(error), expected) from error
-        return CanaryItem(item.id, payload, answer, dict(_grades(item)))
-
-    try:
-        content = yaml.load(data_path(path).read_text(encoding="utf-8"), Loader=FastLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise refused("drift.canaries", str(error).partition("\n")[0], _FORM) from error
-    problems: list[Problem] = []
-    settings = validated(_FileSettings, content, "canaries", NoOrigins(), problems)
-    if settings is None:
-        raise ConfigError(_TITLE, [Problem(path, p.key, p.found, p.expected, p.fix) for p in problems])
+@cache
+def read_canaries() -> CanarySet:
+    """The shipped set. Its templates are those that ragpipe ships, whatever `prompt_dirs` says."""
+    content = yaml.load(data_path(SHIPPED).read_text(encoding="utf-8"), Loader=FastLoader)
     library = PromptLibrary([prompts_dir()])
-    items = tuple(map(canary, settings.items))
-    names = [item.name for item in items]
-    if twice := sorted(name for name in names if names.count(name) > 1):
-        raise refused("items", f"the id {twice[0]} twice", "an id of its own for each item")
+    items = tuple(_item(item, library) for item in content["items"])
     digest = sha256([[item.name, item.payload.id, dict(item.grades)] for item in items])
-    return CanarySet(Path(path.rpartition(":")[2]).name, settings.version, digest, items)
+    return CanarySet(SHIPPED.rpartition(":")[2], content["version"], digest, items)
 
 
-def _grades(item: _ItemSettings) -> Iterator[tuple[str, JsonValue]]:
-    for field, grade in item.grades.items():
-        if isinstance(grade, list):
-            yield from ((f"{item.id}/{field}[{place}]", value) for place, value in enumerate(grade, 1))
+def _item(item: Mapping[str, Any], library: PromptLibrary) -> CanaryItem:
+    folder, _, name = item["prompt"].partition("/")
+    step, _, version = name.partition(".")
+    prompt, answer = library.load(folder, step, version), ANSWER_TYPES[item["answer"]]
+    values = {
+        name: [{"text": text} for text in value] if prompt.roles.get(name) == "sources" else value
+        for name, value in item["values"].items()
+    }
+    grades: dict[str, JsonValue] = {}
+    for field, grade in item["grades"].items():
+        if isinstance(grade, list):  # one grade for each numbered item of the reply
+            grades |= {f"{item['id']}/{field}[{place}]": value for place, value in enumerate(grade, 1)}
         else:
-            yield f"{item.id}/{field}", grade
+            grades[f"{item['id']}/{field}"] = grade
+    return CanaryItem(item["id"], Payload(prompt.render(**values), answer_schema(answer)), answer, grades)
 
 
 def _value(answer: Mapping[str, Any], field: str) -> JsonValue:

@@ -54,7 +54,7 @@ DRIFTED = 3
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunConfig:
-    """Check the judge and the canary set. Raises ConfigError."""
+    """Check the judge. Raises ConfigError."""
     origins = origins or NoOrigins()
     config = validate_without_metrics({**plain, "dataset": {"name": "canaries", "path": "canaries"}}, origins)
     if not isinstance(config.judge, JudgeSettings) or config.transport.kind != "live":
@@ -63,19 +63,17 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         expected = "a language model that is asked: stored and computed replies do not drift"
         problem = Problem(origins.location(key), key, found, expected, "judge=llm judge.model=... transport=live")
         raise ConfigError("task=drift cannot start; nothing was asked", [problem])
-    read_canaries(config.drift.canaries)
     return config
 
 
 def run(config: RunConfig, console: Console) -> int:
     """Check the judge, a language model, against its baseline; make one where none holds. The check has a budget of its own.
 
-    Returns 0, or 3 where the judge has drifted. Raises ConfigError for a canary set that cannot be used and for a plan over
-    `judge.max_calls`, DataError for a damaged drift file, Incomplete where questions failed for a passing reason (the same command asks
+    Returns 0, or 3 where the judge has drifted. Raises ConfigError for a plan over `judge.max_calls`, DataError for a damaged drift file, Incomplete where questions failed for a passing reason (the same command asks
     these again), Interrupted, ProviderUnusable, FolderLocked.
     """
     refuse_other_addresses(config)
-    canaries, identity = read_canaries(config.drift.canaries), config.judge.identity_of_judge()
+    canaries, identity = read_canaries(), config.judge.identity_of_judge()
     path = drift_file(store_folder(config), identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     with waiting(_LOCK_WAIT_S), FolderLock(path.parent) as lock:

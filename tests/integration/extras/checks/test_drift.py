@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ragpipe.cli import main
-from ragpipe.config.drift_settings import SHIPPED_CANARIES
-from ragpipe.core.resources import data_path
+from ragpipe.extras.checks import drift
+from ragpipe.extras.checks.canaries import read_canaries
 from ragpipe.extras.checks.drift import DRIFTED
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
@@ -29,20 +29,19 @@ BASELINE = 10 * ITEMS
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """A server, in a folder with a canary set of three questions of the shipped one; one of them holds what `turned` changes."""
+    """A server, and a canary set of three questions of the shipped one; one of them holds what `turned` changes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY, "sk-sentinel-4242")
-    shipped = yaml.safe_load(data_path(SHIPPED_CANARIES).read_text())
     wanted = ("claims-by-reference", "two-axes", "faithfulness-ferry")
-    items = [item for item in shipped["items"] if item["id"] in wanted]
-    Path("few.yaml").write_text(yaml.safe_dump({"version": 1, "items": items}))
+    items = tuple(item for item in read_canaries().items if item.name in wanted)
+    monkeypatch.setattr(drift, "read_canaries", lambda: replace(read_canaries(), items=items))
     with serving() as server:
         yield server
 
 
 def words(server: OpenAIServer, *more: str) -> list[str]:
     judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", f"judge.api_base={server.url}"]
-    return ["task=drift", *judge, "judge.endpoint=test", f"judge.api_key_env={KEY}", "drift.canaries=few.yaml", *more]
+    return ["task=drift", *judge, "judge.endpoint=test", f"judge.api_key_env={KEY}", *more]
 
 
 def asked(server: OpenAIServer, command: list[str]) -> tuple[int, int]:
@@ -109,7 +108,8 @@ def test_twenty_unchanged_checks_of_a_noisy_judge_raise_no_alarm(
 ) -> None:
     reply = openai_server.chat_reply
     monkeypatch.setattr(openai_server, "chat_reply", noisy(reply, seed=7))
-    quiet = words(server, "judge.max_calls=100000", f"drift.canaries={SHIPPED_CANARIES}")
+    monkeypatch.setattr(drift, "read_canaries", read_canaries)
+    quiet = words(server, "judge.max_calls=100000")
     assert main(quiet) == 0
     assert len(record(tmp_path)["baseline"]["random"]) >= 5
     assert [main(quiet) for _ in range(20)] == [0] * 20
@@ -155,7 +155,6 @@ def test_what_cannot_drift_is_refused_before_anything_is_asked(
     assert main(["task=drift"]) == 2
     assert "a language model that is asked" in capsys.readouterr().err
     assert asked(server, words(server, "transport=stored")) == (2, 0)
-    assert asked(server, words(server, "drift.canaries=none.yaml")) == (2, 0)
     assert asked(server, words(server, "judge.max_calls=10")) == (2, 0)
     assert "judge.max_calls" in capsys.readouterr().err
 
@@ -177,7 +176,7 @@ def test_runs_before_and_after_a_drift_are_not_compared(
         return main(["task=compare", f"base={base}", f"candidate={candidate}", *more])
 
     check = ["task=drift", *(word for word in arguments(data, tmp_path / "outputs", server.url) if "judge" in word)]
-    check += [f"output_dir={tmp_path / 'outputs'}", "drift.canaries=few.yaml"]
+    check.append(f"output_dir={tmp_path / 'outputs'}")
     assert main(check) == 0
     before = run(data)
     monkeypatch.setattr(openai_server, "chat_reply", turned(openai_server.chat_reply))
