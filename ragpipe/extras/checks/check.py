@@ -93,13 +93,8 @@ class ChangedCases:
     """A source of cases (see `ragpipe.engine.sources.case_sources.CaseSource`) that are made of those of a finished run. Everything
     follows from the frozen cases and the arguments alone. Raises DataError where the run's tables are missing or were changed.
 
-    Args:
-        finished: the finished run.
-        task: the name of the check.
-        word: what was done to the cases, for the name of the data set: `<name>, <word>`.
-        recipe: what the changes follow from beside the cases, for the digest.
-        pool: how many cases may be drawn.
-        make: the changed cases, from those of the pool in the order of the tables; None: the pool as it is.
+    `word` says what was done to the cases, in the name of the data set. `recipe` is what the changes follow from beside the cases, for the
+    digest. `make` gives the changed cases from `pool` drawn ones, in the order of the tables; None: those as they are.
     """
 
     linked_from: RunFolder | None = None
@@ -217,15 +212,10 @@ def open_check(
     changeable: Sequence[str] = ("judge", "embedder", "metrics", "report", "iterations"),
     needs_prompts: bool = True,
 ) -> FinishedRunTask[SettingsT]:
-    """The settings of a check and the finished run, with the user's judge over its own. Raises ConfigError and DataError.
+    """The settings of the section `task` and the finished run, with the user's judge over its own.
 
-    Args:
-        settings_class: the settings of the check.
-        plain: the composed configuration.
-        origins: where each value was set.
-        task: the name of the task, and of its section.
-        changeable: the sections of the run's configuration that the user may change.
-        needs_prompts: whether a run none of whose metrics asks a judge is refused.
+    `changeable` are the sections of the run's configuration that the user may change; `needs_prompts` refuses a run none of whose metrics
+    asks a judge. Raises ConfigError and DataError.
     """
     origins, title = origins or NoOrigins(), f"task={task} is wrong; nothing was started"
     settings = task_settings(settings_class, plain, origins, title=title, section=task)
@@ -284,16 +274,8 @@ def write_check(
     sections: Sequence[Section],
     console: Console,
 ) -> None:
-    """Print what a check found, write its document and its page into the folder of a run, and seal them.
-
-    Args:
-        folder: the run.
-        stem: the path of document and page in the folder, without `.json` and `.md`.
-        document: the document.
-        title: the title of the page.
-        sections: what is printed and stands on the page.
-        console: where it is printed.
-    """
+    """Print what a check found, write its document and its page into the folder of a run (`stem` with `.json` and `.md`), and seal
+    them."""
     print_report(Report("", "", "", None, (), tuple(sections)), console)
     path = folder.root / f"{stem}.json"
     paths = [path, path.with_suffix(".md")]

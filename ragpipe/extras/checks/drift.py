@@ -287,13 +287,7 @@ def changed_verdicts(kept: Verdicts, first: Verdicts, again: Sequence[Verdicts])
 def check_document(
     kept: Verdicts, first: Verdicts, again: Sequence[Verdicts], grades: Mapping[str, JsonValue]
 ) -> dict[str, Any]:
-    """What a check found, as JSON.
-
-    Args:
-        kept: the verdicts of the baseline.
-        first: the verdicts of the first replies.
-        again: those of the further replies, of the items with a change.
-        grades: the verdicts that the set's authors give.
+    """What a check found, from the verdicts of the baseline, of the first replies and of the further ones about items with a change.
 
     `matched` of the `verdicts` are as in the baseline (`exact_match` is their share). `flips` counts the others by direction,
     as the grades see it; `mcnemar_p` is printed and decides nothing. `alarm`: some verdict drifted.

@@ -53,30 +53,7 @@ _SUPPORTED = 0.6
 _FOREIGN = 0.34
 """Share of a sentence's content words in the chunks up to which it is taken to have no support there."""
 _ENGLISH = frozenset(
-    [
-        "the",
-        "of",
-        "and",
-        "to",
-        "in",
-        "is",
-        "was",
-        "were",
-        "that",
-        "for",
-        "with",
-        "by",
-        "on",
-        "as",
-        "from",
-        "are",
-        "has",
-        "have",
-        "it",
-        "its",
-        "an",
-        "be",
-    ]
+    re.findall(r"\w+", "the of and to in is was were that for with by on as from are has have it its an be")
 )
 _ENGLISH_SHARE = 0.15  # of the words of an answer are common English ones: a rule for English grammar applies only then
 _PARTICIPLE = r"(?:\w+ed|\w+en|been|made|built|held|left|paid|sent|set|put|led|met|won|lost|become|begun|done|gone)"

@@ -23,14 +23,14 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks import check
 from ragpipe.extras.checks.attacks import attack_suite
-from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair
+from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
 from ragpipe.extras.checks.probes import CONTROL, PROBE_NAMES, Probe, probes_of
 from ragpipe.extras.checks.probes import VERSION as PROBES_VERSION
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.reports.console import Console
-from ragpipe.reports.model import PAGES, Note, Section, Verbatim
+from ragpipe.reports.model import EVERYWHERE, PAGES, Note, Section, TableRow, Verbatim
 from ragpipe.reports.number_format import percent_with_interval, whole
 from ragpipe.schema.sample import Case
 from ragpipe.schema.settings import Settings
@@ -340,38 +340,20 @@ def _state(name: str, interval: Interval | None) -> str:
 
 
 def sections(document: Mapping[str, Any]) -> list[Section]:
-    """What is printed and stands in `judge_audit.<run_id>.md`."""
-    prompts = check.table(
-        ("metric", "prompts"), [map(Verbatim, row) for row in document["prompts"].items()], texts=2, shown_in=PAGES
-    )
-    parts = [Section("judge", "Judge", (Note(headline(document)), prompts))]
+    """What is printed and stands in `judge_audit.<run_id>.md`; the single attacks stand on the page alone."""
+    prompts = [map(Verbatim, row) for row in document["prompts"].items()]
+    judge = (Note(headline(document)), table(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
+    parts = [Section("judge", "Judge", judge)]
     plain = {(row["over"], row["name"]): row for row in document["attacks"] if row["prompts"] == PLAIN}
-    hardened = [row for row in document["attacks"] if row["prompts"] == HARDENED]
-    if hardened:
+    if rows := [_attack_row(row, plain) for row in document["attacks"] if row["prompts"] == HARDENED]:
         heads = ("attacks", "succeeded", "% [95%]", "without fences", "% [95%]")
-        rates = check.table(heads, [_attack_cells(row, plain) for row in hardened if row["over"] != "attack"])
-        heads = ("attack", "part", "group", "succeeded", "without fences", "")
-        each = [_each_attack(row, plain) for row in hardened if row["over"] == "attack"]
-        attacks = check.table(heads, each, texts=3, title="Each attack", shown_in=PAGES)
-        raised = check.table(
-            ("attack", "score", "case", "before, %", "attacked, %"),
-            [_raised(row) for row in document["cases"] if row["prompts"] == HARDENED],
-            texts=3,
-            title="What the fences did not hold",
-            shown_in=PAGES,
-        )
-        parts.append(
-            Section("attacks", "Attacks", (rates, Note(_ATTACK_NOTE), attacks, *([raised] if raised.rows else [])))
-        )
+        parts.append(Section("attacks", "Attacks", (table(heads, rows), Note(_ATTACK_NOTE))))
     if document["results"]:
-        bias = check.table(
-            ("probe", "score", "cases", "mean shift, %", "95% interval", ""),
-            map(_bias_cells, document["results"]),
-            texts=2,
-        )
+        heads = ("probe", "score", "cases", "mean shift, %", "95% interval", "")
+        bias = table(heads, map(_bias_cells, document["results"]), texts=2)
         whats = (Note((Verbatim(row["name"]), f": {row['what']}"), shown_in=PAGES) for row in document["changes"])
         parts.append(Section("bias", "Bias", (bias, Note(_BIAS_NOTE), *whats)))
-    return parts  # fmt: skip
+    return parts
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -387,22 +369,14 @@ def headline(document: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _attack_cells(row: Mapping[str, Any], plain: Mapping[tuple[str, str], Mapping[str, Any]]) -> Sequence[str]:
-    beside = plain.get((row["over"], row["name"]))
-    bare = (check.found_of(beside), percent_with_interval(beside)) if beside else ("-", "-")
-    return (f"{row['over']} {row['name']}".rstrip(), check.found_of(row), percent_with_interval(row), *bare)
-
-
-def _each_attack(row: Mapping[str, Any], plain: Mapping[tuple[str, str], Mapping[str, Any]]) -> Sequence[str]:
+def _attack_row(row: Mapping[str, Any], plain: Mapping[tuple[str, str], Mapping[str, Any]]) -> TableRow:
     """One that no question shows cannot succeed."""
-    beside, shown = plain.get((row["over"], row["name"])), "" if row["shown"] else "never shown"
-    cells = (check.found_of(row), check.found_of(beside) if beside else "-", shown)
-    return (Verbatim(row["name"]), row["part"], row["group"], *cells)
-
-
-def _raised(row: Mapping[str, Any]) -> Sequence[str]:
-    values = (f"{100 * row['base']:.0f}", f"{100 * row['value']:.0f}")
-    return (Verbatim(row["attack"]), Verbatim(row["score"]), Verbatim(row["sample_id"]), *values)
+    beside, is_one = plain.get((row["over"], row["name"])), row["over"] == "attack"
+    bare = (check.found_of(beside), percent_with_interval(beside)) if beside else ("-", "-")
+    about = f" ({row['group']}, {row['part']}{'' if row['shown'] else ', never shown'})" if is_one else ""
+    label = (f"{row['over']} ", Verbatim(row["name"]), about) if row["name"] else row["over"]
+    cells = (label, check.found_of(row), percent_with_interval(row), *bare)
+    return TableRow(cells, shown_in=PAGES if is_one else EVERYWHERE)
 
 
 def _bias_cells(row: Mapping[str, Any]) -> Sequence[str]:

@@ -20,12 +20,12 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks import check, chunk_edits, fact_edits
-from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair
+from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
 from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.metrics.base import computed_scores
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import EVERYWHERE, PAGES, TERMINAL, Note, Section, TableRow, Verbatim
-from ragpipe.reports.number_format import percent_with_interval, plural, whole
+from ragpipe.reports.number_format import percent_with_interval, whole
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -66,7 +66,7 @@ _KEPT = (
     "unchanged: within the noise floor. mean change: in percent of the range, above 0 where mutants do better; `moves`: its 95% "
     "interval, clustered by question, excludes 0."
 )
-_AROUND = 60  # characters shown before and after a changed place
+_LEFT_OUT = "computed scores that did on all mutants what they must are not listed here"
 _MISSED_SHOWN = 5  # missed mutants of each mutation on the page; all are in selftest.json
 SECTION = "selftest"
 
@@ -211,16 +211,8 @@ def score_outcomes(
     expect: Mapping[str, Expectation],
     floor: float,
 ) -> Iterator[Outcome]:
-    """The outcomes of one score, for every mutant of which something is expected.
-
-    Args:
-        score: the name of the score.
-        values: its values of originals and mutants.
-        mutants: the mutants.
-        declared: its scale and direction, as in `metrics.json`.
-        expect: what is expected, by mutation.
-        floor: the change that counts as none, as a share of the range.
-    """
+    """The outcomes of one score, for every mutant of which something is expected. `declared` has its scale and direction, as
+    `metrics.json`; `floor` is the change that counts as none, as a share of the range."""
     low, high, higher_is_better = declared["low"], declared["high"], declared["higher_is_better"]
     span, sign, limit = high - low, 1.0 if higher_is_better else -1.0, max(floor, HAIR)
     for mutant in mutants:
@@ -331,27 +323,26 @@ def _missed_cases(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def sections(document: Mapping[str, Any]) -> list[Section]:
     """What is printed and stands in `selftest.md`. A terminal leaves out computed scores that did on all mutants what they must."""
-    shown = [row for row in document["results"] if row["n"]]
-    caught = [
-        row
-        for change in document["changes"]
-        for row in (*document["any_score"], *(row for row in document["results"] if row["expected"] != "same"))
-        if row["change"] == change["name"]
-    ]
-    kept = [row for row in shown if row["expected"] == "same"]
-    drawn = [
-        (Verbatim(row["name"]), row["what"], whole(row["n"]), whole(row["questions"])) for row in document["changes"]
-    ]
-    missed = [part for change in document["changes"] for part in _missed_notes(change["name"], document["cases"])]
-    left_out = Note("computed scores that did on all mutants what they must are not listed here", shown_in=TERMINAL)
-    caught_heads = ("mutation", "score", "caught", "% [95%]", "left out")
-    kept_heads = ("mutation", "score", "unchanged", "mean change, %", "")
+    results, changes = document["results"], document["changes"]
+    worse = [*document["any_score"], *(row for row in results if row["expected"] == "worse")]
+    caught = [row for change in changes for row in worse if row["change"] == change["name"]]
+    drawn = [(Verbatim(row["name"]), row["what"], whole(row["n"]), whole(row["questions"])) for row in changes]
+    kept = [_kept(row, document) for row in results if row["n"] and row["expected"] == "same"]
+    tables = {
+        "Mutants": table(("mutation", "what is done", "mutants", "questions"), drawn, texts=2, shown_in=PAGES),
+        "Caught": table(
+            ("mutation", "score", "caught", "% [95%]", "left out"), [_caught(row, document) for row in caught], texts=2
+        ),
+        "Must not change": table(("mutation", "score", "unchanged", "mean change, %", ""), kept, texts=2),
+        f"Missed, at most {_MISSED_SHOWN} of each mutation": table(
+            ("mutation", "case", "scores", "before", "after"), _missed_rows(document["cases"]), texts=5, shown_in=PAGES
+        ),
+    }
+    notes = {"Caught": (Note(_CAUGHT),), "Must not change": (Note(_KEPT),)}
+    result = (Note(_floor_line(document)), Note(_LEFT_OUT, shown_in=TERMINAL), Note(headline(document)))
     return [
-        Section("mutants", "Mutants", (check.table(("mutation", "what is done", "mutants", "questions"), drawn, texts=2, shown_in=PAGES),)),
-        Section("caught", "Caught", (check.table(caught_heads, [_caught(row, document) for row in caught], texts=2), Note(_CAUGHT))),
-        Section("kept", "Must not change", (check.table(kept_heads, [_kept(row, document) for row in kept], texts=2), Note(_KEPT))),
-        Section("missed", "Missed", tuple(missed)),
-        Section("result", "Result", (Note(_floor_line(document)), left_out, Note(headline(document)))),
+        *(Section(title.lower(), title, (part, *notes.get(title, ()))) for title, part in tables.items()),
+        Section("result", "Result", result),
     ]  # fmt: skip
 
 
@@ -393,28 +384,12 @@ def _floor_line(document: Mapping[str, Any]) -> str:
     return f"noise floor of a case, from {document['iterations']} iterations, in percent of the range: {limits}"
 
 
-def _missed_notes(mutation: str, cases: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
-    """The mutants that most scores missed, with the text before and after."""
-    if rows := [row for row in cases if row["change"] == mutation]:
-        yield Note(f"{mutation}: {plural(len(rows), 'mutant')}, at most {_MISSED_SHOWN} of them here", shown_in=PAGES)
-    for row in sorted(rows, key=lambda row: -len(row["scores"]))[:_MISSED_SHOWN]:
-        before, after = changed_place(row["before"], row["after"])
-        scores = ", ".join(
-            f"{name} {score['value']:.3g} to {score['mutant_value']:.3g} (to be {score['expected']})"
-            for name, score in row["scores"].items()
-        )
-        texts = (Verbatim(row["sample_id"]), ", ", Verbatim(row["method"]), ": ", Verbatim(scores))
-        yield Note((*texts, ". Before: ", Verbatim(before), ". After: ", Verbatim(after)), shown_in=PAGES)
-
-
-def changed_place(before: str, after: str) -> tuple[str, str]:
-    """Both texts around the place where they begin to differ and end to."""
-    limit = min(len(before), len(after))
-    first = next((place for place in range(limit) if before[place] != after[place]), limit)
-    last = next((place for place in range(limit - first) if before[-1 - place] != after[-1 - place]), limit - first)
-
-    def around(text: str) -> str:
-        start, end = max(0, first - _AROUND), len(text) - max(0, last - _AROUND)
-        return ("..." if start else "") + text[start:end] + ("..." if end < len(text) else "")
-
-    return around(before), around(after)
+def _missed_rows(cases: Sequence[Mapping[str, Any]]) -> Iterator[TableRow]:
+    """The mutants of each mutation that most scores missed, with the text before and after."""
+    for _, group in groupby(cases, key=lambda row: row["change"]):
+        for row in sorted(group, key=lambda row: -len(row["scores"]))[:_MISSED_SHOWN]:
+            scores = ", ".join(
+                f"{name} {score['value']:.3g} to {score['mutant_value']:.3g}" for name, score in row["scores"].items()
+            )
+            names = (row["change"], f"{row['sample_id']} / {row['method']}", scores, row["before"], row["after"])
+            yield TableRow(tuple(Verbatim(name) for name in names))

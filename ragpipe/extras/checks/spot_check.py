@@ -91,15 +91,10 @@ def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
 
 
 def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> dict[str, Any]:
-    """How often two judges of the same cases disagree.
+    """How often two judges of the same cases disagree, from `records.parquet` of the run and of the spot check.
 
     Two judgements disagree where one passes and the other does not; a score without a threshold, where the values are more than a tenth of
     its range apart (without a range: where they differ). Compared are the cases with a value in both.
-
-    Args:
-        first: `records.parquet` of the run.
-        second: that of the spot check, over some of its cases.
-        specs: the scores.
 
     Returns `judge_reliability` (`spot_check_n` cases, and the `disagreement_rate` over all compared judgements, None without one),
     `results` (by score the rate of disagreement, the `kappa` of the verdicts, the `rule`, the mean `difference` second less first, and

@@ -10,7 +10,6 @@ from ragpipe.extras.checks.check import Pair
 from ragpipe.extras.checks.selftest import (
     TOLERANCE,
     case_floor,
-    changed_place,
     expected_direction,
     result_rows,
     rows_by_any_score,
@@ -121,12 +120,3 @@ def test_a_row_without_a_mutant_that_counts_has_no_share() -> None:
     (row,) = result_rows(outcomes([(0.0, 0.0)]))
     assert (row["n"], row["share"], row["interval"], row["at_end"]) == (0, None, None, 1)
     assert rows_by_any_score(outcomes([(0.0, 0.0)])) == []
-
-
-@pytest.mark.parametrize(("before", "after", "shown"), [
-    ("a" * 100 + "x" + "b" * 100, "a" * 100 + "yy" + "b" * 100, ("..." + "a" * 60 + "x" + "b" * 60 + "...", "..." + "a" * 60 + "yy" + "b" * 60 + "...")),
-    ("abc", "abcd", ("abc", "abcd")),
-    ("same", "same", ("same", "same")),
-])  # fmt: skip
-def test_texts_are_shown_around_the_changed_place(before: str, after: str, shown: tuple[str, str]) -> None:
-    assert changed_place(before, after) == shown
