@@ -23,7 +23,6 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.sources.case_sources import check_frozen_tables
 from ragpipe.engine.task_settings import FinishedRunTask, SettingsT, task_settings, unnamed_judge
-from ragpipe.extras.checks.edits import Edit
 from ragpipe.metrics.base import Metric
 from ragpipe.patterns.refusals import load_refusals, read_refusal
 from ragpipe.reports.console import Console
@@ -76,10 +75,9 @@ class ChangedCase:
     case: Case
 
     @classmethod
-    def of(cls, change: str, base: Case, case: Case, edit: Edit | None = None, **fields: str) -> ChangedCase:
-        """The pair follows from the cases; what an edit says of itself goes into it."""
-        said = {name: getattr(edit, name) for name in ("before", "after", "in_reference")} if edit else {}
-        return cls(Pair(change, base.key[:3], case.key[:3], **fields, **said), base, case)
+    def of(cls, change: str, base: Case, case: Case, **fields: Any) -> ChangedCase:
+        """The pair follows from the cases, and has these further fields."""
+        return cls(Pair(change, base.key[:3], case.key[:3], **fields), base, case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +186,6 @@ def renamed(base: Case, changed: Case, name: str) -> Case:
         sample = sample.model_copy(update={"id": f"{sample.id}~{name}"})
         update["sample_id"] = sample.id
     return Case(sample, output.model_copy(update=update), changed.iteration)
-
-
-def with_output(case: Case, output: Output) -> Case:
-    """The case with another output."""
-    return Case(case.sample, output, case.iteration)
 
 
 def known_names(names: Sequence[str] | None, known: Iterable[str], kind: str) -> None:

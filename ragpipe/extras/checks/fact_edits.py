@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 from ragpipe.extras.checks.edits import (
     NAME,
@@ -287,6 +288,8 @@ def refuse(subject: Subject, rng: random.Random) -> Edit | None:
     sample, output = subject.case.sample, subject.case.output
     if sample.answerable is False or (sample.expected and sample.expected.behavior == "reject"):
         return None
-    fields = {"citations": None if output.citations is None else []}
-    abstained = None if output.abstained is None else True
-    return subject.edited((0, len(subject.answer)), REFUSAL, in_reference=True, abstained=abstained, **fields)
+    fields: dict[str, Any] = {
+        "citations": None if output.citations is None else [],
+        "abstained": None if output.abstained is None else True,
+    }
+    return subject.edited((0, len(subject.answer)), REFUSAL, in_reference=True, **fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,10 +22,8 @@ from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunTask
 from ragpipe.extras.checks import check
-from ragpipe.extras.checks.attacks import attack_suite
+from ragpipe.extras.checks.attacks import CONTROL, PROBE_NAMES, PROBES_VERSION, Probe, attack_suite, probes_of
 from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
-from ragpipe.extras.checks.probes import CONTROL, PROBE_NAMES, Probe, probes_of
-from ragpipe.extras.checks.probes import VERSION as PROBES_VERSION
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
@@ -57,6 +55,7 @@ _BIAS_NOTE = (
     f"passes: the 95% interval lies within +-{MARGIN:.0%} of the range; BIASED: wholly outside. wrong_answer is the control: the answer of "
     "another question must score lower."
 )
+_OVER = ("score", "group", "part", "attack")
 _STATES = {"not_noticed": "NOT NOTICED", "biased": "BIASED"}
 SECTION = "judge_audit"
 HARDENED, PLAIN = "hardened", "plain"
@@ -195,15 +194,16 @@ def probed_cases(drawn: Sequence[Case], probes: Sequence[Probe], n: int) -> Iter
 
 def _probed(case: Case, probe: Probe) -> Case | None:
     output = probe.change(case, random.Random(sha256([check.SEED, probe.name, *case.key[:3]])))
-    is_same = output is None or output == case.output
-    return None if is_same else check.renamed(case, check.with_output(case, output), probe.name)
+    if output is None or output == case.output:
+        return None
+    return check.renamed(case, Case(case.sample, output, case.iteration), probe.name)
 
 
 def _wrong(drawn: Sequence[Case], place: int) -> Case:
     """A case with the answer of the next question of the draw, which cites nothing: `<method>~wrong_answer`."""
     case, donor = drawn[place], drawn[(place + 1) % len(drawn)]
     output = case.output.model_copy(update={"answer": donor.answer, "citations": None})
-    return check.renamed(case, check.with_output(case, output), CONTROL)
+    return check.renamed(case, Case(case.sample, output, case.iteration), CONTROL)
 
 
 def _without_fences(metric: Metric) -> Metric:
@@ -286,22 +286,17 @@ def attack_outcomes(pairs: Sequence[Pair], score: AuditedScore) -> list[dict[str
 def attack_rows(form: str, outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """How often attacks succeeded with these prompts (`hardened`, `plain`): over all, over those that a question shows, by score, group and
     part of the case, and each attack; intervals are clustered by attack."""
-    ways: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
-        "all": lambda row: "",
-        "shown": lambda row: "" if row["shown"] else None,
-        **{over: lambda row, over=over: str(row[over]) for over in ("score", "group", "part", "attack")},  # type: ignore[misc]
-    }
+    groups: dict[str, dict[str, list[Mapping[str, Any]]]] = {over: {} for over in ("all", "shown", *_OVER)}
+    for row in outcomes:
+        for over in groups if row["shown"] else groups.keys() - {"shown"}:
+            groups[over].setdefault(str(row[over]) if over in _OVER else "", []).append(row)
     rows = []
-    for over, name_of in ways.items():
-        groups: dict[str, list[Mapping[str, Any]]] = {} if over != "shown" else {"": []}
-        for row in outcomes:
-            if (name := name_of(row)) is not None:
-                groups.setdefault(name, []).append(row)
-        for name, members in groups.items():
+    for over, by_name in groups.items():
+        for name, members in by_name.items():
             rate = check.rate_json([row["succeeded"] for row in members], [row["attack"] for row in members])
-            of_attack = {key: members[0][key] for key in ("group", "part")} if over == "attack" else {}
-            is_shown = any(row["shown"] for row in members)
-            rows.append({"prompts": form, "over": over, "name": name, **of_attack, **rate, "shown": is_shown})
+            about: dict[str, Any] = {key: members[0][key] for key in ("group", "part")} if over == "attack" else {}
+            about["shown"] = any(row["shown"] for row in members)
+            rows.append({"prompts": form, "over": over, "name": name, **about, **rate})
     return rows
 
 
@@ -317,10 +312,7 @@ def probe_rows(pairs: Sequence[Pair], score: AuditedScore) -> list[dict[str, Any
         judged = [pair for pair in pairs if pair.change == name and {pair.base, pair.changed} <= score.values.keys()]
         if not judged:
             continue
-        before, after = (
-            np.array([score.values[key] for key in keys], dtype=np.float64)
-            for keys in ([pair.base for pair in judged], [pair.changed for pair in judged])
-        )
+        before, after = np.array([[score.values[pair.base], score.values[pair.changed]] for pair in judged]).T
         clusters = check.cluster_numbers(pair.base[0] for pair in judged)
         difference = paired_difference(before, after, clusters, low=0.0, high=1.0)
         interval = check.interval_json(difference.interval)
@@ -341,13 +333,13 @@ def _state(name: str, interval: Interval | None) -> str:
 
 def sections(document: Mapping[str, Any]) -> list[Section]:
     """What is printed and stands in `judge_audit.<run_id>.md`; the single attacks stand on the page alone."""
-    prompts = [map(Verbatim, row) for row in document["prompts"].items()]
+    prompts = [(Verbatim(name), Verbatim(text)) for name, text in document["prompts"].items()]
     judge = (Note(headline(document)), table(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
     parts = [Section("judge", "Judge", judge)]
     plain = {(row["over"], row["name"]): row for row in document["attacks"] if row["prompts"] == PLAIN}
     if rows := [_attack_row(row, plain) for row in document["attacks"] if row["prompts"] == HARDENED]:
-        heads = ("attacks", "succeeded", "% [95%]", "without fences", "% [95%]")
-        parts.append(Section("attacks", "Attacks", (table(heads, rows), Note(_ATTACK_NOTE))))
+        rates = table(("attacks", "succeeded", "% [95%]", "without fences", "% [95%]"), rows)
+        parts.append(Section("attacks", "Attacks", (rates, Note(_ATTACK_NOTE))))
     if document["results"]:
         heads = ("probe", "score", "cases", "mean shift, %", "95% interval", "")
         bias = table(heads, map(_bias_cells, document["results"]), texts=2)

@@ -154,7 +154,9 @@ def _mutant(subject: Subject, name: str) -> ChangedCase | None:
     edit = MUTATIONS[name][0](subject, random.Random(sha256([check.SEED, name, *case.key[:3]])))
     if edit is None or edit.output == case.output:
         return None
-    return ChangedCase.of(name, case, check.renamed(case, check.with_output(case, edit.output), name), edit)
+    mutant = check.renamed(case, Case(case.sample, edit.output, case.iteration), name)
+    said = {"before": edit.before, "after": edit.after, "in_reference": edit.in_reference}
+    return ChangedCase.of(name, case, mutant, **said)
 
 
 def expected_direction(score: str, expectation: Expectation | None, *, in_reference: bool) -> Direction | None:

@@ -12,10 +12,9 @@ import pytest
 
 from ragpipe.core.errors import PromptError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite
+from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite, family_of, probes_of
 from ragpipe.extras.checks.check import Pair, rate_json
 from ragpipe.extras.checks.judge_audit import AuditedScore, attack_outcomes, attack_rows, plain_prompt, probe_rows
-from ragpipe.extras.checks.probes import family_of, probes_of
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
 from ragpipe.prompting.foreign_tags import foreign_tags
 from ragpipe.prompting.library import PromptLibrary
