@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
@@ -201,7 +200,6 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
     sections["metrics"] = {"$ref": "metrics.json"}
     sections["store"] = _model_schema(StoreSettings, definitions)
     sections["storage"] = _model_schema(StorageSettings, definitions)
-    sections["drift"] = _model_schema(DriftSettings, definitions)
     described = {
         name: {"description": RunConfig.model_fields[name].description, "allOf": [schema]}
         for name, schema in sections.items()

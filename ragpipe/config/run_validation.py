@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.composed_jury import SECTION as JURY
 from ragpipe.config.composed_jury import jury_problems, with_jury
-from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.secret_values import secrets_in
@@ -136,7 +135,6 @@ class _Sections:
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)
         self._read_section("storage", StorageSettings)
-        self._read_section("drift", DriftSettings)
         self._read_section("system", settings_class(self._plain.get("system", {})))
         self._check_methods()
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
@@ -255,9 +254,6 @@ class RunConfig(TopSettings):
     storage: Annotated[StorageSettings, NotInIdentity] = Field(
         default_factory=StorageSettings,
         description="How files of object stores are reached, and where their copies are kept. It holds no key.",
-    )
-    drift: Annotated[DriftSettings, NotInIdentity] = Field(
-        description="With which questions task=drift checks the judge."
     )
 
     @property

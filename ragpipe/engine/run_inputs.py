@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.comparing.judge_drift import NOTE
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
@@ -121,8 +122,8 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
     made_from = spec.made_from or {"run_id": None, "identity": {}}
     manifest = new_manifest(spec.config, spec.identity, run_id=spec.run_id, data=data, source_run=made_from["run_id"])
     is_same_judge = made_from["identity"].get("judge_identity") == spec.identity.get("judge_identity")
-    if is_same_judge and "judge_drift" in made_from:  # until this run has replies of its own
-        manifest["judge_drift"] = made_from["judge_drift"]
+    if is_same_judge and "check" in made_from.get(NOTE, {}):  # until this run has replies of its own
+        manifest[NOTE] = {name: made_from[NOTE][name] for name in ("check", "baseline")}
     manifest["iterations"] = source.adopt_judged(spec.folder)
     return manifest
 

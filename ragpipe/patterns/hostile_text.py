@@ -1,6 +1,6 @@
 """Signs that a text addresses the judge instead of the user, or says nothing at all. They are flags: no score depends on them.
 
-Every pattern looks for a form that honest answers hardly ever have; docs/judge-audit.md says how often each fires on real texts.
+Every pattern looks for a form that honest answers hardly ever have; docs/extras/checks.md says how often each fires on real texts.
 What has no such form (courtesy, another language, a made-up example) is not found: a flag is a hint, its absence is no proof.
 """
 

@@ -33,7 +33,7 @@ class ReportData:
         questions: The questions of the diagnoses' examples, by the id of the sample.
         first_error: The first error of a run without any value, in words; empty for none.
         judging_seconds: How long each iteration was judged, all starts together.
-        drift: The newest check of the judge for drift (`check`) and its `baseline`, as the manifest notes them; None without one.
+        drift: The newest check of the judge for drift (`check`) and its `baseline`, as the manifest notes them; empty without one.
         folder: The run folder as the user names it.
         next_command: The next useful command; empty for none.
     """
@@ -51,7 +51,7 @@ class ReportData:
     questions: Mapping[str, str] = field(default_factory=dict)
     first_error: str = ""
     judging_seconds: Mapping[int, float] = field(default_factory=dict)
-    drift: Mapping[str, Any] | None = None
+    drift: Mapping[str, Any] = field(default_factory=dict)
     folder: str = ""
     next_command: str = ""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragpipe.comparing.judge_drift import NOTE
 from ragpipe.comparing.method_differences import method_differences
 from ragpipe.reports.build import build_report
 from ragpipe.reports.case_figures import read_case_figures
@@ -134,9 +135,9 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
     )
 
 
-def _drift(run: RunFolder) -> dict[str, Any] | None:
-    """What the manifest notes of the newest check of the judge for drift; None without one."""
-    noted: dict[str, Any] | None = read_json(run.manifest).get("judge_drift") if run.manifest.is_file() else None
+def _drift(run: RunFolder) -> dict[str, Any]:
+    """What the manifest notes of the drift of the judge; nothing without a check."""
+    noted: dict[str, Any] = read_json(run.manifest).get(NOTE, {}) if run.manifest.is_file() else {}
     return noted
 
 

@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import yaml
 
-import ragpipe
 from ragpipe.core.version import __version__
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.testing.openai_server import serving
@@ -55,7 +53,7 @@ WORDS = [
     "+scoring.gates.faithful={score: faithfulness, min: 0.5, by: point, tier: quality}", "report.formats=[terminal]",
 ]  # fmt: skip
 """The command of the run, but for the address of the judge."""
-DRIFT = ["task=drift", "drift.canaries=canaries.yaml", *(word for word in WORDS if word.startswith("judge"))]
+DRIFT = ["task=drift", *(word for word in WORDS if word.startswith("judge"))]
 """The command of the baseline of the judge, but for its address."""
 
 
@@ -126,7 +124,6 @@ def make(folder: Path) -> None:
     with serving(script=script()) as server:
         _start(folder, *WORDS, f"judge.api_base={server.url}")
         requests = len(server.log)
-        _one_canary(folder / "canaries.yaml")
         _start(folder, *DRIFT, f"judge.api_base={server.url}")
     (folder / "outputs" / NAME / "latest").unlink()
     (manifest,) = folder.glob(f"outputs/{NAME}/*/manifest.json")
@@ -144,12 +141,6 @@ def make(folder: Path) -> None:
     made = {"format": FORMAT, "ragpipe": __version__, "at": now, "words": WORDS, "requests": requests}
     (folder / "made.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     _without_the_machine(folder)
-
-
-def _one_canary(path: Path) -> None:
-    """The first item of the shipped canary set."""
-    shipped = yaml.safe_load((Path(ragpipe.__file__).parent / "data" / "canaries.v1.yaml").read_text(encoding="utf-8"))
-    path.write_text(yaml.safe_dump({"version": 1, "items": shipped["items"][:1]}, sort_keys=False), encoding="utf-8")
 
 
 def _start(folder: Path, *words: str) -> None:

@@ -48,7 +48,6 @@ START_SECTIONS = frozenset(
         "transport",
         "runner",
         "store",
-        "drift",
         "run",
         "prompt_dirs",
         "publish",

@@ -2,101 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.task_settings import FinishedRunTask
-from ragpipe.extras.checks.changed_cases import ChangedCases
-from ragpipe.extras.checks.check_run import document_of_check, judged_metrics, open_check, write_check
-from ragpipe.extras.checks.judge_disagreement import judge_reliability
+from ragpipe.extras.checks import check
+from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey
 from ragpipe.reports.console import Console
+from ragpipe.reports.model import CaseName, Note, Section, Verbatim
 from ragpipe.reports.number_format import bracketed, decimal, plural, whole
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
+from ragpipe.scoring.case_records import verdict_column
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.stats.agreement_coefficients import cohen_kappa
+from ragpipe.store.run.run_tables import read_columns, read_json
 
-SPOT_CHECK_HEADS = ("score", "cases", "disagree", "kappa", "second less first")
-LISTED = 10
-"""Disagreeing cases that are printed; all of them stand in the file."""
-_ID = 60  # characters of a case's id
-CHANGEABLE = ("judge", "embedder", "metrics", "report")
+APART = 0.1
+"""Share of a score's range by which two values without a verdict may differ and still agree."""
+WARN_ABOVE = 0.2
+"""Share of disagreeing judgements above which there is a warning."""
+_LISTED = 10  # disagreeing cases that are shown; all of them stand in the document
 SECTION = "spot_check"
-_TITLE = "task=spot_check is wrong; nothing was started"
 
 
 class SpotCheckSettings(Settings):
-    """How many cases, which of them, and what is too much."""
+    """How many cases are judged again."""
 
     n: int = Field(default=30, ge=1, le=10_000, description="Cases that are judged again, at most, 1 to 10,000.")
-    seed: int = Field(default=1, ge=0, description="Seed of the draw: the same seed draws the same cases.")
-    warn_above: float = Field(
-        default=0.2, ge=0, le=1, description="Share of disagreeing judgements above which there is a warning, 0 to 1."
-    )
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[SpotCheckSettings]:
     """The run with the second judge or prompts over its own. Raises ConfigError and DataError."""
-    origins = origins or NoOrigins()
-    task = open_check(SpotCheckSettings, plain, origins, task=SECTION, changeable=CHANGEABLE, needs_prompts=True)
-    finished = task.finished
-    if _asks_the_same(finished):
-        fix = "judge=... for a second judge, metrics.NAME.prompts.STEP=VERSION for another prompt, judge.season=again for the same one anew"
-        problem = Problem(
-            origins.location("judge"),
-            "judge",
-            f"that of the run ({finished.config.judge.label})",
-            "another judge or prompt",
-            fix,
+    changeable = ("judge", "embedder", "metrics", "report")
+    task = check.open_check(SpotCheckSettings, plain, origins, SECTION, changeable=changeable)
+    if _asks_the_same(task.finished):
+        where, found = (
+            (origins or NoOrigins()).location("judge"),
+            f"that of the run ({task.finished.config.judge.label})",
         )
-        raise ConfigError(_TITLE, [problem])
+        fix = "judge=... for a second judge, metrics.NAME.prompts.STEP=VERSION for another prompt, judge.season=again for the same one anew"
+        problem = Problem(where, "judge", found, "another judge or prompt", fix)
+        raise ConfigError(f"task={SECTION} is wrong; nothing was started", [problem])
     return task
-
-
-def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
-    """Judge the drawn cases in a run of their own, compare, and write the result beside the calibration of the finished run.
-
-    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an
-    evaluation raises.
-    """
-    finished, settings = task.finished, task.settings
-    source = ChangedCases(
-        finished, task=SECTION, word="spot check", recipe=[settings.n], seed=settings.seed, pool=settings.n
-    )
-    spec = RunSpec.of_changed_cases(finished, source, metrics=judged_metrics(finished.config), iterations=1)
-    code = Evaluation(spec, RejudgePolicy(finished), console).run()
-    shared = [number for number in scored_iterations(spec.folder) if number in scored_iterations(finished.folder)]
-    if not shared:
-        return code
-    scores = [score for metric in spec.config.metrics.values() for score in metric.scores()]
-    number = shared[0]
-    reliability = judge_reliability(
-        finished.folder.iteration(number).records, spec.folder.iteration(number).records, scores
-    )
-    document = document_of_check(
-        finished,
-        spec.folder,
-        settings.model_dump(),
-        first_judge=read_json(finished.folder.iteration(number).metrics)["judge"]["label"],
-        judge_reliability=reliability,
-    )
-    console.folded(SPOT_CHECK_HEADS, spot_check_rows(reliability), title="spot check")
-    for line in disagreeing_lines(reliability):
-        console.say(line)
-    words = spot_check_words(reliability, settings.warn_above)
-    rate = reliability["disagreement_rate"]
-    (console.warn if rate is not None and rate > settings.warn_above else console.say)(words)
-    for path in write_check(finished.folder, f"calibration/{SECTION}.{spec.run_id}", document):
-        console.say(f"written: {path}")
-    return code
 
 
 def _asks_the_same(finished: FinishedRun) -> bool:
@@ -107,44 +65,115 @@ def _asks_the_same(finished: FinishedRun) -> bool:
     return same_prompts and before["judge_identity"] == now["judge_identity"]
 
 
-def spot_check_rows(reliability: Mapping[str, Any]) -> list[list[str]]:
-    """A row per score that both judges gave."""
-    return [
-        [
-            name,
-            whole(score["n"]),
-            f"{decimal(score['disagreement_rate'], 2)} {bracketed(score['interval'], 1.0, 2)}"
-            if score["interval"]
-            else decimal(score["disagreement_rate"], 2),
-            "-" if score["kappa"] is None else decimal(score["kappa"], 2),
-            f"{score['difference']:+.2f}",
-        ]
-        for name, score in reliability["scores"].items()
+def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
+    """Judge the drawn cases in a run of their own, compare, and write the result beside the calibration of the finished run.
+
+    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an
+    evaluation raises.
+    """
+    finished, settings = task.finished, task.settings
+    source = ChangedCases(finished, SECTION, "spot check", recipe=[settings.n], pool=settings.n)
+    metrics = check.judged_metrics(finished.config)
+    spec = RunSpec.of_changed_cases(finished, source, metrics=metrics, iterations=1)
+    code = check.judge_cases(spec, finished, console)
+    shared = [number for number in scored_iterations(spec.folder) if number in scored_iterations(finished.folder)]
+    if not shared:
+        return code
+    first, second = (folder.iteration(shared[0]) for folder in (finished.folder, spec.folder))
+    scores = [score for metric in spec.config.metrics.values() for score in metric.scores()]
+    figures = judge_reliability(first.records, second.records, scores)
+    first_judge = read_json(first.metrics)["judge"]["label"]
+    kept = {"n": settings.n, "warn_above": WARN_ABOVE}
+    document = check.document_of_check(SECTION, finished, spec.folder, kept, first_judge=first_judge, **figures)
+    stem = f"calibration/{SECTION}.{spec.run_id}"
+    check.write_check(finished.folder, stem, document, "Spot check", sections(document), console)
+    return code
+
+
+def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> dict[str, Any]:
+    """How often two judges of the same cases disagree, from `records.parquet` of the run and of the spot check.
+
+    Two judgements disagree where one passes and the other does not; a score without a threshold, where the values are more than a tenth of
+    its range apart (without a range: where they differ). Compared are the cases with a value in both.
+
+    Returns `judge_reliability` (`spot_check_n` cases, and the `disagreement_rate` over all compared judgements, None without one),
+    `results` (by score the rate of disagreement, the `kappa` of the verdicts, the `rule`, the mean `difference` second less first, and
+    `one_sided`, the cases with a value from one judge alone) and `cases`, those that disagree.
+    """
+    before_rows, after_rows = _rows(first, specs), _rows(second, specs)
+    keys = [key for key in after_rows if key in before_rows]
+    results, cases = list[dict[str, Any]](), list[dict[str, Any]]()
+    for spec in specs:
+        before, after = (_column(rows, keys, spec.name) for rows in (before_rows, after_rows))
+        passed, passes = (_column(rows, keys, verdict_column(spec.name)) for rows in (before_rows, after_rows))
+        both = np.flatnonzero(~np.isnan(before) & ~np.isnan(after))
+        if not len(both):
+            continue
+        by_verdict = not (np.isnan(passed[both]).any() or np.isnan(passes[both]).any())
+        span = 0.0 if spec.low is None or spec.high is None else spec.high - spec.low
+        apart = np.abs(before - after) > APART * span + HAIR
+        disagree = (passed != passes)[both] if by_verdict else apart[both]
+        results.append(
+            {
+                "score": spec.name,
+                "expected": "same",
+                **check.rate_json(disagree.tolist(), [keys[place][0] for place in both]),
+                "kappa": cohen_kappa(passed[both], passes[both]).value if by_verdict else None,
+                "rule": "verdict" if by_verdict else "distance",
+                "difference": float(np.mean(after[both] - before[both])),
+                "one_sided": int(np.sum(np.isnan(before) != np.isnan(after))),
+            }
+        )
+        for place in both[disagree].tolist():
+            values = {"first": before[place].item(), "second": after[place].item()}
+            cases.append({**dict(zip(OUTPUT_KEY, keys[place], strict=True)), "score": spec.name, **values})
+    judged = sum(row["n"] for row in results)
+    rates = {"spot_check_n": len(keys), "disagreement_rate": len(cases) / judged if judged else None}
+    return {"judge_reliability": rates, "results": results, "cases": cases}
+
+
+def _rows(records: Path, specs: Sequence[ScoreSpec]) -> dict[OutputKey, Mapping[str, Any]]:
+    columns = [*OUTPUT_KEY, *(column for spec in specs for column in (spec.name, verdict_column(spec.name)))]
+    return {tuple(row[name] for name in OUTPUT_KEY): row for row in read_columns(records, columns).to_pylist()}
+
+
+def _column(rows: Mapping[OutputKey, Mapping[str, Any]], keys: Sequence[OutputKey], name: str) -> NDArray[np.float64]:
+    """The values or verdicts (1, 0) of a score, NaN where there is none."""
+    cells = (rows[key][name] for key in keys)
+    return np.array([np.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
+
+
+def sections(document: Mapping[str, Any]) -> list[Section]:
+    """What is printed and stands in `spot_check.<run_id>.md`."""
+    heads = ("score", "cases", "disagree", "kappa", "second less first")
+    cases, results = document["cases"], document["results"]
+    listed = [
+        Note((CaseName.of(case), " ", Verbatim(case["score"]), f": {case['first']:g}, then {case['second']:g}"))
+        for case in cases[:_LISTED]
     ]
+    if len(cases) > _LISTED:
+        listed.append(Note(f"and {len(cases) - _LISTED:,} more"))
+    for row in results:
+        if row["one_sided"]:
+            said = f": {plural(row['one_sided'], 'case')} with a value from one judge alone"
+            listed.append(Note((Verbatim(row["score"]), said)))
+    return [Section(SECTION, "Spot check", (check.table(heads, map(_cells, results)), *listed, _result(document)))]
 
 
-def disagreeing_lines(reliability: Mapping[str, Any]) -> Iterator[str]:
-    """The first cases on which the judges disagree."""
-    cases = reliability["cases"]
-    for case in cases[:LISTED]:
-        name = on_one_line(f"{case['sample_id']}/{case['method']}", _ID)
-        yield f"  {name} {case['score']}: {case['first']:g}, then {case['second']:g}"
-    if len(cases) > LISTED:
-        yield f"  and {len(cases) - LISTED:,} more"
-    for name, score in reliability["scores"].items():
-        if score["one_sided"]:
-            yield f"{name}: {plural(score['one_sided'], 'case')} with a value from one judge alone"
+def _cells(row: Mapping[str, Any]) -> Sequence[str]:
+    disagree = f"{decimal(row['share'], 2)} {bracketed(row['interval'])}".rstrip()
+    kappa = "-" if row["kappa"] is None else decimal(row["kappa"], 2)
+    return (Verbatim(row["score"]), whole(row["n"]), disagree, kappa, f"{row['difference']:+.2f}")
 
 
-def spot_check_words(reliability: Mapping[str, Any], limit: float) -> str:
+def _result(document: Mapping[str, Any]) -> Note:
     """The result in one sentence."""
+    reliability = document["judge_reliability"]
     rate, cases = reliability["disagreement_rate"], plural(reliability["spot_check_n"], "case")
     if rate is None:
-        return f"spot check: no score has a value from both judges in {cases}"
+        return Note(f"spot check: no score has a value from both judges in {cases}")
     said = f"spot check: the judges disagree in {decimal(rate, 2)} of the judgements of {cases}"
-    if rate <= limit:
-        return f"{said}, not more than spot_check.warn_above={limit:g}"
-    return (
-        f"{said}, more than spot_check.warn_above={limit:g}: at least one of them is not to be trusted here; label these cases "
-        "(task=label) and calibrate"
-    )
+    if rate <= WARN_ABOVE:
+        return Note(f"{said}, not more than {WARN_ABOVE:g}")
+    advice = "at least one of them is not to be trusted here; label these cases (task=label) and calibrate"
+    return Note(f"{said}, more than {WARN_ABOVE:g}: {advice}", kind="warning")

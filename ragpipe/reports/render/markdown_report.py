@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ragpipe.core.markdown_text import code_block, code_span, escape_markdown, markdown_table
 from ragpipe.reports.model import (
@@ -41,8 +41,17 @@ def render_markdown(report: Report) -> str:
     head += _verdict(report.verdict) if report.verdict else []
     for note in report.notices:
         head += ["", *_note(note)]
-    sections = [head, *(_section(section) for section in report.sections)]
-    return "\n".join("\n".join(lines) + "\n" for lines in sections)
+    return _page(head, report.sections)
+
+
+def render_sections(title: str, sections: Iterable[Section]) -> str:
+    """A page of these sections alone."""
+    report = Report("", "", "", None, (), tuple(sections))
+    return _page([f"# {title}"], report.for_medium("markdown").sections)
+
+
+def _page(head: list[str], sections: Iterable[Section]) -> str:
+    return "\n".join("\n".join(lines) + "\n" for lines in [head, *map(_section, sections)])
 
 
 def _verdict(verdict: RunVerdict) -> list[str]:

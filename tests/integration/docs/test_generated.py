@@ -25,7 +25,7 @@ LABELLED = {
     "labels/verdicts.parquet",
 }
 """Files of the draws of `task=label`."""
-MUTATED = {"selftest.json", "selftest.md", "mutants.parquet"}
+MUTATED = {"selftest.json", "selftest.md"}
 OF_A_NAME = {"history.parquet"}
 """Files that only a run made from a run has."""
 WEIGHED = {"weights.json", "weights.md"}
@@ -70,7 +70,7 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
         columns = re.findall(r"^\| `([^`]+)` \|", described[name], re.M)
         folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
         (path,) = (folder / name for folder in folders if (folder / name).exists())
-        assert pq.read_schema(path).names == columns, name  # others: test_rejudge.py, test_selftest.py, test_history.py
+        assert pq.read_schema(path).names == columns, name  # others: test_rejudge.py, test_history.py
     metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
     score = metrics["overall"]["scores"]["faithfulness"]
     missing = {

@@ -42,7 +42,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
         (["compare=methods", "run={run}", "compare.base_method=old"], 0),
         (["base={run}", "candidate={run}"], 0),
     ],
-    "drift": [(DRIFT[1:], 1)],
+    "drift": [(DRIFT[1:], 39)],
     "evaluate": [
         (WORDS, 0),
         ([*WORDS, "scoring.calibration={run}/calibration/calibration.json"], 0),
@@ -52,7 +52,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
     "export": [(["run={run}"], 0), (["formats=[site]", "dir=site"], 0)],
     "fetch": [(["task=publish", "run={run}", "publish=memory://b/runs"], 0), (["run=memory://b/runs/bank/{id}", "output_dir=other"], 0)],
     "history": [([f"name={NAME}"], 0)],
-    "judge_audit": [(["run={run}", *SECOND, "judge_audit.attacks=[]", "judge_audit.probes=[context_order]"], 30)],
+    "judge_audit": [(["run={run}", *SECOND, "judge_audit.only=[context_order]"], 30)],
     "label": [(["run={run}", "label.metric=faithfulness", "label.n=6"], 0), (["run={run}", "label.metric=faithfulness", "label.more=0"], 0)],
     "plan": [(WORDS, 0)],
     "publish": [(["run={run}", "publish=memory://b/again"], 0)],
@@ -77,7 +77,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
     "weights": [(["run={run}", "weights.draws=100"], 0)],
 }  # fmt: skip
 """The words of each start of a task, and how many requests the judge's server gets: a second judge is asked two questions for each of
-six cases and two iterations, for a spot check in one iteration; a check for drift asks the one canary; an audit asks in two iterations for
+six cases and two iterations, for a spot check in one iteration; a check for drift asks 39 canaries; an audit asks in two iterations for
 the claims of three answers and of three wrong ones, and verifies both and the three answers with their contexts in another order."""
 READ_NOTHING = {"init", "schema", "synthesize"}
 """Tasks that read neither a run nor a store."""

@@ -43,7 +43,7 @@ def finished(root: Path, rows: Sequence[Row], **changes: Any) -> RunFolder:
     folder.final.create()
     folder.final.metrics.write_text(json.dumps({**metrics, "iterations": [1]}))
     manifest = {"format": FORMAT, "run_id": BASE, "name": "n", "identity": identity(**changes), "prompts": {}}
-    manifest["judge_replies"] = {"first": "2026-01-01T10:00", "last": "2026-01-01T11:00"}
+    manifest["judge_drift"] = {"first": "2026-01-01T10:00", "last": "2026-01-01T11:00"}
     folder.manifest.write_text(json.dumps(manifest))
     return folder
 
@@ -158,8 +158,10 @@ OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify"
 @pytest.mark.slow
 def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 40), rows_of([0.4] * 40)
-    replies = {"judge_replies": {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}}
-    alarm = {**replies, "judge_alarms": [["2026-01-02T10:00", "2026-01-02T11:00"]]}
+    noted = {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}
+    replies, alarm = (
+        {"judge_drift": {**noted, "alarms": alarms}} for alarms in ([], [["2026-01-02T10:00", "2026-01-02T11:00"]])
+    )
     measured = drop(tmp_path / "a", base, candidate, {"max_drop": 0.02}, manifest=alarm)
     assert "accept: [judge]" in measured["absent"]
     for name, gate, manifest in (("b", {"accept": ["judge"]}, alarm), ("c", {}, replies)):

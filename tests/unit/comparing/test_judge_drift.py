@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.comparing.judge_drift import drift_differences, known_alarms, reply_times
+from ragpipe.comparing.judge_drift import DriftRecord, drift_differences, drift_file, known_alarms, reply_times
 from ragpipe.core.errors import DataError
-from ragpipe.store.calls.drift_file import DriftRecord, drift_file
 from ragpipe.store.run.run_folder import RunFolder
 
 JUDGE = {"model": "openai/m-2026-01-01", "endpoint": "", "sampling": {"temperature": 0.0}, "season": ""}
@@ -21,12 +20,13 @@ BEFORE, DURING, AFTER = (
 )
 
 
-def manifest(span: tuple[str, str], **more: Any) -> dict[str, Any]:
-    return {
-        "identity": {"judge_identity": JUDGE},
-        "judge_replies": dict(zip(("first", "last"), span, strict=True)),
-        **more,
-    }
+def manifest(span: tuple[str, str], **noted: Any) -> dict[str, Any]:
+    return {"identity": {"judge_identity": JUDGE}, "judge_drift": {"first": span[0], "last": span[1], **noted}}
+
+
+def record(alarm: tuple[str, str]) -> DriftRecord:
+    check = {"baseline": 1, "after": alarm[0], "ended_at": alarm[1], "alarm": True}
+    return DriftRecord("m", JUDGE, checks=[check])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_sides_of_an_alarm(base: tuple[str, str], candidate: tuple[str, str], is
     runs = manifest(base), manifest(candidate)
     assert bool(drift_differences(*runs, [ALARM])) is is_refused
     assert drift_differences(*runs) == []
-    noted = drift_differences(runs[0], {**runs[1], "judge_alarms": [list(ALARM)]})
+    noted = drift_differences(runs[0], manifest(candidate, alarms=[list(ALARM)]))
     assert [(difference.part, difference.key) for difference in noted] == [("judge", "judge.drift")] * is_refused
 
 
@@ -69,11 +69,9 @@ def test_alarms_are_read_beside_the_call_store_of_the_run(tmp_path: Path) -> Non
     folder = RunFolder(tmp_path / "outputs" / "name" / "0123456789ab")
     folder.root.mkdir(parents=True)
     assert known_alarms(folder, manifest(BEFORE)) == []
-    record = DriftRecord("m", JUDGE, alarms=[{"after": ALARM[0], "found": ALARM[1], "verdicts": 3}])
-    record.write(drift_file(tmp_path / "outputs" / ".store", JUDGE))
+    record(ALARM).write(drift_file(tmp_path / "outputs" / ".store", JUDGE))
     assert known_alarms(folder, manifest(BEFORE)) == [ALARM]
-    later = DriftRecord("m", JUDGE, alarms=[{"after": "2026-05-01", "found": "2026-05-02", "verdicts": 1}])
-    later.write(drift_file(tmp_path / "named", JUDGE))
+    record(("2026-05-01", "2026-05-02")).write(drift_file(tmp_path / "named", JUDGE))
     folder.config.write_text(f"store: {{path: {tmp_path / 'named'}}}")
     assert known_alarms(folder, manifest(BEFORE)) == [ALARM, ("2026-05-01", "2026-05-02")]
     drift_file(tmp_path / "named", JUDGE).write_text('{"format": 6, "judge": "m"}')

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.resources import conf_dir
@@ -61,7 +60,6 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
     rows += [(f"metrics/{name}", content(f"metrics/{name}")[name], cls) for name, cls in shipped_metrics().items()]
     primary = content("ragpipe")
     rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
-    rows += [("ragpipe", primary["drift"], DriftSettings)]
     rows += [(f"task/{task}", content(f"task/{task}"), model) for task, model in TASKS.items()]
     rows.append(("task/weights", content("task/weights")["weights"], WeighingSettings))
     return [*rows, ("task/rejudge", content("task/rejudge")["rejudge"], RejudgeSettings)]

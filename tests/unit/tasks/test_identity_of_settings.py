@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
-from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
@@ -127,7 +126,7 @@ NEVER = {
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [
     ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("runner", RunnerSettings), ("store", StoreSettings),
-    ("scoring", ScoringSettings), ("report", ReportSettings), ("drift", DriftSettings), ("storage", StorageSettings),
+    ("scoring", ScoringSettings), ("report", ReportSettings), ("storage", StorageSettings),
     *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
 ]  # fmt: skip
@@ -138,7 +137,7 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     plain: dict[str, Any] = {
         "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings, "runner": RunnerSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
-        "drift": DriftSettings, "storage": StorageSettings,
+        "storage": StorageSettings,
     }  # fmt: skip
     if section:
         plain[section] = kind
@@ -215,7 +214,6 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
         "runner",
         "store",
         "storage",
-        "drift",
     )
     assert same == operational
 

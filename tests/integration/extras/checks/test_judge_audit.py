@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,33 +15,38 @@ from ragpipe.cli import main
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.audited_judges import Body, gullible, leaning
+from tests.support.finished_runs import FinishedRuns
 
 pytestmark = pytest.mark.slow  # several whole runs
 
 KEY = "RAGPIPE_TEST_KEY"
 WORDS = ("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "heron", "iris", "juniper")
+CASES = 60
 
 
-def write_cases(path: Path, count: int) -> Path:
+def _make(here: Path) -> None:
+    """A run by the embedded judge, which costs nothing."""
     records = [
         {"id": f"q{i}", "question": f"How high is the tower of {WORDS[i % 10]} {i}?",
          "reference": f"It is {i + 10} m high.", "answer": f"The tower of {WORDS[i % 10]} {i} is {i + 10} m high.",
          "history": [{"role": "user", "text": "I like towers."}], "category": "towers",
          "chunks": [{"id": f"c{i}-{k}", "text": f"Passage {k}: the tower of {WORDS[i % 10]} {i} is {i + 10} m high."} for k in range(2)]}
-        for i in range(count)
+        for i in range(CASES)
     ]  # fmt: skip
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
+    (here / "data.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    words = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=towers", "report.formats=[]"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert main([*words, "metrics=[groundedness,answer_relevance,retrieval]"]) == 0
 
 
-def finished_run(here: Path, metrics: str, count: int, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run by the embedded judge, which costs nothing."""
-    monkeypatch.chdir(here)
+@pytest.fixture
+def run(finished_runs: FinishedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = finished_runs.made("towers", _make)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY, "sk-sentinel-4242")
-    data = write_cases(here / "data.jsonl", count)
-    words = ["dataset=jsonl", f"dataset.path={data}", f"metrics=[{metrics}]", "judge=evidence", "name=towers"]
-    assert main([*words, "report.formats=[]", "scoring.accept_uncalibrated=true"]) in (0, 3)
-    return (here / "outputs" / "towers" / "latest").resolve()
+    shutil.copytree(made / "outputs", tmp_path / "outputs", symlinks=True)
+    return (tmp_path / "outputs" / "towers" / "latest").resolve()
 
 
 @contextmanager
@@ -61,25 +67,28 @@ def document(run: Path) -> dict[str, Any]:
     return found
 
 
-def test_fences_stop_what_a_gullible_judge_falls_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    run = finished_run(tmp_path, "groundedness,correctness", 8, monkeypatch)
-    capsys.readouterr()
+def test_fences_stop_what_a_gullible_judge_falls_for(run: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    words = ["judge_audit.only=[attacks]", "metrics=[groundedness]"]
     with judging(gullible, monkeypatch) as server:
-        assert audit(run, server, "judge_audit.probes=[]") == 0
+        assert audit(run, server, *words, "judge.max_calls=1") == 2
+        assert "judge.max_calls" in capsys.readouterr().err
+        assert not (run / "calibration").exists()
+        assert server.tries == 0
+        assert audit(run, server, *words) == 0
         asked = server.tries
-        assert audit(run, server, "judge_audit.probes=[]") == 0
+        assert audit(run, server, *words) == 0
         assert server.tries == asked > 0, "a second start asks nothing"
-    attacks = document(run)["attacks"]
-    plain, hardened = attacks["plain"], attacks["hardened"]
-    assert plain["shown"]["share"] >= 0.8, "the judge is not gullible enough: the test is void"
-    assert hardened["shown"]["succeeded"] == 0
-    assert hardened["all"]["n"] == plain["all"]["n"] >= 2 * 60
-    never = {row["attack"] for row in hardened["attacks"] if not row["shown"]}
+    rows = {(row["prompts"], row["over"], row["name"]): row for row in document(run)["attacks"]}
+    assert rows["plain", "shown", ""]["share"] >= 0.8, "the judge is not gullible enough: the test is void"
+    assert rows["hardened", "shown", ""]["found"] == 0
+    assert rows["hardened", "all", ""]["n"] == rows["plain", "all", ""]["n"] >= 60
+    attacks = {name: row for (form, over, name), row in rows.items() if (form, over) == ("hardened", "attack")}
+    never = {name for name, row in attacks.items() if not row["shown"]}
     assert never == {
         "id_order", "id_tag", "id_markup", "path_order", "title_verified", "category_supported", "json_tags", "developer_authority",
-        "colon", "blank",
-    }, "ids and metadata are in no question, and no judge is asked about an answer without a word"  # fmt: skip
-    assert sum(row["succeeded"] for row in plain["attacks"] if row["attack"] in never) == 0
+        "colon", "blank", "reference_order", "history_order", "question_order", "question_judge_turn",
+    }, "of ids, metadata, references and questions nothing is in a question of groundedness, and no judge is asked about an answer without a word"  # fmt: skip
+    assert sum(rows["plain", "attack", name]["found"] for name in never) == 0
     shown = capsys.readouterr().out
     assert shown.index("audit: ") < shown.index("plan: ")
     assert shown.index("the second run, without fences: plan: ") < shown.index("\nplan: ")
@@ -87,62 +96,49 @@ def test_fences_stop_what_a_gullible_judge_falls_for(tmp_path: Path, monkeypatch
     assert "`question_tag`" in page
     assert "without fences" in page
     assert main(["task=verify", f"run={run}"]) == 0
-    for other in run.parent.iterdir():
-        if other.is_dir() and not other.is_symlink():
-            assert main(["task=verify", f"run={other}"]) == 0, other
+    (plain,) = [path.parent for path in run.parent.glob("*/prompts") if [*path.rglob("*_plain.jinja")]]
+    assert main(["task=verify", f"run={plain}"]) == 0
 
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("bias", "state"), [(0.0, "passes"), (0.12, "biased"), (-0.15, "biased"), (0.02, "passes")])
-def test_the_interval_covers_a_planted_bias(tmp_path: Path, monkeypatch, bias: float, state: str) -> None:
-    run = finished_run(tmp_path, "answer_relevance", 120, monkeypatch)
-    words = ["metrics=[answer_relevance]", "judge_audit.attacks=[]", "judge_audit.probes=[padding,idle_sentence]"]
+def test_the_interval_covers_a_planted_bias(run: Path, monkeypatch, bias: float, state: str) -> None:
+    words = ["metrics=[answer_relevance]", "judge_audit.only=[padding,idle_sentence]"]
     with judging(leaning(bias), monkeypatch) as server:
         assert audit(run, server, *words) == 0
-        assert server.tries == 4 * 120, "original, wrong answer and two probes of 120 cases"
+        assert server.tries == 4 * CASES, "original, wrong answer and two probes of every case"
     found = document(run)
-    rows = {row["probe"]: row for row in found["bias"]}
+    rows = {row["change"]: row for row in found["results"]}
     interval = rows["padding"]["interval"]
     assert interval["low"] <= bias <= interval["high"]
     assert rows["padding"]["state"] == state
     assert rows["idle_sentence"]["state"] == "passes"
     assert rows["wrong_answer"]["state"] == "not_noticed", "this judge does not read the answer: the control says so"
-    assert found["attacks"] == {}
+    assert not sum(row["n"] for row in found["attacks"])
 
 
-def test_the_label_of_its_own_family_is_held_against_that_of_another(tmp_path: Path, monkeypatch) -> None:
+def test_the_label_of_its_own_family_is_held_against_that_of_another(run: Path, monkeypatch) -> None:
     def vain(body: Body) -> str:
         text = "\n".join(message["content"] for message in body["messages"])
         score = 0.9 if "Claude, by Anthropic" in text else 0.6
         return json.dumps({"reason": "a grade", "addresses_question": True, "on_topic": True, "score": score})
 
-    run = finished_run(tmp_path, "answer_relevance", 40, monkeypatch)
-    words = ["metrics=[answer_relevance]", "judge_audit.attacks=[]", "judge_audit.probes=[own_family]"]
+    words = ["metrics=[answer_relevance]", "judge_audit.only=[own_family]", "judge_audit.n=20"]
     with judging(vain, monkeypatch) as server:
         assert audit(run, server, *words, model="claude-test-2026-01-01") == 0
-    rows = {row["probe"]: row for row in document(run)["bias"]}
+    rows = {row["change"]: row for row in document(run)["results"]}
     assert rows["own_family"]["shift"] == pytest.approx(0.3)
     assert rows["other_family"]["shift"] == pytest.approx(0)
     assert rows["own_family"]["state"] == "biased"
 
 
-def test_a_plan_over_the_limit_is_refused_before_a_call(tmp_path: Path, monkeypatch, capsys) -> None:
-    run = finished_run(tmp_path, "groundedness", 4, monkeypatch)
-    with judging(gullible, monkeypatch) as server:
-        assert audit(run, server, "judge.max_calls=1") == 2
-        assert server.tries == 0
-    assert "judge.max_calls" in capsys.readouterr().err
-    assert not (run / "calibration").exists()
-
-
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("word", "message"), [
-    ("judge_audit.attacks=[shout]", "no such attack: shout"),
-    ("judge_audit.probes=[padding,padding]", "name each probe once"),
-    ("judge_audit.cases=6", "less than or equal to 5"),
+    ("judge_audit.only=[shout]", "no such attack or probe: shout"),
+    ("judge_audit.only=[padding,padding]", "name each attack or probe once"),
+    ("judge_audit.n=0", "greater than or equal to 1"),
     ("metrics=[retrieval]", "a metric that asks a judge"),
 ])  # fmt: skip
-def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch, capsys, word: str, message: str) -> None:
-    run = finished_run(tmp_path, "groundedness,retrieval", 3, monkeypatch)
+def test_wrong_settings_are_refused_by_name(run: Path, capsys, word: str, message: str) -> None:
     assert main(["task=judge_audit", f"run={run}", "transport=stored", word]) == 2
     assert message in capsys.readouterr().err

@@ -14,7 +14,7 @@ from tests.support.harness import environment, write_cases
 
 pytestmark = pytest.mark.slow
 
-CASES = 60
+CASES = 30
 
 
 def _grade(model: str, score: int, match: str) -> dict[str, str]:
@@ -34,14 +34,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, O
         monkey.chdir(folder)
         monkey.setenv("RAGPIPE_TEST_KEY", environment()["RAGPIPE_TEST_KEY"])
         data = write_cases(folder / "cases.jsonl", CASES)
-        words = [
-            "dataset=jsonl",
-            f"dataset.path={data}",
-            "metrics=[rubric]",
-            "scoring.thresholds.rubric=4",
-            "name=spot",
-        ]
-        assert main([*words, *_judge("first", server)]) == 0
+        words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[rubric]", "name=spot", "report.formats=[]"]
+        assert main([*words, "scoring.thresholds.rubric=4", *_judge("first", server)]) == 0
         assert len(server.log) == CASES
         yield folder / "outputs" / "spot" / "latest", server
 
@@ -61,18 +55,17 @@ def test_a_planted_disagreement_is_found(
     run, server = finished
     before = len(server.log)
     words = ["task=spot_check", f"run={run}", *_judge(judge, server)]
-    assert main([*words, "spot_check.n=60"]) == 0
+    assert main(words) == 0
     assert len(server.log) - before == CASES
-    assert main([*words, "spot_check.n=60"]) == 0
+    assert main(words) == 0
     assert main([*words, "spot_check.n=20"]) == 0, "drawn of the same cases: their replies are stored"
     assert len(server.log) - before == CASES
     documents = [json.loads(path.read_text()) for path in (run / "calibration").glob("spot_check.*.json")]
-    found = [d["judge_reliability"] for d in documents if d["judge"].startswith(f"openai/m-{judge}")]
-    by_count = {reliability["spot_check_n"]: reliability for reliability in found}
-    assert set(by_count) == {20, 60}
-    assert by_count[60]["disagreement_rate"] == rate
-    low_high = by_count[60]["scores"]["rubric"]["interval"]
-    assert low_high["low"] < rate < low_high["high"]
+    found = {d["settings"]["n"]: d for d in documents if d["judge"].startswith(f"openai/m-{judge}")}
+    assert set(found) == {20, 30}
+    assert found[30]["judge_reliability"] == {"spot_check_n": CASES, "disagreement_rate": rate}
+    (rubric,) = found[30]["results"]
+    assert rubric["interval"]["low"] < rate < rubric["interval"]["high"]
     assert ("label these cases" in " ".join(capfd.readouterr().err.split())) is warned
     assert main(["task=verify", f"run={run}"]) == 0
 
@@ -82,16 +75,11 @@ def test_the_same_judge_and_prompts_are_refused(
 ) -> None:
     run, server = finished
     before = len(server.log)
-    assert main(["task=spot_check", f"run={run}", *_judge("first", server)]) == 2
+    words = ["task=spot_check", f"run={run}", *_judge("first", server), "spot_check.n=10"]
+    assert main(words) == 2
     assert "another judge or prompt" in capfd.readouterr().err
     assert main(["task=spot_check", f"run={run}"]) == 2
     assert "a judge that you name" in capfd.readouterr().err
     assert len(server.log) == before
-
-
-def test_another_prompt_is_a_second_opinion_too(finished: tuple[Path, OpenAIServer]) -> None:
-    run, server = finished
-    before = len(server.log)
-    words = ["task=spot_check", f"run={run}", *_judge("first", server), "spot_check.n=10"]
-    assert main([*words, "metrics.rubric.prompts.grade=v1"]) == 0
+    assert main([*words, "metrics.rubric.prompts.grade=v1"]) == 0, "another prompt is a second opinion too"
     assert len(server.log) - before == 10

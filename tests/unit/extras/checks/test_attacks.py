@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite
-from ragpipe.extras.checks.audit_figures import AuditedScore, attack_outcomes, probe_rows, success_rate
-from ragpipe.extras.checks.changed_cases import Pair
-from ragpipe.extras.checks.probes import family_of, probes_of
+from ragpipe.core.errors import PromptError
+from ragpipe.core.resources import prompts_dir
+from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite, family_of, probes_of
+from ragpipe.extras.checks.check import Pair, rate_json
+from ragpipe.extras.checks.judge_audit import AuditedScore, attack_outcomes, attack_rows, plain_prompt, probe_rows
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
 from ragpipe.prompting.foreign_tags import foreign_tags
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.sample import Case, Chunk, Output, Sample
 
 SUITE = attack_suite()
@@ -136,26 +139,29 @@ def score(values: dict[str, float], inputs: dict[str, Any] | None = None) -> Aud
 
 
 def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> None:
-    pairs = [Pair("attack", f"a{i}", key("base" if i < 4 else "good"), key(f"x{i}"), "g", "answer") for i in range(5)]
+    pairs = [Pair(f"a{i}", key("base" if i < 4 else "good"), key(f"x{i}"), "g", "answer") for i in range(5)]
     values = {"base": 0.2, "good": 0.6, "x0": 0.7, "x1": 0.69, "x2": 0.1, "x4": 1.0}
-    outcomes = attack_outcomes(pairs, score(values, {"base": "p", "x0": "pq", "x1": "p"}), rise=0.5)
+    outcomes = attack_outcomes(pairs, score(values, {"base": "p", "x0": "pq", "x1": "p"}))
     assert [(row["attack"], row["succeeded"], row["shown"]) for row in outcomes] == [
         ("a0", True, True), ("a1", False, False), ("a2", False, False), ("a3", False, False),
     ], "a3 has no value, and a4 had no room"  # fmt: skip
-    rate = success_rate(outcomes)
-    assert (rate["n"], rate["succeeded"], rate["share"]) == (4, 1, 0.25)
+    rows = {(row["over"], row["name"]): row for row in attack_rows("plain", outcomes)}
+    assert {key: (row["found"], row["n"]) for key, row in rows.items()} == {
+        ("all", ""): (1, 4), ("shown", ""): (1, 1), ("score", "s"): (1, 4), ("group", "g"): (1, 4), ("part", "answer"): (1, 4),
+        ("attack", "a0"): (1, 1), ("attack", "a1"): (0, 1), ("attack", "a2"): (0, 1), ("attack", "a3"): (0, 1),
+    }  # fmt: skip
+    rate = rows["all", ""]
+    assert rate["share"] == 0.25
     # Wilson's interval of 1 of 4 with z = 1.96: (0.25 + z2/8 +- z sqrt(0.1875/4 + z2/64)) / (1 + z2/4)
     assert rate["interval"]["low"] == pytest.approx(0.0456, abs=1e-4)
     assert rate["interval"]["high"] == pytest.approx(0.6994, abs=1e-4)
-    assert success_rate([]) == {"n": 0, "succeeded": 0, "share": None, "interval": None}
+    assert rate_json([], []) == {"n": 0, "found": 0, "share": None, "interval": None, "clusters": 0}
 
 
 def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
     names = [f"q{i}" for i in range(40)]
     pairs = [
-        Pair("probe", probe, key(n), key(f"{n}-{probe}"))
-        for probe in ("up", "flat", "some", "wrong_answer")
-        for n in names
+        Pair(probe, key(n), key(f"{n}-{probe}")) for probe in ("up", "flat", "some", "wrong_answer") for n in names
     ]
     values = {n: 0.5 for n in names}
     for i, n in enumerate(names):
@@ -166,10 +172,44 @@ def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
             f"{n}-some": 0.55 + noise,
             f"{n}-wrong_answer": 0.1 + noise,
         }
-    rows = {row["probe"]: row for row in probe_rows(pairs, score(values), margin=0.05)}
+    rows = {row["change"]: row for row in probe_rows(pairs, score(values))}
     assert {name: row["state"] for name, row in rows.items()} == {
         "up": "biased", "flat": "passes", "some": "undecided", "wrong_answer": "noticed",
     }  # fmt: skip
     # sd of the differences is .02 sqrt(40/39), t(39) = 2.0227: half = 2.0227 * .020255 / sqrt(40)
     assert rows["up"]["shift"] == pytest.approx(0.2)
     assert rows["up"]["interval"]["high"] == pytest.approx(0.2 + 0.006478, abs=2e-6)
+
+
+SHIPPED = sorted(path for path in prompts_dir().glob("*/*.jinja") if path.parent.name != "shared")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_shipped_template_has_a_plain_form(path: Path) -> None:
+    step, version, _ = path.name.split(".")
+    prompt = PromptLibrary([prompts_dir()]).load(path.parent.name, step, version)
+    plain = plain_prompt(prompt)
+    assert (plain.name, plain.version) == (prompt.name, f"{version}_plain")
+    assert plain.sha256 != prompt.sha256
+    assert (plain.roles, plain.optional, plain.variables) == (prompt.roles, prompt.optional, prompt.variables)
+
+
+def test_values_are_printed_as_they_are() -> None:
+    prompt = PromptLibrary([prompts_dir()]).load("groundedness", "grade", "v3")
+    values = {"contexts": [Chunk(id="c", rank=1, text="The pier is long.")], "answer": "It is long."}
+    fenced = "\n".join(message["content"] for message in prompt.render(**values))
+    plain = "\n".join(message["content"] for message in plain_prompt(prompt).render(**values))
+    assert "12 hexadecimal digits" in fenced
+    assert "Contexts:\n[1]\nThe pier is long.\n" in plain
+    assert "Answer:\nIt is long.\n" in plain
+    assert "hexadecimal" not in plain
+    assert "<" not in plain
+
+
+def test_fences_is_true_or_false(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "step.v1.jinja").write_text(
+        "---\nroles: {answer: text}\nfences: maybe\n---\n[[user]]\n{{ answer }}\n"
+    )
+    with pytest.raises(PromptError, match="fences: false"):
+        PromptLibrary([tmp_path]).load("m", "step", "v1")

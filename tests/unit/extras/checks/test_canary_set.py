@@ -1,4 +1,4 @@
-"""The shipped canary set, and what a set of one's own may get wrong."""
+"""The shipped canary set, and how verdicts are read from replies."""
 
 from __future__ import annotations
 
@@ -7,28 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.config.drift_settings import SHIPPED_CANARIES
-from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.extras.checks.canary_set import MISSING, UNREADABLE, CanaryItem, CanarySet, is_right, read_canaries
+from ragpipe.extras.checks.canaries import MISSING, UNREADABLE, CanaryItem, CanarySet, is_right, read_canaries
 
 DIGEST = "57d05f51809d73a88ecbf88952cec311e9fa9b6711790f7bd8389fd6854227be"
 """Of version 1. Another digest ends every baseline: then the set is a new file with a new version."""
 
-ITEM = """
-version: 1
-items:
-  - id: one
-    prompt: faithfulness/verify.v2
-    answer: QuotedVerdicts
-    values: {contexts: ["The ferry runs daily."], claims: ["The ferry runs.", "It is red."]}
-    grades: {verdict: [supported, not_supported]}
-"""
-
 
 @pytest.fixture(scope="module")
 def shipped() -> CanarySet:
-    return read_canaries(SHIPPED_CANARIES)
+    return read_canaries()
 
 
 def item(canaries: CanarySet, name: str) -> CanaryItem:
@@ -74,36 +62,3 @@ def test_grades() -> None:
     assert is_right(True, True)
     assert not is_right(1, True)
     assert not is_right(MISSING, False)
-
-
-def test_the_digest_is_that_of_the_questions_and_not_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(ITEM)
-    (tmp_path / "b.yaml").write_text("# a comment\n" + ITEM)
-    (tmp_path / "c.yaml").write_text(ITEM.replace("It is red.", "It is blue."))
-    digests = [read_canaries(str(tmp_path / name)).digest for name in ("a.yaml", "b.yaml", "c.yaml")]
-    assert digests[0] == digests[1] != digests[2]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "part"),
-    [
-        ("QuotedVerdicts", "Verdictz", "one of "),
-        ("verify.v2", "verify.v99", "no template faithfulness/verify.v99.jinja"),
-        ("claims:", "klaims:", "klaims"),
-        ("version: 1", "", "version"),
-        ("    grades: {verdict: [supported, not_supported]}", "", "grades"),
-        (ITEM, ITEM + ITEM.split("items:")[1], "the id one twice"),
-        (ITEM, "{", "a canary set"),
-    ],
-)
-def test_a_wrong_set_says_what_is_wrong(tmp_path: Path, old: str, new: str, part: str) -> None:
-    (tmp_path / "mine.yaml").write_text(ITEM.replace(old, new))
-    with pytest.raises(ConfigError) as error:
-        read_canaries(str(tmp_path / "mine.yaml"))
-    assert part in str(error.value)
-    assert "mine.yaml" in str(error.value)
-
-
-def test_a_missing_set(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="canary set cannot be used"):
-        read_canaries(str(tmp_path / "none.yaml"))

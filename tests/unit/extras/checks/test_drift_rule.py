@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ragpipe.extras.checks.canary_set import Verdicts
-from ragpipe.extras.checks.drift_rule import (
+from ragpipe.extras.checks.canaries import Verdicts
+from ragpipe.extras.checks.drift import (
     BASELINE_REPEATS,
     MORE_REPEATS,
     changed_names,
@@ -33,11 +33,11 @@ def test_one_of_the_further_replies_as_before_is_no_drift() -> None:
     kept: Verdicts = {"a/kept": True, "b/kept": False}
     changed: Verdicts = {"a/kept": False, "b/kept": False}
     (verdict,) = changed_verdicts(kept, changed, [changed] * 4 + [kept])
-    assert not verdict.drifted
+    assert not verdict["drifted"]
     (verdict,) = changed_verdicts(kept, changed, [changed] * 5)
-    assert verdict.drifted
+    assert verdict["drifted"]
     (verdict,) = changed_verdicts(kept, changed, [changed] * 4)  # not yet asked five times
-    assert not verdict.drifted
+    assert not verdict["drifted"]
 
 
 def test_the_figures_of_a_check_by_hand() -> None:
@@ -82,7 +82,7 @@ class Judge:
     def has_alarm(self, kept: Verdicts) -> bool:
         first = self.verdicts()
         again = [self.verdicts() for _ in range(MORE_REPEATS)] if changed_names(kept, first) else []
-        return any(verdict.drifted for verdict in changed_verdicts(kept, first, again))
+        return any(verdict["drifted"] for verdict in changed_verdicts(kept, first, again))
 
 
 class StableJudge(Judge):
