@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import logging
 import os
@@ -19,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError, interrupt_behind
 from ragpipe.core.resume_words import with_words
 from ragpipe.core.user_faults import user_fault
@@ -82,8 +82,6 @@ exit codes
   0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete
   5 the provider is unusable   6 output locked or unwritable, or out of memory   129, 130, 143 interrupted, resumable
 """
-_ROOMS = dict.fromkeys(("drift", "judge_audit", "selftest", "spot_check"), "ragpipe.extras.checks")
-"""Where the tasks are that are not in `ragpipe.tasks`."""
 SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
 """Exit codes from the mildest to the worst: a sweep ends with its worst."""
 SWEEP_WAIT_S = 86_400.0
@@ -417,7 +415,7 @@ def _validated(config: DictConfig, loader: ConfigLoader) -> tuple[Any, Any]:
     name = task_name(plain, origins)
     if problems := unknown_task_words(name, plain, origins):
         raise ConfigError(INVALID_CONFIGURATION, problems)
-    task = importlib.import_module(f"{_ROOMS.get(name, 'ragpipe.tasks')}.{name}")
+    task = registry.find("task", name)
     return task, getattr(task, "validate", validate_config)(plain, origins)
 
 

@@ -40,11 +40,11 @@ from ragpipe.composition.option_source import (
     PRIMARY,
     SHIPPED,
     OptionSource,
-    installed_modules_only,
     installed_plugins_only,
     searched,
 )
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.registry import installed_modules_only, option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
 from ragpipe.core.validation import did_you_mean
@@ -116,7 +116,7 @@ class Composer:
 
     def _folders(self) -> list[tuple[str, Path]]:
         """The folders of options, with the names of their places on the search path."""
-        folders = [(SHIPPED, conf_dir())]
+        folders = [(SHIPPED, folder) for folder in option_folders()]
         if self._config_dir is not None:
             folder = Path(self._config_dir).absolute()
             if not folder.is_dir():

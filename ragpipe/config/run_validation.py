@@ -14,8 +14,8 @@ from ragpipe.config.metric_sections import encoder_problems, placed, read_metric
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.secret_values import secrets_in
 from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import EMBEDDERS
@@ -88,9 +88,11 @@ def validate_finished_config(plain: Mapping[str, Any], origins: ConfigOrigins, *
 
 
 def task_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> str:
-    """The task to do: an option of `task`, whose module in `ragpipe.tasks` has a `run`. Raises ConfigError for others."""
-    name, options = plain.get("task"), sorted(path.stem for path in (conf_dir() / "task").glob("*.yaml"))
-    if name not in options:
+    """The task to do, as it is registered; the packages of `plugins` may bring one. Raises ConfigError for others."""
+    name = plain.get("task")
+    registry.use(plain.get("plugins"))
+    if not isinstance(name, str) or registry.find("task", name) is None:
+        options = sorted(registry.names("task"))
         expected, fix = f"one of {', '.join(options)}", did_you_mean(str(name), options)
         raise ConfigError(
             INVALID_CONFIGURATION, [Problem(origins.location("task"), "task", show_value(name), expected, fix)]

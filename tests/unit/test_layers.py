@@ -179,6 +179,14 @@ def test_numbers_and_pages_cannot_reach_a_judge(part: str) -> None:
     assert not [m for m in reached if m.startswith("ragpipe.judging")]
 
 
+EXTRAS = sorted({".".join(module.split(".")[:3]) for module in INNER if module.startswith("ragpipe.extras.")})
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_lists_what_it_brings_without_importing_it(extra: str) -> None:
+    assert imports(extra) <= {"__future__"}
+
+
 def test_hydra_lives_in_the_top_floor_only() -> None:
     for module in INNER:
         if _part(module) not in HYDRA:

@@ -5,3 +5,9 @@
 - `spot_check`: some cases as they are, before a second judge.
 - `drift`: a canary set, before the same judge again.
 """
+
+from __future__ import annotations
+
+ENTRIES = {
+    "task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")},
+}
