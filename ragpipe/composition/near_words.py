@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ragpipe.core.errors import Problem
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.core.validation import ConfigOrigins, did_you_mean
 
 _FILES_COMPARED = 5_000  # of a folder, with the name of a file that is not there
@@ -40,11 +40,9 @@ def near_word(word: str) -> str:
     where nothing is near."""
     from ragpipe.config.settings import RUN_KEYS
 
-    meanings = {
-        form.format(path.stem): path.stem
-        for group, form in _FORMS.items()
-        for path in sorted((conf_dir() / group).glob("*.yaml"))
-    } | {f"{key}=...": key for key in RUN_KEYS}
+    meanings = {form.format(name): name for group, form in _FORMS.items() for name in option_files(group)} | {
+        f"{key}=...": key for key in RUN_KEYS
+    }
     names = get_close_matches(word, sorted({*meanings.values()}), 1, _CLOSE)
     if word in _OPTIONS and word not in names:
         return f"did you mean {_OPTIONS[word]}?"

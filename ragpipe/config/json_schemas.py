@@ -18,7 +18,7 @@ from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.jury.settings import JurySettings
@@ -85,7 +85,7 @@ def json_schemas(task_settings: Mapping[str, type[Settings] | None]) -> dict[str
 def shipped_metrics() -> dict[str, type[Metric]]:
     """The class of every shipped metric, by its name."""
     sections: dict[str, Any] = {}
-    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+    for path in option_files("metrics").values():
         sections |= yaml.safe_load(path.read_text(encoding="utf-8"))
     return {name: metric_class(name, section["class"]) for name, section in sections.items()}
 

@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 
 from ragpipe.core.built_in import ENTRIES
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import PACKAGE, conf_dir, prompts_dir
+from ragpipe.core.resources import PACKAGE, conf_dir
 
 GROUP = "ragpipe.plugins"
 """The group of the entry points by which other distributions name the package that has `ENTRIES`."""
@@ -80,18 +80,15 @@ def use(plugins: object) -> None:
 
 def option_folders() -> list[Path]:
     """The folders of YAML options: the shipped one, then those of extras."""
-    return [conf_dir(), *_folders_of_extras("conf")]
+    folders = [Path(package.__path__[0]) / "conf" for package in _extras().values()]
+    return [conf_dir(), *(folder for folder in folders if folder.is_dir())]
 
 
+@cache
 def option_files(group: str) -> dict[str, Path]:
-    """The shipped YAML options of a group, those of extras too, by name in alphabetical order."""
+    """The shipped YAML options of a group, those of extras too, in alphabetical order."""
     paths = [path for folder in option_folders() for path in (folder / group).glob("*.yaml")]
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
-
-
-def prompt_folders() -> list[Path]:
-    """The folders of prompt templates: the shipped one, then those of extras."""
-    return [prompts_dir(), *_folders_of_extras("prompts")]
 
 
 @contextmanager
@@ -115,11 +112,6 @@ def _extras() -> dict[str, Any]:
     return {name: importlib.import_module(f"{_EXTRAS}.{name}") for name in found}
 
 
-def _folders_of_extras(name: str) -> list[Path]:
-    folders = [Path(package.__path__[0]) / name for package in _extras().values()]
-    return [folder for folder in folders if folder.is_dir()]
-
-
 @cache
 def _own() -> dict[Kind, dict[str, str]]:
     """The entries of ragpipe itself and of its extras."""
@@ -136,9 +128,9 @@ def _others(named: tuple[str, ...]) -> dict[Kind, dict[str, str]]:
     return _merged({name: getattr(package, "ENTRIES", {}) for name, package in packages.items()}, taken=_own())
 
 
-def _merged(listed: Mapping[str, Entries], taken: Mapping[Kind, Mapping[str, str]] | None = None) -> Any:
+def _merged(listed: Mapping[str, Entries], taken: Entries | None = None) -> dict[Kind, dict[str, str]]:
     """All entries together. Raises ConfigError for an unknown kind, and for a name that stands for two things."""
-    merged: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    merged: dict[Kind, dict[str, str]] = {kind: {} for kind in KINDS}
     for package, entries in listed.items():
         for kind, by_name in entries.items():
             if kind not in merged:

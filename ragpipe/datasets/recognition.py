@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.datasets.file_formats import SUFFIXES
 from ragpipe.datasets.file_heads import FileHead, read_head
 from ragpipe.datasets.known_shapes import SHAPES, Shape
@@ -243,8 +243,8 @@ def reader_words(path: Path, head: FileHead, option: str = "") -> list[str]:
 
 def _sets_format(option: str) -> bool:
     """Whether a shipped option says in which format its files are, itself or by the option that it is based on."""
-    path = conf_dir() / "dataset" / f"{option}.yaml"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    path = option_files("dataset").get(option)
+    text = path.read_text(encoding="utf-8") if path else ""
     if re.search(r"^format:(?! *auto\b)", text, re.MULTILINE):
         return True
     base = re.search(r"^defaults: \[(\w+), _self_\]", text, re.MULTILINE)

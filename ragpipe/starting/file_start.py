@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.resources import BESIDE_THE_FILE, conf_dir
+from ragpipe.core.resources import BESIDE_THE_FILE
 from ragpipe.datasets.dataset import First, open_dataset
 from ragpipe.datasets.file_heads import FileHead, read_head
 from ragpipe.datasets.recognition import Recognised, reader_words, recognise, record_list
@@ -60,7 +61,7 @@ def folder_for(source: Path) -> Path:
     """The folder that a file gets, named as the file without its suffix, or `NAME_eval` where the name is a shipped option's or the source's own."""
     name = re.sub(r"\W+", "_", source.resolve().stem, flags=re.ASCII).strip("_")[:40] or "file"
     name = name if name[0].isalpha() else f"file_{name}"
-    is_taken = any((conf_dir() / group / f"{name}.yaml").is_file() for group in _GROUPS)
+    is_taken = any(name in registry.option_files(group) for group in _GROUPS)
     if is_taken or Path(name).resolve() == source.resolve():
         name += "_eval"
     return Path(name)
@@ -219,7 +220,7 @@ def _settings(plain: dict[str, Any], words: Sequence[str]) -> DatasetSettings:
 
 def _shipped(option: str) -> dict[str, Any]:
     """The keys of a shipped option, with those of the options of its defaults list below them."""
-    plain = yaml.safe_load((conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8")) or {}
+    plain = yaml.safe_load(option_files("dataset")[option].read_text(encoding="utf-8")) or {}
     below: dict[str, Any] = {}
     for base in plain.pop("defaults", []):
         if isinstance(base, str) and base != "_self_":
