@@ -35,7 +35,7 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_records import records_schema
-from ragpipe.tasks.schema import TASKS
+from ragpipe.tasks.schema import task_keys
 
 SENTENCES = [
     "The harbour was opened in 1803 [1].",
@@ -488,9 +488,9 @@ def _keys() -> str:
         else:
             parts.append(_key_table(group, settings))
     parts.append(_key_table("store", StoreSettings))
-    parts += [_key_table(f"task: `{task}`", model) for task, model in TASKS.items() if model is not None]
+    parts += [_key_table(f"task: `{task}`", model) for task, model in task_keys().items() if model is not None]
     inner: dict[str, type[BaseModel]] = {}
-    for settings in [*GROUPS.values(), *TASKS.values()]:
+    for settings in [*GROUPS.values(), *task_keys().values()]:
         for model in settings.values() if isinstance(settings, dict) else [settings]:
             for nested in _inner_models(model):
                 inner.setdefault(nested.__name__, nested)

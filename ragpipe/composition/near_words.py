@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+from ragpipe.core import registry
 from ragpipe.core.errors import Problem
 from ragpipe.core.registry import option_files
 from ragpipe.core.validation import ConfigOrigins, did_you_mean
@@ -91,9 +92,8 @@ def unknown_task_words(task: str, plain: Mapping[str, Any], origins: ConfigOrigi
     if not (not_of_a_run := [key for key in plain if key in typed and key not in (*RUN_KEYS, "task")]):
         return []  # before the import of all tasks, for which an evaluation need not wait
     from ragpipe.engine.task_settings import setting_keys
-    from ragpipe.tasks.schema import TASKS
 
-    settings = TASKS.get(task)
+    settings = getattr(registry.find("task", task), "Keys", None)
     keys = setting_keys(settings) if settings else not_of_a_run
     what, expected = f"a key that task={task} does not know", f"keys of task={task}: {', '.join(keys)}; or of a run"
     return [

@@ -15,12 +15,11 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.config.drift_settings import DriftSettings
-from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
+from ragpipe.core import registry
 from ragpipe.core.registry import option_files
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
@@ -40,10 +39,10 @@ DEFAULTS: Schema = {"type": "array", "description": "Hydra's list of the options
 GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "dataset": DatasetSettings,
     "system": SYSTEMS,
-    "judge": JUDGES,
+    "judge": registry.everything("judge"),
     "transport": TransportSettings,
     "runner": RunnerSettings,
-    "embedder": EMBEDDERS,
+    "embedder": registry.everything("embedder"),
     "scoring": ScoringSettings,
     "report": ReportSettings,
 }
@@ -221,10 +220,8 @@ def _jury_schema(definitions: dict[str, Schema]) -> Schema:
     scratch: dict[str, Schema] = {}  # the members' settings are those of the group `judge`
     schema = _model_schema(JurySettings, scratch)
     properties = {name: value for name, value in schema["properties"].items() if name not in ("kind", "by_metric")}
-    properties["members"] = {
-        **properties["members"],
-        "additionalProperties": {"$ref": "judge.json#/definitions/section"},
-    }
+    members = {"type": "object", "additionalProperties": {"$ref": "judge.json#/definitions/section"}}
+    properties["members"] = {**properties["members"], "anyOf": [members, OPEN_VALUE]}
     definitions |= {name: scratch[name] for name in ("CascadeSettings", "BudgetSettings") if name in scratch}
     return {**{key: value for key, value in schema.items() if key != "required"}, "properties": properties}
 

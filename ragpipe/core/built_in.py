@@ -21,6 +21,9 @@ ENTRIES: Final[Any] = {
         "python": "ragpipe.systems.settings:PythonSystem",
         "http": "ragpipe.systems.settings:HttpSystem",
     },
+    "transport": {
+        "batch": "ragpipe.judging.transports.batch_transport:open_batch_transport",
+    },
     "task": {
         name: f"ragpipe.tasks.{name}"
         for name in (

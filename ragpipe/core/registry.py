@@ -32,7 +32,7 @@ Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
     "system",  # the settings of a `system` section, by its `kind`
-    "transport",  # what opens a transport, by `transport.kind`
+    "transport",  # what opens a transport beside live and stored, by `transport.kind` (engine/judge_access.py)
     "runner",  # what opens a runner, by `runner.kind`
     "store",  # what opens a call store, by the scheme of `store.url`
     "file_system",  # what reaches files of an object store, by the scheme of an address
@@ -55,9 +55,9 @@ def find(kind: Kind, name: str) -> Any | None:
     imported, or does not have what it lists."""
     target = _own()[kind].get(name)
     if target is not None:
-        return _resolved(target)
+        return imported(target)
     others = _others(tuple(_named))[kind]
-    return _imported(others[name], f"{kind} {name}") if name in others else None
+    return _of_plugin(others[name], f"{kind} {name}") if name in others else None
 
 
 def names(kind: Kind) -> list[str]:
@@ -66,9 +66,9 @@ def names(kind: Kind) -> list[str]:
     return [*_own()[kind], *_others(tuple(_named))[kind]]
 
 
-def all_of(kind: Kind) -> dict[str, Any]:
+def everything(kind: Kind) -> dict[str, Any]:
     """Everything of a kind by name, without what plugins bring: what ragpipe's own schemas and pages are made from."""
-    return {name: _resolved(target) for name, target in _own()[kind].items()}
+    return {name: imported(target) for name, target in _own()[kind].items()}
 
 
 def use(plugins: object) -> None:
@@ -108,8 +108,8 @@ def installed_modules_only() -> Iterator[list[str]]:
 def _extras() -> dict[str, Any]:
     """The package of every extra, by name."""
     folders = importlib.import_module(_EXTRAS).__path__
-    found = sorted(module.name for module in iter_modules(folders) if module.ispkg)
-    return {name: importlib.import_module(f"{_EXTRAS}.{name}") for name in found}
+    extras = sorted(module.name for module in iter_modules(folders) if module.ispkg)
+    return {name: importlib.import_module(f"{_EXTRAS}.{name}") for name in extras}
 
 
 @cache
@@ -123,8 +123,8 @@ def _others(named: tuple[str, ...]) -> dict[Kind, dict[str, str]]:
     """The entries of other distributions, and of these packages of `plugins`."""
     with installed_modules_only():
         points = sorted(entry_points(group=GROUP), key=lambda point: point.value)
-        packages = {point.value: _imported(point.value, f"entry point {point.name}") for point in points}
-    packages |= {name: _imported(name, "plugins") for name in named if name not in packages}
+        packages = {point.value: _of_plugin(point.value, f"entry point {point.name}") for point in points}
+    packages |= {name: _of_plugin(name, "plugins") for name in named if name not in packages}
     return _merged({name: getattr(package, "ENTRIES", {}) for name, package in packages.items()}, taken=_own())
 
 
@@ -138,26 +138,27 @@ def _merged(listed: Mapping[str, Entries], taken: Entries | None = None) -> dict
             for name, target in by_name.items():
                 known = merged[kind].get(name) or (taken or {}).get(kind, {}).get(name, target)
                 if known != target:
-                    found = f"{kind} {name}, which is {known} already"
-                    raise _refused(f"ENTRIES of {package}", found, "a name that nothing else has")
+                    clash = f"{kind} {name}, which is {known} already"
+                    raise _refused(f"ENTRIES of {package}", clash, "a name that nothing else has")
                 merged[kind][name] = target
     return merged
 
 
 @cache
-def _resolved(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
+def imported(target: str) -> Any:
+    """The module, or what `module:object` names in it, imported now."""
+    path, _, attribute = target.partition(":")
+    module = importlib.import_module(path)
+    return getattr(module, attribute) if attribute else module
 
 
-def _imported(target: str, what: str) -> Any:
+def _of_plugin(target: str, what: str) -> Any:
     """What a plugin's text names. Raises ConfigError: the import may fail in any way, and the user needs to see which and why."""
     try:
-        return _resolved(target)
+        return imported(target)
     except Exception as error:
-        found = f"{target!r}, whose import fails: {type(error).__name__}: {error}"
-        raise _refused(what, found, "a module, or module:object, that can be imported") from error
+        reason = f"{target!r}, whose import fails: {type(error).__name__}: {error}"
+        raise _refused(what, reason, "a module, or module:object, that can be imported") from error
 
 
 def _refused(key: str, found: str, expected: str) -> ConfigError:

@@ -16,8 +16,8 @@ import yaml
 from ragpipe.core.errors import Skipped
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
+from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.metrics.from_config import load_metric

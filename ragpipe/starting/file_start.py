@@ -220,7 +220,7 @@ def _settings(plain: dict[str, Any], words: Sequence[str]) -> DatasetSettings:
 
 def _shipped(option: str) -> dict[str, Any]:
     """The keys of a shipped option, with those of the options of its defaults list below them."""
-    plain = yaml.safe_load(option_files("dataset")[option].read_text(encoding="utf-8")) or {}
+    plain = yaml.safe_load(registry.option_files("dataset")[option].read_text(encoding="utf-8")) or {}
     below: dict[str, Any] = {}
     for base in plain.pop("defaults", []):
         if isinstance(base, str) and base != "_self_":

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ragpipe.building.build_settings import BuildSettings
 from ragpipe.building.frozen_set import CASES, refuse_existing
 from ragpipe.building.score_values import RecordedValues, RunValues, ScoreReader
@@ -18,6 +20,7 @@ from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.labelling.population import read_population
 from ragpipe.reports.console import Console
+from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.objects.settings import Storage
 from ragpipe.store.run.run_folder import RunFolder
@@ -33,6 +36,10 @@ class BuildTask:
     dataset: DatasetSettings
     build: BuildSettings
     storage: Storage
+
+
+class Keys(Settings):
+    build: BuildSettings = Field(description="How a test set is drawn from the data set, and where it is written.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> BuildTask:

@@ -65,6 +65,9 @@ class Export:
     site: SiteExport | None = None
 
 
+Keys = ExportSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Export:
     """Check the keys of this task. Options of the page come from the run, so that the page stays what it was, unless they
     are set in this start. Raises ConfigError and DataError."""

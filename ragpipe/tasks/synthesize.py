@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from ragpipe.building.frozen_set import refuse_existing, write_frozen_set
 from ragpipe.config.run_validation import validate_without_metrics
 from ragpipe.config.settings import RunConfig
@@ -18,6 +20,7 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.documents.markdown import read_documents
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.schema.settings import Settings
 from ragpipe.synthesizing.answered_cases import silent_conflicts
 from ragpipe.synthesizing.drafts import QuestionDraw
 from ragpipe.synthesizing.question_templates import read_templates
@@ -44,6 +47,10 @@ class SynthesizeTask:
     def log_level(self) -> str:
         """The level of the library logs of this start."""
         return "warning" if self.config is None else self.config.log_level
+
+
+class Keys(Settings):
+    synthesize: SynthesizeSettings = Field(description="Documents, templates and counts of a test set.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> SynthesizeTask:

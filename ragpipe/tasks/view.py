@@ -50,6 +50,9 @@ class ViewTask:
     is_opened: bool
 
 
+Keys = ViewTaskSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> ViewTask:
     """Check the keys of this task. Raises ConfigError, also for a `view.dir` that is not there, unless it is `output_dir`, which
     a first run makes; DataError for a run that is not there."""

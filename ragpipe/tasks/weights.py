@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
 from ragpipe.engine.runs.finished_run import open_run
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.weighing_report import (
     STABILITY_HEADS,
@@ -41,6 +42,10 @@ from ragpipe.store.run.run_folder import RunFolder
 
 SECTION = "weights"
 _TITLE = "task=weights cannot weigh this run; nothing was written"
+
+
+class Keys(FinishedRunKeys):
+    weights: WeighingSettings = Field(description="Weight sets, draws and ratings.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[WeighingSettings]:

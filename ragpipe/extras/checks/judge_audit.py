@@ -17,7 +17,7 @@ from ragpipe.engine.plans.plan_ahead import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks.attacks import attack_suite
 from ragpipe.extras.checks.audit_figures import attack_section, audited_scores, probe_rows
 from ragpipe.extras.checks.audited_cases import BASES, POOL, attacked_cases, drawn_cases, probed_cases
@@ -79,6 +79,10 @@ def _checked(names: list[str] | None, known: Sequence[str], kind: str) -> list[s
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"name each {kind} once; null tries all of them")
     return names
+
+
+class Keys(FinishedRunKeys):
+    judge_audit: JudgeAuditSettings = Field(description="Which attacks and probes, on how many cases, and what counts.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[JudgeAuditSettings]:

@@ -15,7 +15,7 @@ from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks.changed_cases import ChangedCase, ChangedCases
 from ragpipe.extras.checks.check_run import document_of_check, open_check, write_check
 from ragpipe.extras.checks.mutations import MUTATION_NAMES, MUTATIONS, MUTATIONS_VERSION, POOL, draw_mutants
@@ -82,6 +82,10 @@ class SelftestSettings(Settings):
 def _check_names(names: Any) -> None:
     if unknown := [name for name in names if name not in MUTATION_NAMES]:
         raise ValueError(f"no such mutation: {', '.join(unknown)}; there are {', '.join(MUTATION_NAMES)}")
+
+
+class Keys(FinishedRunKeys):
+    selftest: SelftestSettings = Field(description="Which mutants are made, and what is expected of each score.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[SelftestSettings]:

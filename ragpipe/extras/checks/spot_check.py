@@ -14,7 +14,7 @@ from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks.changed_cases import ChangedCases
 from ragpipe.extras.checks.check_run import document_of_check, judged_metrics, open_check, write_check
 from ragpipe.extras.checks.judge_disagreement import judge_reliability
@@ -41,6 +41,10 @@ class SpotCheckSettings(Settings):
     warn_above: float = Field(
         default=0.2, ge=0, le=1, description="Share of disagreeing judgements above which there is a warning, 0 to 1."
     )
+
+
+class Keys(FinishedRunKeys):
+    spot_check: SpotCheckSettings = Field(description="How many cases, which of them, and what is too much.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[SpotCheckSettings]:

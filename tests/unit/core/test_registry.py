@@ -13,13 +13,13 @@ from ragpipe.core.errors import ConfigError
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_everything_that_is_named_is_there(kind: registry.Kind) -> None:
-    assert list(registry.all_of(kind)) == [
+    assert list(registry.everything(kind)) == [
         name for name in registry.names(kind) if registry.find(kind, name) is not None
     ]
 
 
 def test_every_task_has_its_options_and_can_run() -> None:
-    tasks = registry.all_of("task")
+    tasks = registry.everything("task")
     assert sorted(tasks) == list(registry.option_files("task"))
     assert all(callable(task.run) for task in tasks.values())
 
@@ -41,7 +41,7 @@ def test_a_package_of_plugins_is_imported_when_a_name_is_not_found_here(plugin: 
     assert plugin not in sys.modules
     assert registry.find("reader", "xlsx").__name__ == "read"
     assert "xlsx" in registry.names("reader")
-    assert "xlsx" not in registry.all_of("reader")
+    assert "xlsx" not in registry.everything("reader")
     assert registry.find("reader", "ods") is None
 
 
