@@ -22,7 +22,8 @@ from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA
 from ragpipe.comparing.history_rows import HISTORY
 from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
-from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import prompts_dir
 from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.extras.checks.selftest_figures import MUTANTS
 from ragpipe.metrics.base import Computed, Metric
@@ -327,7 +328,7 @@ def metrics() -> str:
         "# Metrics\n\nSwitch metrics on with `metrics=[a,b]`; each is one YAML in `conf/metrics/`. Made from the code by "
         "`python docs/generate.py`.\n"
     ]
-    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+    for path in option_files("metrics").values():
         text = path.read_text(encoding="utf-8")
         for name, section in (yaml.safe_load(text) or {}).items():
             metric = load_metric(name, section, library, [])
@@ -473,7 +474,7 @@ def _groups() -> str:
     """A row per option group, with its shipped options."""
     rows = []
     for group, purpose in GROUP_PURPOSES.items():
-        options = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+        options = list(option_files(group))
         listed = "one per metric" if group == "metrics" else ", ".join(f"`{option}`" for option in options)
         rows.append(f"| `{'+' if group in ('mode', 'experiment') else ''}{group}` | {purpose} | {listed} |\n")
     return "| group | what it chooses | shipped |\n|---|---|---|\n" + "".join(rows)

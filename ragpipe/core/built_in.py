@@ -46,7 +46,6 @@ ENTRIES: Final[Any] = {
             "store",
             "synthesize",
             "verify",
-            "view",
             "weights",
         )
     },

@@ -39,7 +39,7 @@ Kind = Literal[
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "metric",  # a subclass of Metric, by the name in `metrics.<name>.class`
     "task",  # a module with `run`, and `validate` and KEYS where it has settings of its own
-    "export",  # a function that writes what task=export is asked for, by its name
+    "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)
     "section",  # a function that gives a section of the report, by its name
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -50,7 +50,7 @@ _named: list[str] = []  # packages of `plugins`, of every configuration of this 
 Entries = Mapping[Kind, Mapping[str, str]]
 
 
-def find(kind: Kind, name: str) -> Any | None:
+def find(kind: Kind, name: str) -> Any:
     """What is registered under this name, imported now; None where nothing is. Raises ConfigError for a plugin that cannot be
     imported, or does not have what it lists."""
     target = _own()[kind].get(name)
@@ -63,7 +63,12 @@ def find(kind: Kind, name: str) -> Any | None:
 def names(kind: Kind) -> list[str]:
     """All names of a kind: ragpipe's own, those of its extras, those of plugins. Raises ConfigError for a plugin that cannot be
     imported."""
-    return [*_own()[kind], *_others(tuple(_named))[kind]]
+    return [*own_names(kind), *_others(tuple(_named))[kind]]
+
+
+def own_names(kind: Kind) -> list[str]:
+    """The names of a kind without those of plugins."""
+    return list(_own()[kind])
 
 
 def everything(kind: Kind) -> dict[str, Any]:

@@ -293,7 +293,7 @@ def _judge_transport(config: RunConfig, run_id: str, budget: Budget | None, warn
 
         assert isinstance(config.judge, JudgeSettings)
         return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)
-    opened: Any = registry.find("transport", config.transport.kind)
+    opened = registry.find("transport", config.transport.kind)
     transport: Transport = opened(
         config.judge, config.transport, store_folder(config), run_id=run_id, tell=warn, budget=budget
     )

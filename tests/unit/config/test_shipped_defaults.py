@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from ragpipe.config.drift_settings import DriftSettings
 from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import StoreSettings, TopSettings
+from ragpipe.core.registry import option_files
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
@@ -37,8 +38,13 @@ CHOICES = {
 TASKS = {"explain": ExplainSettings, "schema": SchemaSettings, "store": StoreTaskSettings}
 
 
+def _file(option: str) -> Path:
+    group, _, name = option.rpartition("/")
+    return option_files(group)[name] if "/" not in group and group else CONF / f"{option}.yaml"
+
+
 def content(option: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.load((CONF / f"{option}.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
+    loaded: dict[str, Any] = yaml.load(_file(option).read_text(encoding="utf-8"), Loader=FastLoader)
     return loaded
 
 
@@ -46,7 +52,7 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
     """(option, its keys, the class that checks them) of every option that holds a whole section."""
     rows: list[tuple[str, dict[str, Any], type[BaseModel]]] = []
     for group, settings in GROUPS.items():
-        for path in sorted((CONF / group).glob("*.yaml")):
+        for path in option_files(group).values():
             section = content(f"{group}/{path.stem}")
             model = settings.get(section.get("kind", "")) if isinstance(settings, dict) else settings
             overlay = "defaults" in section and group != "scoring"

@@ -17,10 +17,10 @@ from ragpipe.comparing.settings import CompareSettings, Part
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.runs.comparison_files import compared_runs
+from ragpipe.extras.view.listed_run import ListedRun
 from ragpipe.reports.compare.compare_page import compare_page
 from ragpipe.store.files.page_writer import write_page
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.viewing.listed_run import ListedRun
 
 KEPT = 20
 """Pages that are kept."""

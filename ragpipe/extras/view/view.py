@@ -15,9 +15,9 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.named_runs import find_named_run
 from ragpipe.engine.task_settings import task_settings
+from ragpipe.extras.view.view_server import ViewOptions, serve_until_stopped
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
-from ragpipe.viewing.view_server import ViewOptions, serve_until_stopped
 
 _TITLE = "task=view cannot start"
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=253)]

@@ -8,9 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ragpipe.extras.view.compared_pages import ComparedPage
 from ragpipe.pages.data_blocks import json_block
 from ragpipe.pages.page_file import Page, core_script, core_style, page_environment, page_html
-from ragpipe.viewing.compared_pages import ComparedPage
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 _PIECES = ("dom", "blocks", "address", "keys", "filters", "share")

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.extras.view.listed_run import ListedRun, MainScore
+from ragpipe.extras.view.run_changes import RunChange
+from ragpipe.extras.view.run_row import run_address, score_words
 from ragpipe.reports.number_format import decimal, plural
-from ragpipe.viewing.listed_run import ListedRun, MainScore
-from ragpipe.viewing.run_changes import RunChange
-from ragpipe.viewing.run_row import run_address, score_words
 
 NAMES_MAX = 6
 RUNS_MAX = 60

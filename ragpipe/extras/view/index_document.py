@@ -11,11 +11,11 @@ from typing import Any
 
 from ragpipe.core.errors import DataError
 from ragpipe.core.safe_text import on_one_line, printable
-from ragpipe.viewing.history_chart import history_lines
-from ragpipe.viewing.run_changes import RunChange
-from ragpipe.viewing.run_files import opened_below
-from ragpipe.viewing.run_index import Listing
-from ragpipe.viewing.run_row import live_words, run_address, run_row, sweep_row
+from ragpipe.extras.view.history_chart import history_lines
+from ragpipe.extras.view.run_changes import RunChange
+from ragpipe.extras.view.run_files import opened_below
+from ragpipe.extras.view.run_index import Listing
+from ragpipe.extras.view.run_row import live_words, run_address, run_row, sweep_row
 
 _PAGE_TITLE = re.compile(r"<title>([^<]*?)(?: · ragpipe)?</title>")
 

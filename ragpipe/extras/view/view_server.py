@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.extras.view.compared_pages import ComparedPage, ComparedPages, accepted_parts
+from ragpipe.extras.view.guards import HEADERS, Guards
+from ragpipe.extras.view.index_document import index_document, progress_document
+from ragpipe.extras.view.index_page import index_page, message_page
+from ragpipe.extras.view.listed_run import FILES
+from ragpipe.extras.view.page_policies import HEAD, is_side_file, page_policy
+from ragpipe.extras.view.run_changes import RunChange, RunChanges
+from ragpipe.extras.view.run_files import opened_below
+from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.pages.page_file import page_html
-from ragpipe.viewing.compared_pages import ComparedPage, ComparedPages, accepted_parts
-from ragpipe.viewing.guards import HEADERS, Guards
-from ragpipe.viewing.index_document import index_document, progress_document
-from ragpipe.viewing.index_page import index_page, message_page
-from ragpipe.viewing.listed_run import FILES
-from ragpipe.viewing.page_policies import HEAD, is_side_file, page_policy
-from ragpipe.viewing.run_changes import RunChange, RunChanges
-from ragpipe.viewing.run_files import opened_below
-from ragpipe.viewing.run_index import Listing, RunIndex
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -196,7 +196,7 @@ _OWN_POLICY = "frame-ancestors 'none'"  # the page has the rest in itself
 
 
 def _report_address(key: str) -> str:
-    from ragpipe.viewing.run_row import run_address
+    from ragpipe.extras.view.run_row import run_address
 
     return run_address(key, "report.html")
 

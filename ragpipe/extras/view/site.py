@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
+from ragpipe.extras.view.folder_scan import run_home
+from ragpipe.extras.view.index_document import index_document
+from ragpipe.extras.view.index_page import index_page
+from ragpipe.extras.view.listed_run import ListedRun
+from ragpipe.extras.view.run_changes import RunChanges
+from ragpipe.extras.view.run_files import json_below, opened_below
+from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.pages.page_file import page_html
+from ragpipe.reports.number_format import plural
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import output_error
 from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
-from ragpipe.viewing.index_document import index_document
-from ragpipe.viewing.index_page import index_page
-from ragpipe.viewing.listed_run import ListedRun
-from ragpipe.viewing.run_changes import RunChanges
-from ragpipe.viewing.run_files import json_below, opened_below
-from ragpipe.viewing.run_index import Listing, RunIndex
+from ragpipe.store.run.run_folder import RunFolder
 
 CONTENTS = "site.json"
 """Says that a folder is a site, and which files of it are: they are replaced by the next one."""
@@ -37,6 +40,17 @@ class SiteContents:
     runs: int
     comparisons: int
     left_out: int
+
+
+def export_site(output_dir: Path, run: RunFolder | None, target: Path) -> Iterator[str]:
+    """`task=export formats=[site]`: the site of all runs, or that of one run, wherever its folder is. Raises as `write_site`."""
+    root, key = (output_dir, "") if run is None else run_home(run.root.resolve(), output_dir.resolve())
+    contents = write_site(root, target, key)
+    yield str(target / "index.html")
+    left_out = f"; {plural(contents.left_out, 'run')} left out (not finished, without report.html, or not readable)"
+    words = f"{plural(contents.runs, 'run')}, {plural(contents.comparisons, 'comparison')}"
+    yield words + (left_out if contents.left_out and not key else "")
+    yield "it holds questions, contexts, replies: whoever has the folder sees them"
 
 
 def write_site(root: Path, target: Path, run: str = "") -> SiteContents:

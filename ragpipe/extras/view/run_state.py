@@ -11,9 +11,9 @@ from typing import Literal
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGING_DONE
+from ragpipe.extras.view.run_files import bytes_below, json_below
 from ragpipe.store.files.processes import Process, is_alive
 from ragpipe.store.run.progress_state import SILENT_S, ProgressState
-from ragpipe.viewing.run_files import bytes_below, json_below
 
 State = Literal["running", "stalled", "stopped", "incomplete", "complete", "broken", "refused"]
 UNFINISHED: tuple[State, ...] = ("running", "stalled", "stopped")

@@ -17,11 +17,12 @@ from yarl import URL
 
 from ragpipe.cli import compose, main
 from ragpipe.core.errors import ConfigError
-from ragpipe.viewing import compared_pages, run_index, view_server
-from ragpipe.viewing.compared_pages import ComparedPage
-from ragpipe.viewing.run_index import RunIndex
+from ragpipe.extras.view import compared_pages, run_index, view_server
+from ragpipe.extras.view.compared_pages import ComparedPage
+from ragpipe.extras.view.run_index import RunIndex
+from tests.extras.view.viewed_runs import allowed, client_of
+from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
-from tests.support.viewed_runs import allowed, client_of, listed_run
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 

@@ -11,9 +11,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+from tests.extras.view.viewed_runs import view_process
 from tests.support.harness import Server, arguments, finish, start, write_cases
-from tests.support.viewed_runs import listed_run, view_process
+from tests.support.listed_runs import listed_run
 from tests.support.waiting import HANGS_AFTER_S, wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_run_is_live_then_stalled_with_its_command_then_complete(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import opened_side
 from ragpipe.engine.runs.manifest import checked_manifest
+from ragpipe.extras.view.listed_run import ListedRun
 from ragpipe.reports.number_format import plural
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.viewing.listed_run import ListedRun
 
 NEWEST = 200
 """So many of the newest runs get their difference."""

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 from ragpipe.core.safe_text import on_one_line, printable
+from ragpipe.extras.view.folder_scan import Sweep
+from ragpipe.extras.view.listed_run import GatesVerdict, ListedRun, MainScore
+from ragpipe.extras.view.run_changes import RunChange
+from ragpipe.extras.view.run_state import Counters, RunState, rough_duration
 from ragpipe.reports.number_format import decimal, money, plural, whole
 from ragpipe.store.run.progress_state import ProgressState
-from ragpipe.viewing.folder_scan import Sweep
-from ragpipe.viewing.listed_run import GatesVerdict, ListedRun, MainScore
-from ragpipe.viewing.run_changes import RunChange
-from ragpipe.viewing.run_state import Counters, RunState, rough_duration
 
 _WORDS = 200  # characters of a text on a row
 _NOUNS = {"collecting": "output"}

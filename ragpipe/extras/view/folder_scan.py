@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.runs.run_list import DEPTH
+from ragpipe.extras.view.run_files import file_mark, json_below
 from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, SWEEPS
-from ragpipe.viewing.run_files import file_mark, json_below
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.viewing.guards import HEADERS
-from tests.support.viewed_runs import allowed, client_of
+from ragpipe.extras.view.guards import HEADERS
+from tests.extras.view.viewed_runs import allowed, client_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -125,7 +125,7 @@ async def test_a_port_that_is_in_use_is_named() -> None:
     import socket
 
     from ragpipe.core.errors import ConfigError
-    from ragpipe.viewing.view_server import ViewOptions, ViewServer, view_serving
+    from ragpipe.extras.view.view_server import ViewOptions, ViewServer, view_serving
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -139,7 +139,7 @@ async def test_a_port_that_is_in_use_is_named() -> None:
 async def test_the_server_listens_on_the_loopback_address_alone(folder: Path) -> None:
     import asyncio
 
-    from ragpipe.viewing.view_server import ViewOptions, ViewServer, view_serving
+    from ragpipe.extras.view.view_server import ViewOptions, ViewServer, view_serving
 
     async with view_serving(ViewServer(ViewOptions(folder))) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -14,10 +14,10 @@ from ragpipe.comparing.headline import headline_scores
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FormatMismatch, Problem
 from ragpipe.core.safe_text import on_one_line
+from ragpipe.extras.view.run_files import file_mark, is_file_below, json_below, manifest_below
+from ragpipe.extras.view.run_state import UNFINISHED, RunState, run_state
 from ragpipe.reports.number_format import is_recorded, price
 from ragpipe.schema.usage import Usage
-from ragpipe.viewing.run_files import file_mark, is_file_below, json_below, manifest_below
-from ragpipe.viewing.run_state import UNFINISHED, RunState, run_state
 
 FILES = ("report.html", "report.md")
 """The reports of a run that the page links to."""

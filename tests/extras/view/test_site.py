@@ -12,9 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError
-from ragpipe.viewing.site import SiteContents, write_site
+from ragpipe.extras.view.site import SiteContents, write_site
+from tests.support.listed_runs import PAGE, listed_run
 from tests.support.page_blocks import block_json
-from tests.support.viewed_runs import PAGE, listed_run
 
 A, B, C = "aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from ragpipe.extras.view.index_document import index_document, progress_document
+from ragpipe.extras.view.index_page import index_page
+from ragpipe.extras.view.run_changes import runs_before
+from ragpipe.extras.view.run_index import RunIndex
 from ragpipe.pages.page_file import page_html
 from ragpipe.store.files.processes import this_process
 from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, iso_time
-from ragpipe.viewing.index_document import index_document, progress_document
-from ragpipe.viewing.index_page import index_page
-from ragpipe.viewing.run_changes import runs_before
-from ragpipe.viewing.run_index import RunIndex
+from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
-from tests.support.viewed_runs import listed_run
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 

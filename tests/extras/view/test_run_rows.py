@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from ragpipe.extras.view.history_chart import history_lines
+from ragpipe.extras.view.index_document import index_document, progress_document
+from ragpipe.extras.view.index_page import index_page
+from ragpipe.extras.view.run_changes import RunChanges, runs_before
+from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.pages.page_file import page_html
 from ragpipe.store.files.processes import this_process
 from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, iso_time
-from ragpipe.viewing.history_chart import history_lines
-from ragpipe.viewing.index_document import index_document, progress_document
-from ragpipe.viewing.index_page import index_page
-from ragpipe.viewing.run_changes import RunChanges, runs_before
-from ragpipe.viewing.run_index import Listing, RunIndex
 from tests.support.compared_runs import IDENTITY
+from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
-from tests.support.viewed_runs import listed_run
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -59,7 +59,7 @@ def test_equal_answers_are_no_change(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ragpipe.viewing.run_index as module
+    import ragpipe.extras.view.run_index as module
 
     runs = [listed_run(tmp_path / "x", run_id, 0.5, day=1) for run_id in IDS[:3]]
     index, read = RunIndex(tmp_path), list[str]()

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
+from ragpipe.extras.view.listed_run import read_run
+from ragpipe.extras.view.run_files import bytes_below, json_below, opened_below
+from ragpipe.extras.view.run_index import RunIndex
+from ragpipe.extras.view.run_state import resume_command
 from ragpipe.schema.format_version import FORMAT
-from ragpipe.viewing.listed_run import read_run
-from ragpipe.viewing.run_files import bytes_below, json_below, opened_below
-from ragpipe.viewing.run_index import RunIndex
-from ragpipe.viewing.run_state import resume_command
+from tests.extras.view.viewed_runs import allowed, client_of
+from tests.support.listed_runs import PAGE, listed_run
 from tests.support.ordinary_user import folder_for_all, ordinary_user
 from tests.support.page_blocks import block_json
-from tests.support.viewed_runs import PAGE, allowed, client_of, listed_run
 
 ID = "0123456789ab"
 

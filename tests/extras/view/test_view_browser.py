@@ -13,10 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from ragpipe.viewing.site import write_site
+from ragpipe.extras.view.site import write_site
+from tests.extras.view.viewed_runs import ViewProcess, view_process
 from tests.support.harness import Server, arguments, run_folder, start, write_cases
+from tests.support.listed_runs import listed_run
 from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page
-from tests.support.viewed_runs import ViewProcess, listed_run, view_process
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

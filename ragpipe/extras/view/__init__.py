@@ -10,3 +10,10 @@
 
 Nothing here writes into the output folder.
 """
+
+from __future__ import annotations
+
+ENTRIES = {
+    "task": {"view": "ragpipe.extras.view.view"},
+    "export": {"site": "ragpipe.extras.view.site:export_site"},
+}
