@@ -27,7 +27,6 @@ ENTRIES: Final[Any] = {
     "task": {
         name: f"ragpipe.tasks.{name}"
         for name in (
-            "build_dataset",
             "calibrate",
             "compare",
             "evaluate",
@@ -44,9 +43,7 @@ ENTRIES: Final[Any] = {
             "runs",
             "schema",
             "store",
-            "synthesize",
             "verify",
-            "weights",
         )
     },
 }

@@ -166,5 +166,5 @@ def _of_plugin(target: str, what: str) -> Any:
         raise _refused(what, reason, "a module, or module:object, that can be imported") from error
 
 
-def _refused(key: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(_TITLE, [Problem("plugins", key, found, expected, "correct the plugin, or take it away")])
+def _refused(key: str, fault: str, expected: str) -> ConfigError:
+    return ConfigError(_TITLE, [Problem("plugins", key, fault, expected, "correct the plugin, or take it away")])

@@ -133,8 +133,8 @@ def run(export: Export, console: Console) -> int:
     """Write the files and print their paths. Returns 0. Raises DataError for a run that is not scored, OutputError."""
     if export.folder is not None and export.report.formats:
         _write_files(export.folder, export.report, console)
-    for other in export.others:
-        for line in other.write(other.output_dir, other.run, other.target):
+    for kind in export.others:
+        for line in kind.write(kind.output_dir, kind.run, kind.target):
             console.say(line)
     return 0
 

@@ -15,7 +15,7 @@ from tests.support.source_trees import FILES, PACKAGE, source_nodes, source_tree
 
 ROOMS = (
     "core", "schema", "patterns", "documents", "prompting", "pages", "store", "stats", "judging", "embedding", "datasets", "systems", "metrics",
-    "scoring", "comparing", "labelling", "calibrating", "profiling", "building", "synthesizing", "reports", "stages", "config", "engine", "starting", "tasks",
+    "scoring", "comparing", "labelling", "calibrating", "profiling", "reports", "stages", "config", "engine", "starting", "tasks",
     "composition", "process_streams", "cli", "api", "__main__", "testing", "example_rag", "extras",
 )  # fmt: skip
 """From the bottom to the top: a room imports from rooms that stand before it, and from itself. So nothing imports an extra."""

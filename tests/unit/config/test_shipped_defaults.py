@@ -15,11 +15,7 @@ from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_files import FastLoader
-from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
-from ragpipe.tasks.explain import ExplainSettings
-from ragpipe.tasks.rejudge import RejudgeSettings
-from ragpipe.tasks.schema import SchemaSettings
-from ragpipe.tasks.store import StoreTaskSettings
+from ragpipe.tasks.schema import task_keys
 
 CONF = conf_dir()
 CHOICES = {
@@ -35,7 +31,6 @@ CHOICES = {
     ("scoring/default", "composites"): "filled in from this file by the class itself",
 }
 """Values that are a choice of the option and no default of the setting."""
-TASKS = {"explain": ExplainSettings, "schema": SchemaSettings, "store": StoreTaskSettings}
 
 
 def _file(option: str) -> Path:
@@ -68,9 +63,12 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
     primary = content("ragpipe")
     rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
     rows += [("ragpipe", primary["drift"], DriftSettings)]
-    rows += [(f"task/{task}", content(f"task/{task}"), model) for task, model in TASKS.items()]
-    rows.append(("task/weights", content("task/weights")["weights"], WeighingSettings))
-    return [*rows, ("task/rejudge", content("task/rejudge")["rejudge"], RejudgeSettings)]
+    for task, keys in task_keys().items():
+        if keys is not None and task in ("explain", "schema", "store", "weights", "rejudge"):
+            rows.append((f"task/{task}", content(f"task/{task}"), keys))
+            inner = {name: field.annotation for name, field in keys.model_fields.items()}
+            rows += [(f"task/{task}", content(f"task/{task}")[task], inner[task])] if task in inner else []
+    return rows
 
 
 ROWS = sections()
