@@ -37,6 +37,7 @@ Kind = Literal[
     "store",  # what opens a call store, by the scheme of `store.url`
     "file_system",  # what reaches files of an object store, by the scheme of an address
     "reader",  # a function that gives the records of a file, by `dataset.format`
+    "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
     "metric",  # a subclass of Metric, by the name in `metrics.<name>.class`
     "task",  # a module with `run`, and `validate` and KEYS where it has settings of its own
     "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)

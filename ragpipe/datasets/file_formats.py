@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ragpipe.core import registry
 from ragpipe.datasets import csv_rows, json_rows, jsonl_rows, parquet_rows, trec_rows
 from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.spans import span_reader
 from ragpipe.datasets.text_lines import DataFile
 
 SUFFIXES = {
@@ -31,7 +31,6 @@ READERS = {
     "csv": csv_rows.read_csv_rows,
     "parquet": parquet_rows.read_parquet_rows,
     "trec": trec_rows.read_trec_rows,
-    "spans": span_reader.read_spans,
 }
 
 _KINDS = (
@@ -96,7 +95,7 @@ def _disguise(head: bytes, form: str) -> str | None:
     if form == "parquet":
         return None if not head or head.startswith(b"PAR1") else "something that does not begin with PAR1"
     if head.startswith(b"PAR1"):
-        return None if form == "spans" else "Parquet"
+        return None if form not in READERS else "Parquet"
     for magic, kind in _UTF16:
         if head.startswith(magic):
             return kind
@@ -108,7 +107,9 @@ def read_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, A
     if file.path.stat().st_size == 0:
         faults.add(file.display_path, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
         return iter(())
-    return READERS[file.format](file, faults)
+    reader = READERS.get(file.format) or registry.find("reader", file.format)
+    rows: Iterator[tuple[int, dict[str, Any]]] = reader(file, faults)
+    return rows
 
 
 def place(file: DataFile, position: int) -> str:

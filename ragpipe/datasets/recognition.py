@@ -16,7 +16,7 @@ from typing import Any
 from ragpipe.core.registry import option_files
 from ragpipe.datasets.file_formats import SUFFIXES
 from ragpipe.datasets.file_heads import FileHead, read_head
-from ragpipe.datasets.known_shapes import SHAPES, Shape
+from ragpipe.datasets.known_shapes import Shape, shapes
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 
 NATIVE = "jsonl"
@@ -153,7 +153,7 @@ def _archive(names: Sequence[str]) -> Recognised:
 def _by_names(head: FileHead) -> Recognised | None:
     """The first known shape whose names are there, with the options of all others that fit."""
     record = head.merged()
-    fitting = [(shape, names) for shape in SHAPES if (names := _fits(shape, record, head)) is not None]
+    fitting = [(shape, names) for shape in shapes() if (names := _fits(shape, record, head)) is not None]
     if not fitting:
         return None
     shape, names = fitting[0]

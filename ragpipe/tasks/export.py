@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema, field_validator
+from pydantic_core import PydanticKnownError
 
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, DataError, Problem
@@ -51,9 +52,8 @@ class ExportSettings(Settings):
     def _known(cls, formats: list[str]) -> list[str]:
         for name in formats:
             if name not in REPORT_FORMATS and registry.find("export", name) is None:
-                raise ValueError(
-                    f"formats out of {', '.join([*REPORT_FORMATS, *registry.names('export')])}; {name!r} is none"
-                )
+                known = [f"'{known}'" for known in (*REPORT_FORMATS, *registry.names("export"))]
+                raise PydanticKnownError("literal_error", {"expected": ", ".join(known)})
         return formats
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ragpipe.core import strict_json
 from ragpipe.datasets.expression_functions import json_or_text
-from ragpipe.datasets.spans.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Status
-from ragpipe.datasets.spans.span_values import REDACTED, documents, message_text, retrieved_document, without_redaction
+from ragpipe.extras.traces.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Status
+from ragpipe.extras.traces.span_values import REDACTED, documents, message_text, retrieved_document, without_redaction
 
 _KINDS = {
     "chat": LLM, "text_completion": LLM, "generate_content": LLM, "generation": LLM, "embeddings": "embedding",
@@ -75,12 +75,12 @@ def read_attributes(span: Span, events: Sequence[Mapping[str, Any]] = ()) -> Spa
     span.output = unwrapped(_value(attributes, _OUTPUT, "output.mime_type"), "outputs")
     span.query = _text(attributes, _QUERY)
     span.model = _text(attributes, ("llm.model_name", "gen_ai.response.model", "gen_ai.request.model", "ai.model.id"))
-    found = [event for event in events if event.get("name") == _FOUND]
-    if found and span.kind == SPAN:
+    matches = [event for event in events if event.get("name") == _FOUND]
+    if matches and span.kind == SPAN:
         span.kind = RETRIEVER
     if span.kind == RETRIEVER:
         span.documents = first_documents(
-            *(_documents(attributes, name) for name in _DOCUMENTS), _found(found), span.output
+            *(_documents(attributes, name) for name in _DOCUMENTS), _found(matches), span.output
         )
     elif span.kind == RERANKER:
         span.documents = first_documents(_documents(attributes, "reranker.output_documents"), span.output)
@@ -143,8 +143,8 @@ def first_documents(*candidates: Any) -> list[dict[str, Any]] | None:
     """The documents of the first candidate that is a list of them, be it empty; None where none is. A step whose documents are not
     recorded says nothing of what it found."""
     for candidate in candidates:
-        if (found := documents(candidate)) is not None:
-            return found
+        if (passages := documents(candidate)) is not None:
+            return passages
     return None
 
 
@@ -153,15 +153,15 @@ def _documents(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any
     items = numbered_items(attributes, prefix)
     if items is None:
         return None
-    found = []
+    passages = []
     for item in items:
         fields = (
             {name.removeprefix("document."): value for name, value in item.items()} if isinstance(item, dict) else item
         )
         if isinstance(fields, dict):
             fields["metadata"] = metadata_of(fields)
-        found.append(retrieved_document(fields))
-    return [document for document in found if document is not None] if None not in found else None
+        passages.append(retrieved_document(fields))
+    return [document for document in passages if document is not None] if None not in passages else None
 
 
 def _found(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
@@ -180,7 +180,7 @@ def _found(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
 
 def _said_by(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What events say of messages, by the names of attributes: today's one event of all details, and the older one per message."""
-    said: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     asked: list[dict[str, Any]] = []
     for event in events:
         name, attributes = str(event.get("name")), event.get("attributes")
@@ -189,13 +189,13 @@ def _said_by(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         body = json_or_text(event.get("body")) if event.get("body") is not None else attributes
         body = body if isinstance(body, Mapping) else attributes
         if name in (_DETAILS, "gen_ai.content.prompt", "gen_ai.content.completion"):
-            said |= {key: value for key, value in body.items() if key.startswith("gen_ai.")}
+            texts |= {key: value for key, value in body.items() if key.startswith("gen_ai.")}
         elif name in ("gen_ai.user.message", "gen_ai.system.message"):
             asked.append({"role": name.split(".")[1], "content": body.get("content")})
         elif name == "gen_ai.choice":
             message = json_or_text(body.get("message", body.get("content")))
-            said["gen_ai.output.messages"] = [message if isinstance(message, dict) else {"content": message}]
-    return {"gen_ai.input.messages": asked, **said} if asked else said
+            texts["gen_ai.output.messages"] = [message if isinstance(message, dict) else {"content": message}]
+    return {"gen_ai.input.messages": asked, **texts} if asked else texts
 
 
 def _flat(item: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import Any
 from ragpipe.datasets import csv_rows, json_rows, parquet_rows
 from ragpipe.datasets.expression_functions import BadExpression
 from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.spans import flat_spans, langfuse_traces, mlflow_traces, otlp_spans, traced_runs
-from ragpipe.datasets.spans.span import Span, Trace
-from ragpipe.datasets.spans.trace_record import trace_record
 from ragpipe.datasets.text_lines import DataFile
+from ragpipe.extras.traces import flat_spans, langfuse_traces, mlflow_traces, otlp_spans, traced_runs
+from ragpipe.extras.traces.span import Span, Trace
+from ragpipe.extras.traces.trace_record import trace_record
 
 MAX_SPANS = 250_000
 _UNREADABLE = (BadExpression, AttributeError, TypeError, KeyError, ValueError, ArithmeticError, OSError)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.datasets.expression_functions import BadExpression
-from ragpipe.datasets.spans.attribute_spans import error_of, new_span, read_attributes, status_of
-from ragpipe.datasets.spans.span import Span
+from ragpipe.extras.traces.attribute_spans import error_of, new_span, read_attributes, status_of
+from ragpipe.extras.traces.span import Span
 
 _HEX_LENGTHS = (16, 32)
 

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from ragpipe.core.errors import DataError
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.path_expressions import Expression
-from ragpipe.datasets.spans.attribute_spans import numbered_items
-from ragpipe.datasets.spans.otlp_spans import identifier
-from ragpipe.datasets.spans.span_reader import read_spans
-from ragpipe.datasets.spans.span_values import documents, message_text, retrieved_document, usage
 from ragpipe.datasets.text_lines import DataFile
+from ragpipe.extras.traces.attribute_spans import numbered_items
+from ragpipe.extras.traces.otlp_spans import identifier
+from ragpipe.extras.traces.span_reader import read_spans
+from ragpipe.extras.traces.span_values import documents, message_text, retrieved_document, usage
 
 Traces = Callable[..., list[dict[str, Any]]]
 TRACE, ROOT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -211,7 +211,7 @@ def test_question_and_answer_of_conventions(
         otlp(server, ("a2", "a1", name, attributes, events)) if below else otlp(("a2", None, name, attributes, events))
     )
     (record,) = traces(row)
-    fields = yaml.safe_load((conf_dir() / "dataset" / "openinference.yaml").read_text(encoding="utf-8"))["fields"]
+    fields = yaml.safe_load(option_files("dataset")["openinference"].read_text(encoding="utf-8"))["fields"]
     assert Expression(fields["question"])(record) == ASKED
     assert Expression(fields["answer"]["path"])(record) == SAID
 
@@ -386,7 +386,7 @@ def test_a_value_of_another_type_is_a_fault_or_no_matter(traces: Traces, tool: s
 ])  # fmt: skip
 def test_questions_and_answers_as_instrumentations_write_them(traces: Traces, question: Any, answer: Any) -> None:
     """The shipped paths on inputs and outputs of model calls, chains and plain functions."""
-    mapping = yaml.safe_load((conf_dir() / "dataset" / "openinference.yaml").read_text(encoding="utf-8"))["fields"]
+    mapping = yaml.safe_load(option_files("dataset")["openinference"].read_text(encoding="utf-8"))["fields"]
     values = {"input__value": json.dumps(question), "output__value": json.dumps(answer)}
     if isinstance(question, str):
         values = {"input__value": question, "output__value": answer}
@@ -402,7 +402,7 @@ def test_questions_and_answers_as_instrumentations_write_them(traces: Traces, qu
 def test_expectations_of_mlflow_are_references(
     traces: Traces, expectations: dict[str, Any], reference: str | None
 ) -> None:
-    mapping = yaml.safe_load((conf_dir() / "dataset" / "mlflow.yaml").read_text(encoding="utf-8"))["fields"]
+    mapping = yaml.safe_load(option_files("dataset")["mlflow"].read_text(encoding="utf-8"))["fields"]
     row = json.loads(json.dumps(WHOLE["mlflow"]))
     row["info"]["assessments"] = [
         {"assessment_name": name, "expectation": {"serialized_value": {"value": json.dumps(value)}}}

@@ -31,9 +31,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ragpipe.datasets.expression_functions import json_or_text, verdict
-from ragpipe.datasets.spans.attribute_spans import metadata_of
-from ragpipe.datasets.spans.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Trace
-from ragpipe.datasets.spans.span_values import are_documents, documents
+from ragpipe.extras.traces.attribute_spans import metadata_of
+from ragpipe.extras.traces.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Trace
+from ragpipe.extras.traces.span_values import are_documents, documents
 
 _STAGES = {RETRIEVER: "retrieval", RERANKER: "rerank", LLM: "generation"}
 _FIGURES = {"cost_usd", "start_ms", "duration_ms"}
