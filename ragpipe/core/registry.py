@@ -97,6 +97,11 @@ def option_files(group: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
+def help_of_extras() -> list[str]:
+    """What `--help` says of the tasks of extras."""
+    return [getattr(package, "HELP", "") for package in _extras().values()]
+
+
 @contextmanager
 def installed_modules_only() -> Iterator[list[str]]:
     """While this is open, no module of the working folder can be imported, by this process and by those that it starts; what was on

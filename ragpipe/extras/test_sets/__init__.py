@@ -8,3 +8,9 @@ ENTRIES = {
         "synthesize": "ragpipe.extras.test_sets.synthesize",
     },
 }
+HELP = """\
+  python -m ragpipe task=build_dataset dataset=jsonl dataset.path=log.jsonl build.dir=sets/march
+                                                           a frozen test set from a log: duplicates, draw, personal data
+  python -m ragpipe task=synthesize synthesize.documents=docs  a test set from your documents, without a model
+"""
+"""The lines of `--help`."""

@@ -17,3 +17,7 @@ ENTRIES = {
     "task": {"view": "ragpipe.extras.view.view"},
     "export": {"site": "ragpipe.extras.view.site:export_site"},
 }
+HELP = """\
+  python -m ragpipe task=view                              a local page over all runs; as a folder: task=export 'formats=[site]'
+"""
+"""The lines of `--help`."""

@@ -3,3 +3,7 @@
 from __future__ import annotations
 
 ENTRIES = {"task": {"weights": "ragpipe.extras.weights.weights"}}
+HELP = """\
+  python -m ragpipe task=weights run=outputs/my/latest     what the weights of the overall score decide
+"""
+"""The lines of `--help`."""
