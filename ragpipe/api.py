@@ -9,8 +9,9 @@ gives those calls up. Running the same again goes on where it stopped.
 from __future__ import annotations
 
 import io
+import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,14 @@ from typing import TYPE_CHECKING, Any
 from ragpipe.core.errors import ConfigError, DataError, Interrupted, Problem
 
 if TYPE_CHECKING:
-    from ragpipe.composition.python_words import Config
     from ragpipe.reports.console import Console
     from ragpipe.reports.run_data import Run
     from ragpipe.stages.plan_calls import Plan
+
+FROM_PYTHON = "the configuration from Python"
+Config = Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
+"""One mapping, or a list of words (`"judge=llm"`) and mappings, where the later ones win."""
+_PLAIN = re.compile(r"(?!(?i:null|true|false|nan|inf)$)[A-Za-z_][\w./-]*")
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,6 @@ def compare(
     Returns the content of `comparison.json`; the files are in `outputs/<name>/comparisons`. Raises ConfigError for runs that
     differ in what is not accepted, DataError.
     """
-    from ragpipe.composition.python_words import override_words
-
     candidates = [candidate] if isinstance(candidate, str | Path) or not isinstance(candidate, Sequence) else candidate
     runs = {"base": _path_word(base), "candidate": [_path_word(item) for item in candidates]}
     with _started("compare", [*override_words(config), *override_words(runs)], config_dir, quiet) as start:
@@ -188,7 +191,6 @@ def _started(
 ) -> Iterator[_Start]:
     """Compose and check a task. Inside, the run can be stopped, and an interrupt is a KeyboardInterrupt."""
     from ragpipe.cli import compose_task, console
-    from ragpipe.composition.python_words import WHERE, override_words
     from ragpipe.engine.event_loop import INTERRUPTED_CELL
     from ragpipe.engine.graceful_shutdown import stoppable
     from ragpipe.reports.console import Console
@@ -203,7 +205,9 @@ def _started(
             function = module.__name__.rpartition(".")[2]
             actual = f"task={function}"
             fix = f"call ragpipe.{function}, or start it on the command line"
-            raise ConfigError("this function runs another task", [Problem(WHERE, "task", actual, f"task={task}", fix)])
+            raise ConfigError(
+                "this function runs another task", [Problem(FROM_PYTHON, "task", actual, f"task={task}", fix)]
+            )
         try:
             with waiting(getattr(checked, "lock_wait_s", None) or 0):
                 yield _Start(module, checked, Console(out=Silence(), err=Silence()) if quiet else console())
@@ -218,3 +222,51 @@ class Silence(io.StringIO):
 
     def write(self, text: str) -> int:
         return len(text)
+
+
+def override_words(config: Config) -> list[str]:
+    """The words that say the same as `config`.
+
+    A mapping inside a mapping stands for its keys: `{"judge": {"model": "m"}}` is `judge.model=m`. Where a key begins
+    with `+` its mapping is set as a whole. `experiment` and `mode` need no `+`. Strings stay strings ("007", "null").
+    Raises ConfigError for what is neither words nor plain data.
+    """
+    if isinstance(config, str):
+        raise _unreadable("config", config, "a list of words or a mapping")
+    words: list[str] = []
+    for part in [config] if isinstance(config, Mapping) else config:
+        if not isinstance(part, str | Mapping):
+            raise _unreadable("config", part, "words and mappings")
+        words += [part] if isinstance(part, str) else _words(part)
+    return words
+
+
+def _words(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in section.items():
+        if not isinstance(name, str) or not name:
+            raise _unreadable(prefix or "config", name, "keys as strings")
+        key = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, Mapping) and value and not key.startswith("+"):
+            yield from _words(value, key)
+        else:
+            yield f"{'+' if key in ('experiment', 'mode') else ''}{key}={_text(key, value)}"
+
+
+def _text(key: str, value: Any) -> str:
+    """A value in the grammar of Hydra's overrides."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else QuotedString(value, Quote.double).with_quotes()
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_text(key, str(name))}:{_text(key, item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_text(key, item) for item in value) + "]"
+    if value is None or isinstance(value, bool | int | float):
+        return "null" if value is None else str(value).lower()
+    raise _unreadable(key, value, "text, numbers, lists and mappings")
+
+
+def _unreadable(key: str, value: Any, expected: str) -> ConfigError:
+    problem = Problem(FROM_PYTHON, str(key), f"{type(value).__name__} {value!r}"[:120], expected)
+    return ConfigError("the configuration cannot be read", [problem])

@@ -107,10 +107,10 @@ class TaskResult:
 
 class _Arguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        from ragpipe.composition.near_words import near_option
+        from ragpipe.composition.overrides import near_word
 
         option = message.rpartition(": ")[2].split(" ")[0]
-        fix = near_option(option) if message.startswith("unrecognized") else "--help lists the options"
+        fix = near_word(option) if message.startswith("unrecognized") else "--help lists the options"
         problem = Problem("command line", "options", message, "options of ragpipe", fix)
         raise ConfigError("the command line is wrong", [problem])
 
@@ -159,12 +159,11 @@ def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunCo
 
 def compose_task(overrides: Sequence[str], *, config_dir: str | None = None) -> tuple[Any, Any]:
     """The module of the task that the words of a command line ask for, and its checked configuration. Raises ConfigError."""
-    from ragpipe.composition.composer import Composer
+    from ragpipe.composition.composer import composing
 
-    with Composer(config_dir) as composer:
-        words = composer.words(overrides, sweep=False)
-        with composer.composed(words.overrides) as config:
-            return _validated(config, composer.loader)
+    with composing(config_dir) as composer:
+        words, _ = composer.words(overrides)
+        return _validated(composer.compose(words), composer.loader)
 
 
 def report(error: BaseException) -> TaskResult:
@@ -244,31 +243,28 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
 
 
 def _start(args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
-    from ragpipe.composition.composer import Composer
-    from ragpipe.composition.config_origins import HydraOrigins
+    from ragpipe.composition.composer import composing
     from ragpipe.composition.interpolations import check_interpolations
-    from ragpipe.composition.option_source import PRIMARY
+    from ragpipe.composition.option_source import PRIMARY, HydraOrigins
 
     _stopped.clear()
-    with Composer(args.config_dir) as composer:
+    with composing(args.config_dir) as composer:
         if args.shell_completion:
             with composer.refusals(KeyError):  # a query needs what the shell has in COMP_LINE
                 composer.hydra.shell_completion(config_name=PRIMARY, overrides=args.overrides)
             return TaskResult(0)
-        words = composer.words(args.overrides, sweep=args.multirun)
+        words, jobs = composer.words(args.overrides)
         if args.cfg or args.info:
             with composer.refusals():
                 if args.resolve:
-                    with composer.composed(words.overrides) as config:
-                        check_interpolations(config, HydraOrigins(composer.loader), secrets=False)
-                return TaskResult(_show(composer.hydra, args, words.overrides))
+                    check_interpolations(composer.compose(words), HydraOrigins(composer.loader), secrets=False)
+                return TaskResult(_show(composer.hydra, args, words))
         if args.multirun:
             before_task()
-            sweep = composer.sweep(words)
+            sweep = composer.sweep(words, jobs)
             job = partial(_sweep_job, loader=composer.loader, sweep=(sweep.jobs, sweep.overrides))
             return _sweep(composer, job, sweep)
-        with composer.composed(words.overrides) as config:
-            task, checked = _validated(config, composer.loader)
+        task, checked = _validated(composer.compose(words), composer.loader)
     before_task()
     return _run_job(lambda: (task, checked))
 
@@ -397,16 +393,20 @@ def _run_task(task: Any, checked: Any, terminal: Console, *, sweep: bool) -> int
 
 def _validated(config: DictConfig, loader: ConfigLoader) -> tuple[Any, Any]:
     """The task's module and its validated configuration. A task with settings of its own has its own `validate`."""
-    from ragpipe.composition.config_origins import HydraOrigins
     from ragpipe.composition.interpolations import resolved
-    from ragpipe.composition.near_words import unknown_task_words
+    from ragpipe.composition.option_source import HydraOrigins
     from ragpipe.config.run_validation import INVALID_CONFIGURATION, task_name, validate_config
+    from ragpipe.config.settings import RUN_KEYS
 
     origins = HydraOrigins(loader)
     plain = resolved(config, origins)
     name = task_name(plain, origins)
-    if problems := unknown_task_words(name, plain, origins):
-        raise ConfigError(INVALID_CONFIGURATION, problems)
+    typed = {key.partition(".")[0] for key in origins.chosen}.difference(RUN_KEYS)
+    if words := [key for key in plain if key in typed]:  # an evaluation need not wait for the import of all tasks
+        from ragpipe.tasks.schema import unknown_words
+
+        if problems := unknown_words(name, words, origins):
+            raise ConfigError(INVALID_CONFIGURATION, problems)
     task = registry.find("task", name)
     return task, getattr(task, "validate", validate_config)(plain, origins)
 

@@ -1,1 +1,1 @@
-"""From words and files to one configuration, with Hydra: its sources, where each key was set, interpolations, near words."""
+"""From words and files to one configuration, with Hydra: its sources, where each key was set, interpolations, overrides."""

@@ -10,10 +10,11 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import islice
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import yaml
@@ -25,28 +26,30 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobRuntime
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.experimental.callback import Callback
 from hydra.types import HydraContext, RunMode
 from hydra.version import VersionBase
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ragpipe.composition.config_origins import COMMAND_LINE, OVERLAYS, HydraOrigins, unresolved
 from ragpipe.composition.hydra_keys import is_hydra, word_faults
 from ragpipe.composition.interpolations import TITLE, check_interpolations, interpolation_fault
-from ragpipe.composition.near_words import near_word, option_meant
 from ragpipe.composition.option_source import (
     PRIMARY,
     SHIPPED,
+    HydraOrigins,
+    OptionFolders,
     OptionSource,
     installed_plugins_only,
-    searched,
+    is_group,
+    option_file,
+    unresolved,
 )
+from ragpipe.composition.overrides import COMMAND_LINE, OVERLAYS, option_meant, parsed_word, unsafe
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.registry import installed_modules_only, option_folders
 from ragpipe.core.resources import conf_dir
-from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
 from ragpipe.core.validation import did_you_mean
 from ragpipe.core.yaml_files import key_path
 
@@ -58,53 +61,43 @@ _RESOLVERS = ("now", "hydra", "python_version")  # those that Hydra registers
 
 
 @dataclass(frozen=True)
-class ParsedWords:
-    """The overrides of one start, in Hydra's form, and the number of combinations that they sweep over."""
+class ComposedSweep:
+    """A sweep that is composed: the words of all jobs in Hydra's form, the number of jobs, and Hydra's configuration."""
 
     overrides: list[str]
     jobs: int
-
-
-@dataclass(frozen=True)
-class ComposedSweep(ParsedWords):
-    """A sweep that is composed: the words of all jobs, and Hydra's configuration."""
-
     config: DictConfig
 
 
+@contextmanager
+def composing(config_dir: str | None = None) -> Iterator[Composer]:
+    """A Hydra of our own, which keeps state for the whole process: other threads wait, and the program's own is put back."""
+    with _LOCK, _hydra_put_back():
+        installed_plugins_only()
+        for plugin in (OptionSource, OptionFolders):
+            Plugins.instance().register(plugin)
+        OptionFolders.here.folders = _folders(config_dir)
+        try:
+            initialize(config_path=None, job_name=PRIMARY, version_base="1.3")
+        finally:
+            del OptionFolders.here.folders
+        yield Composer(GlobalHydra.instance().hydra, GlobalHydra.instance().config_loader())
+
+
+@dataclass
 class Composer:
-    """A Hydra of our own: `with Composer(config_dir) as composer`. One at a time per process; other threads wait.
+    """What is composed while `composing` is open."""
 
-    Hydra keeps state for the whole process. A Hydra that the program has initialised is put back at the end.
-    """
-
-    loader: ConfigLoader
     hydra: Any
+    loader: ConfigLoader
+    _overlays: list[str] = field(default_factory=list)  # experiments and modes on top, as `experiment/x`
 
-    def __init__(self, config_dir: str | None = None):
-        self._config_dir = config_dir
-        self._overlays: list[str] = []  # experiments and modes on top, as `experiment/x`
-
-    def __enter__(self) -> Composer:
-        with ExitStack() as undo:
-            undo.enter_context(_LOCK)
-            undo.enter_context(_hydra_put_back())
-            with searched(self._folders()):
-                initialize(config_path=None, job_name=PRIMARY, version_base="1.3")
-            self.hydra, self.loader = GlobalHydra.instance().hydra, GlobalHydra.instance().config_loader()
-            self._undo = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._undo.close()
-
-    @contextmanager
-    def composed(self, overrides: list[str]) -> Iterator[DictConfig]:
-        """The configuration of a single run, its interpolations not resolved; inside `with` they can be, Hydra's own too."""
+    def compose(self, overrides: list[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+        """The configuration of a single run, its interpolations not resolved; meanwhile they can be, Hydra's own too."""
         with self.refusals():
-            config = self.loader.load_configuration(PRIMARY, overrides, RunMode.RUN)
+            config = self.loader.load_configuration(PRIMARY, overrides, mode)
         HydraConfig.instance().set_config(config)
-        yield config
+        return config
 
     @contextmanager
     def refusals(self, *also: type[Exception]) -> Iterator[None]:
@@ -114,95 +107,69 @@ class Composer:
         except (*_COMPOSITION, *also) as error:
             raise self._error(error) from error
 
-    def _folders(self) -> list[tuple[str, Path]]:
-        """The folders of options, with the names of their places on the search path."""
-        folders = [(SHIPPED, folder) for folder in option_folders()]
-        if self._config_dir is not None:
-            folder = Path(self._config_dir).absolute()
-            if not folder.is_dir():
-                what, fix = f"{self._config_dir!r}, which is not a folder", "see task=init for a layout that works"
-                raise _refused("--config-dir", what, "a folder with options", fix)
-            folders.append(("command-line", folder))
-        local = Path.cwd() / "conf"
-        if local.is_dir() and local.resolve() != conf_dir().resolve():
-            folders.append(("working-directory", local))
-        return folders
-
-    def words(self, overrides: Sequence[str], *, sweep: bool) -> ParsedWords:
-        """Parse and check the user's overrides. Raises ConfigError."""
-        problems = [problem for word in overrides for problem in _unsafe(word)]
+    def words(
+        self, typed: Sequence[str], where: Callable[[str], str] = lambda _: COMMAND_LINE
+    ) -> tuple[list[str], int]:
+        """The user's overrides in Hydra's form, checked, and over how many combinations they sweep. Raises ConfigError; `where` says
+        from which place a key is."""
+        problems = [problem for word in typed for problem in unsafe(word)]
         parser = OverridesParser.create(config_loader=self.loader)
-        over_a_run = any(word.startswith("run=") for word in overrides)
+        over_a_run = any(word.startswith("run=") for word in typed)
         taken: list[str] = []
         jobs = 1
-        for typed in () if problems else overrides:
-            override = _parsed(parser, typed)
+        for text in () if problems else typed:
+            override = parsed_word(parser, text)
             if isinstance(override, Problem) or (faults := self._misused(override)):
                 problems += [override] if isinstance(override, Problem) else faults
                 continue
-            key = override.key_or_group
+            key, word = override.key_or_group, override.input_line or ""
             if over_a_run and override.is_delete() and key.startswith("metrics."):
-                taken.append(f"++{key}=null")  # the run has this metric, this composition does not
-                continue
-            taken.append(self._for_hydra(override))
+                word = f"++{key}=null"  # the run has this metric, this composition does not
+            elif not (word.startswith(("+", "~")) or override.package or is_hydra(key) or is_group(self.loader, key)):
+                word = f"++{word}"  # Hydra knows only the keys that some YAML file lists, pydantic knows all
+            taken.append(word)
             if override.is_add() and key in OVERLAYS:
                 self._overlays.append(f"{key}/{override.value()}")
-            if sweep and override.is_sweep_override() and override.is_discrete_sweep():
+            if override.is_sweep_override() and override.is_discrete_sweep():
                 jobs *= len(list(islice(override.sweep_iterator(), MAX_JOBS + 1)))
                 if not 0 < jobs <= MAX_JOBS:
                     what = f"more than {MAX_JOBS:,} jobs" if jobs else "nothing to sweep over"
-                    raise _refused(key, f"{override.input_line}: {what}", f"1 to {MAX_JOBS:,} jobs", "")
+                    raise _refused(key, f"{override.input_line}: {what}", f"1 to {MAX_JOBS:,} jobs", "", where(key))
         if problems:
-            raise ConfigError(TITLE, problems)
-        return ParsedWords(taken, jobs)
+            raise ConfigError(TITLE, [replace(problem, where=where(problem.key)) for problem in problems])
+        return taken, jobs
 
-    def _for_hydra(self, override: Override) -> str:
-        """`key=value` becomes `++key=value`: Hydra knows only the keys that some YAML file lists, pydantic knows all."""
-        key, word = override.key_or_group, override.input_line or ""
-        plain = not (override.is_add() or override.is_force_add() or override.is_delete() or override.package)
-        return f"++{word}" if plain and not is_hydra(key) and not self.is_group(key) else word
-
-    def sweep(self, words: ParsedWords) -> ComposedSweep:
+    def sweep(self, overrides: list[str], jobs: int) -> ComposedSweep:
         """The sweep that the words, and what a file says in `hydra.sweeper.params`, describe. Raises ConfigError."""
+        config = self.compose(overrides, RunMode.MULTIRUN)
+        OmegaConf.set_readonly(config.hydra, None)
+        origins = HydraOrigins(self.loader)
         with self.refusals():
-            config = self.loader.load_configuration(PRIMARY, words.overrides, RunMode.MULTIRUN)
-            HydraConfig.instance().set_config(config)
-            OmegaConf.set_readonly(config.hydra, None)
-            origins = HydraOrigins(self.loader)
             check_interpolations(config, origins)
-            sweeper = config.hydra.sweeper
-            overrides, jobs = unresolved(config.hydra.overrides.task), int(sweeper.get("n_trials", words.jobs))
+            sweeper, overrides = config.hydra.sweeper, unresolved(config.hydra.overrides.task)
+            jobs = int(sweeper.get("n_trials", jobs))
             if config.hydra.runtime.choices["hydra/sweeper"] == "basic" and sweeper.params:
                 typed = {word.lstrip("+").partition("=")[0] for word in overrides}
                 listed = [f"{key}={value}" for key, value in sweeper.params.items() if key not in typed]
-                try:
-                    more = self.words(listed, sweep=True)
-                except ConfigError as error:
-                    places = [origins.location(f"hydra.sweeper.params.{problem.key}") for problem in error.problems]
-                    problems = map(lambda problem, place: replace(problem, where=place), error.problems, places)
-                    raise ConfigError(TITLE, list(problems)) from error
-                overrides, jobs = [*more.overrides, *overrides], jobs * more.jobs
-                with open_dict(config):
-                    sweeper.params = {}
+                section = "hydra.sweeper.params"
+                more, times = self.words(listed, lambda key: origins.location(f"{section}.{key}"))
+                overrides, jobs = [*more, *overrides], jobs * times
+                OmegaConf.update(config, section, {}, merge=False)
         return ComposedSweep(overrides, jobs, config)
 
     def run_sweep(self, sweep: ComposedSweep, job: Callable[[DictConfig], Any]) -> list[Any]:
-        """Run a job per combination by the chosen sweeper and launcher; returns Hydra's JobReturns. Of what the sweeper leaves on
-        disk all is removed but what a launcher writes (submitit's logs).
+        """Run a job per combination by the chosen sweeper and launcher; returns Hydra's JobReturns.
 
-        Raises ConfigError where Hydra's `multirun.yaml` would replace a file of the user's.
+        Each sweep has a folder of its own in `hydra.sweep.dir`: Hydra would replace files there. Of it only stays what a launcher
+        writes (submitit's logs).
         """
         with self.refusals():
-            paths = sweep.config.hydra.sweep.dir, sweep.config.output_dir
-            folder, output = (Path(str(path)).absolute() for path in paths)
-        listed = folder / "multirun.yaml"
-        leads_away = folder.is_relative_to(output) and not folder.resolve().is_relative_to(output.resolve())
-        is_link = leads_away or folder.is_symlink() or listed.is_symlink()
-        if is_link or (folder != output / ".sweep" and listed.exists()):
-            expected = "a folder without a symbolic link in it and without a multirun.yaml, which Hydra would replace"
-            raise _refused("hydra.sweep.dir", f"{folder}", expected, "name another folder, or remove what is there")
+            place = Path(str(sweep.config.hydra.sweep.dir)).absolute()
+            new = [path for path in (place, *place.parents) if not path.exists()]
+            place.mkdir(parents=True, exist_ok=True)
+            folder = Path(mkdtemp(dir=place))
+        OmegaConf.update(sweep.config, "hydra.sweep.dir", str(folder))
         context = HydraContext(config_loader=self.loader, callbacks=Callback())  # type: ignore[arg-type]
-        new = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
             with self.refusals(), installed_modules_only() as path:
                 sweeper = Plugins.instance().instantiate_sweeper(
@@ -210,20 +177,11 @@ class Composer:
                 )
                 batches = sweeper.sweep(arguments=sweep.overrides)
         finally:
-            listed.unlink(missing_ok=True)
-            for made in new:
+            (folder / "multirun.yaml").unlink(missing_ok=True)
+            for made in (folder, *new):
                 with suppress(OSError):  # it is in use
                     made.rmdir()
-        return [ended for batch in batches for ended in batch] if isinstance(batches, list) else []
-
-    def is_group(self, key: str) -> bool:
-        """Whether a key names a group of options anywhere on the search path."""
-        return any(source.is_group(key) for source in self.loader.get_sources())
-
-    def options(self, group: str) -> list[str]:
-        """The options of a group, over the whole search path; of "" the groups."""
-        names = self.loader.get_group_options(group) if group else self.loader.list_groups("")
-        return [name for name in names if group or not name.startswith("hydra")]
+        return list(chain(*batches)) if isinstance(batches, list) else []
 
     def _misused(self, override: Override) -> list[Problem]:
         """A word that Hydra can parse but not use, or not as it should."""
@@ -232,13 +190,12 @@ class Composer:
             return [Problem(COMMAND_LINE, word, "a word without a key", "key=value")]
         if faults := word_faults(override, COMMAND_LINE):
             return faults
-        is_group = self.is_group(key)
-        if (is_group or is_hydra(key)) and (fault := interpolation_fault(word)):
+        of_group = is_group(self.loader, key)
+        if (of_group or is_hydra(key)) and (fault := interpolation_fault(word)):
             return [Problem(COMMAND_LINE, key, *fault)]  # Hydra resolves it while it composes
-        value = "" if override.is_sweep_override() else override.value()
-        if is_group and value is not None and not isinstance(value, str | list):
-            expected = f"one of {', '.join(self.options(key))}"
-            return [Problem(COMMAND_LINE, key, f"{value!r}", expected, f"write {key}=NAME, or {key}.KEY=VALUE")]
+        value = None if override.is_sweep_override() else override.value()
+        if of_group and not isinstance(value, str | list | None):
+            return [Problem(COMMAND_LINE, key, repr(value), "the name of an option, or a list", f"write {key}=NAME")]
         return []
 
     def _error(self, error: Exception) -> ConfigError:
@@ -249,33 +206,21 @@ class Composer:
         if isinstance(cause, ConfigError):
             return cause
         text = (str(error) or str(cause or type(error).__name__)).replace("++", "")
-        first, _, rest = text.strip().partition("\n")
-        file = re.search(r"\b[Ii]n '?(\w+/[\w./-]*\w)", first)
-        first = re.sub(r"^In '?[\w./-]+'?: ", "", first)
-        named = re.search(r"'([^']+)'|^(\S+) appears", first.replace(f"'{file[1]}'" if file else "", ""))
+        what, _, rest = text.strip().partition("\n")
+        file = re.search(r"\b[Ii]n '?(\w+/[\w./-]*\w)", what)
+        what = re.sub(r"^In '?[\w./-]+'?: ", "", what)
+        named = re.search(r"'([^']+)'|^(\S+) appears", what.replace(f"'{file[1]}'" if file else "", ""))
         key = (named[1] or named[2]).partition("=")[0] if named else "the composition"
-        if key in OVERLAYS and "Could not override" in first:
+        if key in OVERLAYS and "Could not override" in what:
             return _refused(key, "an overlay without +", f"+{key}=NAME", f"write +{key}=NAME")
         if "--multirun" in text:
             fix = f"add -m for a sweep, or write a list as {key}=[a,b]"
-            return _refused(key, named[1] if named else first, "one value, or a sweep with -m", fix)
+            return _refused(key, named[1] if named else what, "one value, or a sweep with -m", fix)
         if isinstance(cause, OmegaConfBaseException) and str(cause).split("\n")[0] not in text:
-            first = f"{first.rstrip('.')}: {str(cause).splitlines()[0]}"
-        where = self._place([file[1]] if file else self._overlays, rf"^\s*-.*\b{re.escape(key)}\b")
-        where = where or (self._place([file[1]], "") if file else "")
-        groups = self.options("")
-        near = did_you_mean(key, groups) if "." not in key and key not in groups else ""
-        fix = near or " ".join(rest.split())[:300]
-        return _refused(key, first, "words and files that Hydra can compose", fix, where)
-
-    def _place(self, options: Sequence[str], pattern: str) -> str:
-        """File and line of the first match in the files of these options; empty where there is none."""
-        sources = [source for source in self.loader.get_sources() if isinstance(source, OptionSource)]
-        for file in (source.file(option) for option in options for source in sources if source.is_config(option)):
-            text = file.read_text(encoding="utf-8-sig")
-            if match := re.search(pattern, text, re.M):
-                return f"{key_path(file)}:{text.count(chr(10), 0, match.start()) + 1}"
-        return ""
+            what = f"{what.rstrip('.')}: {str(cause).splitlines()[0]}"
+        line, files = rf"^\s*-.*\b{re.escape(key)}\b", [file[1]] if file else []
+        where = self._place(files or self._overlays, line) or self._place(files, "")
+        return _refused(key, what, "words and files that Hydra can compose", " ".join(rest.split())[:300], where)
 
     def _missing(self, error: MissingConfigException) -> ConfigError:
         """For an option or an overlay that does not exist: the nearest name and the list of options."""
@@ -283,17 +228,39 @@ class Composer:
         group, _, name = path.rpartition("/")
         if path.startswith("judge/"):  # `judge=openai/gpt-4o`
             group, name = "judge", path.removeprefix("judge/")
-        options = self.options(group) if group else []
+        options = self.loader.get_group_options(group) if group else []
         if not options:
-            groups = self.options("")
+            groups = [name for name in self.loader.list_groups("") if name != "hydra"]
             expected = f"an option of one of the groups {', '.join(groups)}"
             return _refused(group or path, f"{path!r}, which does not exist", expected, did_you_mean(group, groups))
         parent = re.findall(r"^In '([^']+/[^']+)'", str(error))
         line = rf"^\s*-.*\b{re.escape(group.rpartition('/')[2])}\b.*{re.escape(name)}"
         where = self._place([*parent, *self._overlays], line) or self._place(parent, "")
         fix = f"{did_you_mean(name, options)} {option_meant(group, name)}".strip()
-        fix = fix or "--info searchpath shows the folders that were searched"
         return _refused(group, repr(name), f"one of {', '.join(options)}", fix, where)
+
+    def _place(self, options: Sequence[str], pattern: str) -> str:
+        """File and line of the first match in the files of these options; empty where there is none."""
+        for file in filter(None, (option_file(self.loader, option) for option in options)):
+            text = file.read_text(encoding="utf-8-sig")
+            if match := re.search(pattern, text, re.M):
+                return f"{key_path(file)}:{text.count(chr(10), 0, match.start()) + 1}"
+        return ""
+
+
+def _folders(config_dir: str | None) -> list[tuple[str, Path]]:
+    """The folders of options, with the names of their places on the search path."""
+    folders = [(SHIPPED, folder) for folder in option_folders()]
+    if config_dir is not None:
+        folder = Path(config_dir).absolute()
+        if not folder.is_dir():
+            what, fix = f"{config_dir!r}, which is not a folder", "see task=init for a layout that works"
+            raise _refused("--config-dir", what, "a folder with options", fix)
+        folders.append(("command-line", folder))
+    local = Path.cwd() / "conf"
+    if local.is_dir() and local.resolve() != conf_dir().resolve():
+        folders.append(("working-directory", local))
+    return folders
 
 
 def _refused(key: str, what: str, expected: str, fix: str, where: str = "") -> ConfigError:
@@ -345,35 +312,3 @@ def job_words() -> tuple[int, list[str]]:
     """Number and words of the job of a sweep that is running."""
     hydra = HydraConfig.get()
     return hydra.job.num, typed_words(unresolved(hydra.overrides.task))
-
-
-def _parsed(parser: OverridesParser, typed: str) -> Override | Problem:
-    """An override, or why it cannot be parsed. Hydra cannot parse `path=größe.csv` or `x=a=b`: quotes must be meant there."""
-    key, equals, value = typed.partition("=")
-    is_plain = equals and value and not set(value) & set("'\"[]{}(),\\$")
-    for word in (typed, f'{key}="{value}"') if is_plain else (typed,):
-        try:
-            return parser.parse_overrides([word])[0]
-        except RecursionError:
-            return Problem(COMMAND_LINE, typed[:60], "too many brackets", "key=value")
-        except OverrideParseException as error:
-            what = str(error.message).split("\n")[0]
-    if not equals and not typed.startswith("~"):
-        expected = "key=value, or a file that exists"
-        return Problem(COMMAND_LINE, typed[:80], "a word without =", expected, near_word(typed))
-    fix = "put a value with spaces, commas, brackets, = or : in quotes twice: 'key=\"a, b\"'"
-    return Problem(COMMAND_LINE, typed[:80], what, "key=value in Hydra's grammar", fix)
-
-
-def _unsafe(word: str) -> list[Problem]:
-    """What a word of the command line may not hold: it must not even reach Hydra, which would write it to disk."""
-    key, _, value = word.partition("=")
-    key, value = key.strip().lstrip("+~"), value.strip().strip("'\"")
-    secrets = secrets_of_environment()
-    items = [] if value == "{}" else [(f"{key}.{name}", item) for name, item in pairs(value)] or [(key, value)]
-    if secret := next(filter(None, (secret_at(*item, secrets) for item in [*items, ("", word)])), None):
-        name = key if re.fullmatch(r"[A-Za-z_][\w.@/\-]{0,60}", key) and not secret_at("", key) else "an argument"
-        return [Problem(COMMAND_LINE, name, f"{secret} (not shown)", "no secret on the command line", FIX)]
-    if "_target_" in word:
-        return [Problem(COMMAND_LINE, key, "`_target_`", "nothing that is called", "name a class with `class`")]
-    return []

@@ -1,8 +1,7 @@
-"""What a configuration may say about Hydra itself: how a sweep is started.
+"""What a configuration may say about Hydra itself: how a sweep is started, and nothing else.
 
-Everything else of Hydra's section could run code (`job_logging`, `callbacks`), change the process (`job.chdir`,
-`job.env_set`) or write somewhere (`run.dir`), and ragpipe has keys of its own for what a user may need. It is refused
-where it is set: in a file when Hydra opens it, in a word before Hydra gets it.
+All else could run code (`job_logging`, `callbacks`), change the process (`job.chdir`, `job.env_set`) or write somewhere
+(`run.dir`). It is refused where it is set: in a file when Hydra opens it, in a word before Hydra gets it.
 """
 
 from __future__ import annotations
@@ -17,20 +16,19 @@ from ragpipe.composition.interpolations import interpolation_fault
 from ragpipe.core.errors import Problem
 from ragpipe.core.yaml_files import lines_in
 
+_JOBLIB = "n_jobs|verbose|timeout|batch_size|max_nbytes"
+_SLURM = (
+    "timeout_min|cpus_per_task|gpus_per_node|tasks_per_node|mem_gb|nodes|name|partition|qos|account|array_parallelism|max_num_timeout|"
+    "signal_delay_s|constraint|exclude|gres|cpus_per_gpu|gpus_per_task|mem_per_gpu|mem_per_cpu|stderr_to_stdout"
+)
+_SWEEPER = "max_batch_size|params|n_trials|n_jobs|direction|study_name|max_failure_rate"
+_PARAM = r"|sweeper\.params\.(?!.*\bhydra\b).+"
+_IN_FILES = re.compile(rf"hydra\.(launcher\.({_JOBLIB}|{_SLURM})|sweeper\.({_SWEEPER}){_PARAM})")
+"""The keys that a file may set: they start nothing and name no file."""
+_AS_WORDS = re.compile(rf"hydra\.((launcher|sweeper)\.[A-Za-z]\w*|sweep\.dir{_PARAM})")
 _GROUPS = ("hydra/launcher", "hydra/sweeper")
-_IN_FILES = {
-    "launcher": (
-        "n_jobs", "verbose", "timeout", "batch_size", "max_nbytes",  # joblib; then Slurm
-        "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name", "partition", "qos", "account",
-        "array_parallelism", "max_num_timeout", "signal_delay_s", "constraint", "exclude", "gres", "cpus_per_gpu", "gpus_per_task",
-        "mem_per_gpu", "mem_per_cpu", "stderr_to_stdout",
-    ),
-    "sweeper": ("max_batch_size", "params", "n_trials", "n_jobs", "direction", "study_name", "max_failure_rate"),
-}  # fmt: skip
-"""The parameters that a file may set: they start nothing and name no file. A word may set any other, too."""
 _EXPECTED = "nothing of hydra but hydra/launcher, hydra/sweeper and their parameters; hydra.sweep.dir as a word"
 _FIX = "ragpipe's own are -m, output_dir, log_level and --config-dir"
-_PLAIN = "a number, true or false, a text, or a list of them"
 
 
 def is_hydra(key: str) -> bool:
@@ -40,13 +38,11 @@ def is_hydra(key: str) -> bool:
 
 def word_faults(override: Override, where: str) -> list[Problem]:
     """What a word of the command line, or of a sweeper, sets in Hydra's section and may not."""
-    key, package = override.key_or_group, override.package
-    if (not is_hydra(key) and not is_hydra(package or "")) or (key in _GROUPS and not package):
+    key, package = override.key_or_group, override.package or ""
+    if not (is_hydra(key) or is_hydra(package)) or (key in _GROUPS and not package):
         return []
-    if "/" in key or package or override.is_delete():
-        return [Problem(where, key, "a part of Hydra's own", _EXPECTED, _FIX)]
     value = "" if override.is_sweep_override() else override.value()
-    fault = _fault(key, getattr(value, "text", value), typed=True)
+    fault = _key_fault(key, value, _AS_WORDS)
     return [Problem(where, key, *fault)] if fault else []
 
 
@@ -63,40 +59,28 @@ def file_faults(content: Any, package: str, text: str, where: str) -> list[Probl
         return []
     listed, lines = content.get("defaults"), lines_in(text)
     items = [(f"defaults.{n}", _item_fault(item)) for n, item in enumerate(listed if isinstance(listed, list) else ())]
-    keys = [(key, _fault(key, value, typed=False)) for key, value in _leaves(content.get("hydra", {}), "hydra")]
+    keys = [(key, _key_fault(key, value, _IN_FILES)) for key, value in _leaves(content.get("hydra", {}), "hydra")]
     return [Problem(f"{where}:{lines.get(key, 1)}", key, *fault) for key, fault in (*items, *keys) if fault]
 
 
 def _item_fault(item: Any) -> tuple[str, str, str] | None:
     """What is wrong with an item of a defaults list."""
     group, value = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, "")
-    options = value if isinstance(value, list) else [value or ""]
-    if not isinstance(group, str) or not all(isinstance(option, str) for option in options):
+    if not all(isinstance(name, str) for name in (group, *(value if isinstance(value, list) else [value or ""]))):
         return f"{item!r}"[:80], "NAME, GROUP: NAME or GROUP: [NAME, ...]", ""
-    name = group.split()[-1].lstrip("/") if group.split() else ""
-    if re.search(r"\bhydra\b", name) and name not in _GROUPS:
+    if re.search(r"\bhydra\b", str(item)) and (group.split() or [""])[-1].lstrip("/") not in _GROUPS:
         return repr(group), "options of ragpipe's groups, of hydra/launcher or of hydra/sweeper", "remove the line"
-    return interpolation_fault(str(item)) if "${" in str(item) else None
+    return interpolation_fault(str(item))
 
 
-def _fault(key: str, value: Any, *, typed: bool) -> tuple[str, str, str] | None:
-    """What is wrong with a key of Hydra's section: what, expected, how to fix it. None when it may be set."""
-    _, section, name, *rest = [*key.split("."), "", ""]
-    if typed and key == "hydra.sweep.dir" and isinstance(value, str) and value and "\0" not in value:
-        return None
-    if section not in _IN_FILES:
-        return "a key of Hydra's own", _EXPECTED, _FIX
-    if not (typed and re.match(r"[A-Za-z]", name)) and name not in _IN_FILES[section]:
-        what = f"the parameter {name!r} of hydra.{section}"
-        return what, f"one of {', '.join(_IN_FILES[section])}", f"write {key}=... as a word"
-    param = ".".join(filter(None, rest)) if (section, name) == ("sweeper", "params") else ""
-    if is_hydra(param.lstrip("+~")):
-        return f"the key {param!r} in hydra.sweeper.params", "keys of the configuration", ""
+def _key_fault(key: str, value: Any, allowed: re.Pattern[str]) -> tuple[str, str, str] | None:
+    """What is wrong with a key of Hydra's section: found, expected, fix. None when it may be set."""
+    if not allowed.fullmatch(key):
+        as_word = allowed is _IN_FILES and _AS_WORDS.fullmatch(key)
+        return "a key of Hydra's own", _EXPECTED, f"write {key}=... as a word" if as_word else _FIX
     items = value if isinstance(value, list) else [value]
-    if (not param and any(rest)) or any(isinstance(item, Mapping | list) for item in items):
-        return "a mapping", _PLAIN, ""
-    if not typed and any("${" in str(item) for item in items):
-        return "an interpolation", _PLAIN, ""
+    if any(isinstance(item, Mapping | list) or (allowed is _IN_FILES and "${" in str(item)) for item in items):
+        return "a mapping or an interpolation", "a number, true or false, a text, or a list of them", ""
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -44,16 +45,14 @@ def yaml_text(path: Path, where: str | None = None) -> tuple[str, list[Problem]]
 
 def check_text(text: str, where: str, *, lines_before: int = 0) -> list[Problem]:
     """As `check_yaml` for a text, which may be a part of a file that begins after `lines_before` lines."""
-    check = _Check(where, lines_before)
     try:
         tree = yaml.compose(text, Loader=FastLoader)
     except yaml.YAMLError as error:
         return [yaml_problem(error, where, text, lines_before)]
-    except RecursionError:  # of the parser in Python; libyaml has a limit of its own
-        return [Problem(where, "the file", f"more than {MAX_DEPTH} levels", "a configuration")]
-    if tree is not None:
-        check.document(tree)
-    return check.problems
+    return [
+        Problem(f"{where}:{lines_before + node.start_mark.line + 1}", ".".join(path) or "the file", *fault)
+        for node, path, fault in _faults(tree, lines_before)
+    ]
 
 
 def yaml_problem(error: yaml.YAMLError, where: str, text: str = "", lines_before: int = 0) -> Problem:
@@ -83,18 +82,9 @@ def lines_in(text: str) -> dict[str, int]:
     """Dotted key -> line (from 1) of every key in a YAML text, list items by their index; of equal keys the first counts. Raises
     yaml.YAMLError."""
     lines: dict[str, int] = {}
-    for name, line in _lines(yaml.compose(text, Loader=FastLoader), ""):
-        lines.setdefault(name, line)
+    for path, name, _ in _walk(yaml.compose(text, Loader=FastLoader)):
+        lines.setdefault(".".join(path), name.start_mark.line + 1)
     return lines
-
-
-def _lines(node: yaml.Node | None, above: str) -> Iterator[tuple[str, int]]:
-    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    if isinstance(node, yaml.SequenceNode):
-        pairs = [(yaml.ScalarNode("", str(index), item.start_mark), item) for index, item in enumerate(node.value)]
-    for key, value in pairs:
-        yield f"{above}{key.value}", key.start_mark.line + 1
-        yield from _lines(value, f"{above}{key.value}.")
 
 
 def key_path(path: Path) -> str:
@@ -105,76 +95,51 @@ def key_path(path: Path) -> str:
         return os.fspath(path)
 
 
-class _Check:
-    """One pass over a document's nodes, which share what an alias repeats: each is checked once, and its size is known."""
+def _walk(
+    node: yaml.Node | None, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], yaml.Node, yaml.Node]]:
+    """All keys and list items below a node, what an alias repeats each time: path, the node of the key (of an item the item
+    itself), the node of the value."""
+    below = node.value if isinstance(node, yaml.MappingNode) else ()
+    if isinstance(node, yaml.SequenceNode):
+        below = [(item, item) for item in node.value]
+    for index, (name, value) in enumerate(below if len(above) <= MAX_DEPTH else ()):
+        path = (*above, str(index) if name is value or not isinstance(name, yaml.ScalarNode) else name.value)
+        yield path, name, value
+        yield from _walk(value, path)
 
-    def __init__(self, where: str, lines_before: int):
-        self.where, self.lines_before = where, lines_before
-        self.problems: list[Problem] = []
-        self.sizes: dict[yaml.Node, int] = {}
-        self.known = secrets_of_environment()
 
-    def line(self, node: yaml.Node) -> int:
-        return int(self.lines_before + node.start_mark.line + 1)
-
-    def _add(self, node: yaml.Node, key: str, what: str, expected: str, fix: str = "") -> None:
-        self.problems.append(Problem(f"{self.where}:{self.line(node)}", key or "the file", what, expected, fix))
-
-    def document(self, tree: yaml.Node) -> None:
-        if isinstance(tree, yaml.MappingNode):
-            self.size(tree)
-        elif tree.value:
-            what = "a list" if isinstance(tree, yaml.SequenceNode) else f"the text {tree.value[:40]!r}"
-            self._add(tree, "", what, "a mapping (key: value)")
-
-    def size(self, node: yaml.Node, key: str = "", depth: int = 0) -> int:
-        """Check a node and what is below it; returns how many values it expands to."""
-        if node in self.sizes:
-            if not self.sizes[node]:
-                self._add(node, key, "an alias inside of what it stands for", "values that end")
-            return self.sizes[node]
-        self.sizes[node] = 0  # until it is counted
-        size = 1
-        self.tag(node, key)
-        if depth > MAX_DEPTH:
-            self._add(node, key, f"more than {MAX_DEPTH} levels", "a configuration")
-        elif isinstance(node, yaml.MappingNode):
-            size += self.pairs(node, key, depth + 1)
-        elif isinstance(node, yaml.SequenceNode):
-            size += sum(self.size(item, key, depth + 1) for item in node.value)
-        elif "\0" in node.value:
-            self._add(node, key, "a text with a NUL character", "a text without one")
-        elif secret := secret_at(key, node.value, self.known):
-            self._add(node, key, f"{secret} (not shown)", "no secret in a file", FIX)
-        if size > MAX_NODES and not self.problems:
-            what = f"more than {MAX_NODES:,} values once the aliases are expanded"
-            self._add(node, key, what, "a configuration", "write the values out, or keep data in a data file")
-        self.sizes[node] = size
-        return size
-
-    def pairs(self, node: yaml.MappingNode, above: str, depth: int) -> int:
-        """The size of a mapping's values, its keys checked."""
-        first: dict[str, int] = {}
-        size = 0
-        for name, value in node.value:
-            if not isinstance(name, yaml.ScalarNode):
-                self._add(name, above, "a key that is a list or a mapping", "a text as key")
-                continue
-            key = f"{above}.{name.value}".lstrip(".")
-            if name.value in first:
-                what = f"the key {name.value!r} twice, first in line {first[name.value]}"
-                self._add(name, key, what, "every key once")
-            first.setdefault(name.value, self.line(name))
-            self.tag(name, key)
-            if secret := looks_secret(name.value, self.known):
-                self._add(name, above, f"{secret} as a key (not shown)", "no secret in a file", FIX)
-                key = f"{above}....".lstrip(".")
-            if name.value == "_target_":
-                expected = "nothing that is called by the configuration"
-                self._add(name, key, "`_target_`", expected, "name a class with `class:`")
-            size += 1 + self.size(value, key, depth)
-        return size
-
-    def tag(self, node: yaml.Node, key: str) -> None:
-        if node.tag not in _PLAIN:
-            self._add(node, key, f"the tag {node.tag.replace(_TAG, '!!')}", "plain YAML without tags", "remove the tag")
+def _faults(tree: yaml.Node | None, lines_before: int) -> Iterator[tuple[yaml.Node, tuple[str, ...], tuple[Any, ...]]]:
+    """Where something is wrong in a document, and what: found, expected, fix."""
+    if not isinstance(tree, yaml.MappingNode) or tree.tag not in _PLAIN:
+        if tree is not None and tree.value:
+            what = f"the text {tree.value[:40]!r}" if isinstance(tree, yaml.ScalarNode) else f"a {tree.id}: {tree.tag}"
+            yield tree, (), ("a list" if isinstance(tree, yaml.SequenceNode) else what, "a mapping (key: value)")
+        return
+    known = secrets_of_environment()
+    first: dict[tuple[str, ...], int] = {}
+    for count, (path, name, value) in enumerate(_walk(tree)):
+        if path in first:
+            yield name, path, (f"the key {path[-1]!r} twice, first in line {first[path]}", "every key once")
+        first.setdefault(path, lines_before + name.start_mark.line + 1)
+        if count >= MAX_NODES or len(path) > MAX_DEPTH:
+            what = f"more than {MAX_NODES:,} values or {MAX_DEPTH} levels once the aliases are expanded"
+            yield name, (), (what, "a configuration", "write the values out, or keep data in a data file")
+            return
+        if not isinstance(name, yaml.ScalarNode) and name is not value:
+            yield name, path[:-1], ("a key that is a list or a mapping", "a text as key")
+        elif name is not value and (secret := looks_secret(name.value, known)):
+            yield name, path[:-1], (f"{secret} as a key (not shown)", "no secret in a file", FIX)
+            return  # what is below it would show it
+        for node in dict.fromkeys((name, value)):
+            if node.tag not in _PLAIN:
+                what = f"the tag {node.tag.replace(_TAG, '!!')}"
+                yield node, path, (what, "plain YAML without tags", "remove the tag")
+        if path[-1] == "_target_":
+            yield (
+                name,
+                path,
+                ("`_target_`", "nothing that is called by the configuration", "name a class with `class:`"),
+            )
+        if isinstance(value, yaml.ScalarNode) and (secret := secret_at(".".join(path), value.value, known)):
+            yield value, path, (f"{secret} (not shown)", "no secret in a file", FIX)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from ragpipe.config.json_schemas import json_schemas
+from ragpipe.config.settings import RUN_KEYS
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, OutputError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
+from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, validated
+from ragpipe.engine.task_settings import setting_keys
 from ragpipe.schema.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,3 +85,16 @@ def _json_text(value: Any, depth: int = 0) -> str:
     indent = " " * (depth + 1)
     lines = [f"{indent}{json.dumps(key)}: {_json_text(item, depth + 1)}" for key, item in value.items()]
     return "{\n" + ",\n".join(lines) + f"\n{indent[1:]}}}"
+
+
+def unknown_words(task: str, words: Sequence[str], origins: ConfigOrigins) -> list[Problem]:
+    """Which of these typed keys, none of them a run's, are not the task's either: it would pass over a misspelt one in silence. An
+    evaluation, which has no settings of its own, checks all of its keys itself."""
+    settings = getattr(registry.find("task", task), "Keys", None)
+    keys = setting_keys(settings) if settings else tuple(words)
+    what, expected = f"a key that task={task} does not know", f"keys of task={task}: {', '.join(keys)}; or of a run"
+    return [
+        Problem(origins.location(key), key, what, expected, did_you_mean(key, keys) or did_you_mean(key, RUN_KEYS))
+        for key in words
+        if key not in keys
+    ]

@@ -21,7 +21,7 @@ ROOMS = (
 """From the bottom to the top: a room imports from rooms that stand before it, and from itself. So nothing imports an extra."""
 FLOORS = {room: floor for floor, room in enumerate(ROOMS)}
 COPIES_IN_MEMORY = "ragpipe.composition.option_source"  # what it pickles never leaves the process
-HYDRA = {"__main__", "cli", "composition"}
+HYDRA = {"__main__", "api", "cli", "composition"}
 ALLOWED_LITELLM = 2
 LINES, MEDIAN_LINES = 450, 120
 

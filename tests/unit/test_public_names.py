@@ -11,7 +11,7 @@ import pytest
 
 import ragpipe
 import ragpipe.testing
-from ragpipe.composition.python_words import override_words
+from ragpipe.api import override_words
 from ragpipe.core.errors import ConfigError
 
 FUNCTIONS = ("compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify")

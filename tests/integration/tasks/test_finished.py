@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import compose, main
-from ragpipe.composition.composer import Composer
+from ragpipe.composition.composer import composing
 from ragpipe.core.resources import conf_dir
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.runs.manifest import config_text, copy_prompts, new_manifest, write_manifest
@@ -202,7 +202,7 @@ def test_a_linked_prompt_is_not_followed(tmp_path: Path, monkeypatch, capsys) ->
 
 
 def test_composer_takes_a_metric_of_the_run_away() -> None:
-    with Composer() as composer:
-        found = composer.words(["task=rescore", "run=x", "~metrics.faithfulness"], sweep=False).overrides
+    with composing() as composer:
+        found = composer.words(["task=rescore", "run=x", "~metrics.faithfulness"])[0]
         assert "++metrics.faithfulness=null" in found
-        assert "~metrics.a" in composer.words(["+experiment=quickstart", "~metrics.a"], sweep=False).overrides
+        assert "~metrics.a" in composer.words(["+experiment=quickstart", "~metrics.a"])[0]

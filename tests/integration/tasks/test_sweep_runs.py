@@ -279,6 +279,6 @@ def test_a_job_that_is_preempted_is_queued_again_and_goes_on(here: Path) -> None
         text, _ = process.communicate(timeout=HANGS_AFTER_S)
         assert process.returncode == 0, text
         assert sum(server.bodies().values()) == 2 * 20, "what was in flight is waited for"
-    (log,) = here.glob("out/.sweep/.submitit/*/*_0_log.out")
+    (log,) = here.glob("out/.sweep/*/.submitit/*/*_0_log.out")
     assert "Requeued job" in log.read_text()
     assert {row["state"] for row in table(sweeps(here)[0])} == {"complete"}

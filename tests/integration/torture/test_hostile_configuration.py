@@ -191,16 +191,17 @@ def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture
 
 
 @pytest.mark.slow
-def test_no_file_of_somebody_elses_is_replaced_by_a_sweep(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "work").mkdir()
+@pytest.mark.parametrize("words", [("hydra.sweep.dir=work",), ("hydra.sweep.dir=link",), ()], ids=" ".join)
+def test_no_file_is_replaced_by_a_sweep(words: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Hydra writes a `multirun.yaml`, and would follow a link."""
+    for folder in ("work", "outputs/.sweep"):
+        (here / folder).mkdir(parents=True)
     (here / "work/multirun.yaml").write_text("mine")
-    refuse(
-        here, ("-m", "task=init", "dir=one,two", "hydra.sweep.dir=work"), ("hydra.sweep.dir", "multirun.yaml"), capfd
-    )
     (here / "link").symlink_to(here / "work")
-    refuse(
-        here, ("-m", "task=init", "dir=one,two", "hydra.sweep.dir=link"), ("hydra.sweep.dir", "symbolic link"), capfd
-    )
+    (here / "outputs/.sweep/multirun.yaml").symlink_to(here / "precious.txt")
+    before = tree(here)
+    assert main(["-m", *RUN, "task=plan", "seed=1,2", *words]) == 0, capfd.readouterr().err
+    assert tree(here) == before
 
 
 @pytest.mark.slow
@@ -255,27 +256,6 @@ def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixtu
 )  # fmt: skip
 def test_nor_by_a_word(word: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("-m", *RUN, "task=plan", word), ("found:", "expected:"), capfd)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("--cfg", "job", "--resolve")])
-@pytest.mark.parametrize(
-    "form", ["${r.${n%d}}${r.${n%d}}", "${oc.select:${n%d}}${oc.select:${n%d}}", "${r.a%d}${r.a%d}"]
-)
-def test_texts_that_double_are_not_resolved(
-    form: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    keys = "".join(f"  a{i}: '{form % (i + 1, i + 1)}'\n" for i in range(40))
-    names = "".join(f"n{i}: a{i}\n" for i in range(42))
-    (here / "conf/experiment/x.yaml").write_text(f"{HEAD}output_dir: '${{r.a0}}'\n{names}r:\n{keys}  a40: laugh\n")
-    refuse(here, (*start, "+experiment=x"), ("found:",), capfd)
-
-
-@pytest.mark.slow
-def test_no_link_leads_a_sweep_elsewhere(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "outputs/.sweep").mkdir(parents=True)
-    (here / "outputs/.sweep/multirun.yaml").symlink_to(here / "precious.txt")
-    refuse(here, ("-m", *RUN, "task=plan", "seed=1,2"), ("multirun.yaml",), capfd)
 
 
 @pytest.mark.slow
@@ -392,13 +372,21 @@ def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: 
         OmegaConf.clear_resolver("eval")
 
 
+UNFOLDING = {
+    "texts": "'${a%d}${a%d}'", "trees": "{x: '${a%d}', y: '${a%d}'}", "relative": "{x: '${..a%d.x}${..a%d.x}'}", "brackets": "'${[a%d]}${[a%d]}'",
+    "by another": "{x: '${a%d.x}${a%d.y}'}", "nested": "'${r.${n%d}}${r.${n%d}}'", "selected": "'${oc.select:a%d}${oc.select:a%d}'",
+}  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", first_rows(["trees", "texts"]))
-def test_interpolations_that_unfold_without_end(kind: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    forms = {"texts": "'${a%d}${a%d}'", "trees": "{x: '${a%d}', y: '${a%d}'}"}
-    lines = [f"a{i}: {forms[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: laugh"]
+@pytest.mark.parametrize("start", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("--cfg", "job", "--resolve")])
+@pytest.mark.parametrize("kind", UNFOLDING)
+def test_interpolations_that_unfold_without_end(
+    kind: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"a{i}: {UNFOLDING[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: {x: laugh, y: laugh}"]
     (here / "conf/experiment/x.yaml").write_text(HEAD + "\n".join(lines) + "\n")
-    refuse(here, X, ("conf/experiment/x.yaml:", "interpolation"), capfd)
+    refuse(here, (*start, "+experiment=x"), ("conf/experiment/x.yaml:", "interpolation"), capfd)
 
 
 SECRET_NAMES = [

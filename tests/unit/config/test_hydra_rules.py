@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from ragpipe.composition.composer import Composer
+from ragpipe.composition.composer import composing
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir
 from tests.support.thoroughness import some_of
@@ -34,8 +34,8 @@ KEYS = ("++seed=3", "++dataset.limit=2", "++scoring.weights.faithfulness=0.5", "
 def composed(words: list[str], folder: Path | None = None) -> Any:
     """ragpipe's configuration as plain data, or None where it is refused."""
     try:
-        with Composer(None if folder is None else str(folder)) as composer, composer.composed(words) as config:
-            plain: Any = OmegaConf.to_container(config, resolve=False)
+        with composing(None if folder is None else str(folder)) as composer:
+            plain: Any = OmegaConf.to_container(composer.compose(words), resolve=False)
     except ConfigError:
         return None
     del plain["hydra"]
