@@ -157,7 +157,7 @@ def _by_names(head: FileHead) -> Recognised | None:
     if not fitting:
         return None
     shape, names = fitting[0]
-    options = dict.fromkeys(other.option for other, _ in fitting if other.option)
+    options = dict.fromkeys(known.option for known, _ in fitting if known.option)
     others = tuple(option for option in options if option != shape.option) if shape.option else ()
     return Recognised(shape.option, shape.description, names, shape.words, others, shape.unusable)
 
