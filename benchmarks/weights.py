@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ragpipe.extras.weights.weight_fit import fit_weights
 from ragpipe.stats.rank_stability import rank_stability
-from ragpipe.stats.weight_fit import fit_weights
 
 Floats = NDArray[np.float64]
 

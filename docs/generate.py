@@ -22,7 +22,8 @@ from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA
 from ragpipe.comparing.history_rows import HISTORY
 from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
-from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import prompts_dir
 from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
@@ -34,7 +35,7 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.case_records import records_schema
-from ragpipe.tasks.schema import TASKS
+from ragpipe.tasks.schema import task_keys
 
 SENTENCES = [
     "The harbour was opened in 1803 [1].",
@@ -326,7 +327,7 @@ def metrics() -> str:
         "# Metrics\n\nSwitch metrics on with `metrics=[a,b]`; each is one YAML in `conf/metrics/`. Made from the code by "
         "`python docs/generate.py`.\n"
     ]
-    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+    for path in option_files("metrics").values():
         text = path.read_text(encoding="utf-8")
         for name, section in (yaml.safe_load(text) or {}).items():
             metric = load_metric(name, section, library, [])
@@ -472,7 +473,7 @@ def _groups() -> str:
     """A row per option group, with its shipped options."""
     rows = []
     for group, purpose in GROUP_PURPOSES.items():
-        options = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+        options = list(option_files(group))
         listed = "one per metric" if group == "metrics" else ", ".join(f"`{option}`" for option in options)
         rows.append(f"| `{'+' if group in ('mode', 'experiment') else ''}{group}` | {purpose} | {listed} |\n")
     return "| group | what it chooses | shipped |\n|---|---|---|\n" + "".join(rows)
@@ -487,9 +488,9 @@ def _keys() -> str:
         else:
             parts.append(_key_table(group, settings))
     parts.append(_key_table("store", StoreSettings))
-    parts += [_key_table(f"task: `{task}`", model) for task, model in TASKS.items() if model is not None]
+    parts += [_key_table(f"task: `{task}`", model) for task, model in task_keys().items() if model is not None]
     inner: dict[str, type[BaseModel]] = {}
-    for settings in [*GROUPS.values(), *TASKS.values()]:
+    for settings in [*GROUPS.values(), *task_keys().values()]:
         for model in settings.values() if isinstance(settings, dict) else [settings]:
             for nested in _inner_models(model):
                 inner.setdefault(nested.__name__, nested)

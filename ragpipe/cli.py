@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import logging
 import os
@@ -19,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError, interrupt_behind
 from ragpipe.core.resume_words import with_words
 from ragpipe.core.user_faults import user_fault
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ragpipe.config.settings import RunConfig
     from ragpipe.reports.console import Console
 
-HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
+_HELP = """ragpipe {version}: evaluate RAG systems from config files
 
   python -m ragpipe +experiment=quickstart                 the demonstration: no key, no network
   python -m ragpipe FILE                                   your data: recognised (ragas, deepeval, traces ...), evaluated
@@ -42,26 +42,18 @@ HELP = f"""ragpipe {__version__}: evaluate RAG systems from config files
                                                            evaluate with a language model as judge
   python -m ragpipe task=plan +experiment=my               what the data hold, what looks wrong; calls, tokens, money
   python -m ragpipe -m +experiment=my judge=a,b            a sweep: one run for every combination
-  python -m ragpipe task=build_dataset dataset=jsonl dataset.path=log.jsonl build.dir=sets/march
-                                                           a frozen test set from a log: duplicates, draw, personal data
   python -m ragpipe task=calibrate run=outputs/my/latest   how far to believe the judge, by people's labels
   python -m ragpipe task=rescore run=outputs/my/latest scoring.thresholds.faithfulness=0.9
                                                            a finished run under another scoring; no call
   python -m ragpipe task=rejudge run=outputs/my/latest judge=llm        the same cases by another judge, compared
-  python -m ragpipe task=spot_check run=outputs/my/latest judge=llm     some of its cases by a second judge: do they disagree?
-  python -m ragpipe task=judge_audit run=outputs/my/latest judge=llm    is the judge led by what it reads? attacks, probes for bias
-  python -m ragpipe task=selftest run=outputs/my/latest    would metrics and judge notice? cases changed in known ways
-  python -m ragpipe task=drift judge=llm judge.model=...   does the judge still give the verdicts that it gave?
   python -m ragpipe task=compare base=RUN candidate=RUN    did the change make it better? case by case, with a verdict
   python -m ragpipe task=explain run=outputs/my/latest case=ID metric=faithfulness
                                                            everything behind one figure, down to prompt and reply
-  python -m ragpipe task=weights run=outputs/my/latest     what the weights of the overall score decide
   python -m ragpipe task=label run=outputs/my/latest label.metric=faithfulness
                                                            cases for people to label, and their labels back
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
-  python -m ragpipe task=synthesize synthesize.documents=docs  a test set from your documents, without a model
   python -m ragpipe task=history name=my                   the scores over all runs, each against the run before
-  python -m ragpipe task=view                              a local page over all runs; also: task=runs, export, publish, fetch, store, schema
+{extras}  also: task=runs, export, publish, fetch, store, schema
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
 words
@@ -82,8 +74,6 @@ exit codes
   0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete
   5 the provider is unusable   6 output locked or unwritable, or out of memory   129, 130, 143 interrupted, resumable
 """
-_ROOMS = dict.fromkeys(("drift", "judge_audit", "selftest", "spot_check"), "ragpipe.extras.checks")
-"""Where the tasks are that are not in `ragpipe.tasks`."""
 SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
 """Exit codes from the mildest to the worst: a sweep ends with its worst."""
 SWEEP_WAIT_S = 86_400.0
@@ -141,7 +131,7 @@ def _main(argv: Sequence[str], before_task: Callable[[], None]) -> int:
             print(f"ragpipe {__version__}")
             return 0
         if args.help or not (args.overrides or args.cfg or args.info or args.shell_completion or args.multirun):
-            print(HELP, end="")
+            print(_HELP.format(version=__version__, extras="".join(registry.help_of_extras())), end="")
             return 0
         files = [word for word in args.overrides if _is_file_word(word)]
         outcome = _start_file(files, args, before_task) if files else _start(args, before_task)
@@ -417,7 +407,7 @@ def _validated(config: DictConfig, loader: ConfigLoader) -> tuple[Any, Any]:
 
         if problems := unknown_words(name, words, origins):
             raise ConfigError(INVALID_CONFIGURATION, problems)
-    task = importlib.import_module(f"{_ROOMS.get(name, 'ragpipe.tasks')}.{name}")
+    task = registry.find("task", name)
     return task, getattr(task, "validate", validate_config)(plain, origins)
 
 

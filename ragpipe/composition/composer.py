@@ -41,7 +41,6 @@ from ragpipe.composition.option_source import (
     HydraOrigins,
     OptionFolders,
     OptionSource,
-    installed_modules_only,
     installed_plugins_only,
     is_group,
     option_file,
@@ -49,6 +48,7 @@ from ragpipe.composition.option_source import (
 )
 from ragpipe.composition.overrides import COMMAND_LINE, OVERLAYS, option_meant, parsed_word, unsafe
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.registry import installed_modules_only, option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import did_you_mean
 from ragpipe.core.yaml_files import key_path
@@ -255,7 +255,7 @@ class Composer:
 
 def _folders(config_dir: str | None) -> list[tuple[str, Path]]:
     """The folders of options, with the names of their places on the search path."""
-    folders = [(SHIPPED, conf_dir())]
+    folders = [(SHIPPED, folder) for folder in option_folders()]
     if config_dir is not None:
         folder = Path(config_dir).absolute()
         if not folder.is_dir():

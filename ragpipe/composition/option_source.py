@@ -11,8 +11,7 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +32,8 @@ from ragpipe.composition.hydra_keys import file_faults
 from ragpipe.composition.interpolations import TITLE
 from ragpipe.composition.overrides import COMMAND_LINE, OVERLAYS
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import BESIDE_THE_FILE, PACKAGE, placed_paths
+from ragpipe.core.registry import installed_modules_only
+from ragpipe.core.resources import BESIDE_THE_FILE, placed_paths
 from ragpipe.core.secret_detection import secrets_of_environment
 from ragpipe.core.yaml_files import FastLoader, check_text, key_path, lines_of, yaml_text
 
@@ -158,19 +158,6 @@ def installed_plugins_only() -> None:
         except ImportError:
             package = sys.modules["hydra_plugins"] = ModuleType("hydra_plugins")
         package.__path__ = list(getattr(package, "__path__", ()))  # a namespace package would look again
-
-
-@contextmanager
-def installed_modules_only() -> Iterator[list[str]]:
-    """While this is open, no module of the working folder can be imported, by this process and by those that it starts; what was on
-    the path is given."""
-    path, here = list(sys.path), Path.cwd()
-    if here != PACKAGE.parent:
-        sys.path[:] = [entry for entry in path if entry and Path(entry).resolve() != here]
-    try:
-        yield path
-    finally:
-        sys.path[:] = path
 
 
 def unresolved(words: Any) -> list[str]:

@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import OverrideParseException
 
 from ragpipe.core.errors import Problem
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_folders
 from ragpipe.core.secret_detection import FIX, pairs, secret_at, secrets_of_environment
 
 COMMAND_LINE = "command line"
@@ -69,7 +69,7 @@ def near_word(word: str) -> str:
         fix = "there is no such file or folder here; a file is evaluated by `python -m ragpipe FILE`"
         return f"did you mean {missing.with_stem(near[0])}?" if near else fix
     forms = {key: f"{key}=..." for key in RUN_KEYS} | _SWITCHES
-    for path in sorted(conf_dir().glob("*/*.yaml")):
+    for path in (path for folder in option_folders() for path in sorted(folder.glob("*/*.yaml"))):
         forms[path.stem] = _FORMS.get(path.parent.name, "{0}={1}").format(path.parent.name, path.stem)
     near = get_close_matches(word.lstrip("-").partition("=")[0], forms, 1, _CLOSE)
     return f"did you mean {forms[near[0]]}?" if near else "--help lists the words and options"

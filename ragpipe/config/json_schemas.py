@@ -14,12 +14,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
-from ragpipe.core.resources import conf_dir
+from ragpipe.core import registry
+from ragpipe.core.registry import option_files
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
@@ -39,10 +38,10 @@ DEFAULTS: Schema = {"type": "array", "description": "Hydra's list of the options
 GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "dataset": DatasetSettings,
     "system": SYSTEMS,
-    "judge": JUDGES,
+    "judge": registry.everything("judge"),
     "transport": TransportSettings,
     "runner": RunnerSettings,
-    "embedder": EMBEDDERS,
+    "embedder": registry.everything("embedder"),
     "scoring": ScoringSettings,
     "report": ReportSettings,
 }
@@ -84,7 +83,7 @@ def json_schemas(task_settings: Mapping[str, type[Settings] | None]) -> dict[str
 def shipped_metrics() -> dict[str, type[Metric]]:
     """The class of every shipped metric, by its name."""
     sections: dict[str, Any] = {}
-    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+    for path in option_files("metrics").values():
         sections |= yaml.safe_load(path.read_text(encoding="utf-8"))
     return {name: metric_class(name, section["class"]) for name, section in sections.items()}
 
@@ -219,10 +218,8 @@ def _jury_schema(definitions: dict[str, Schema]) -> Schema:
     scratch: dict[str, Schema] = {}  # the members' settings are those of the group `judge`
     schema = _model_schema(JurySettings, scratch)
     properties = {name: value for name, value in schema["properties"].items() if name not in ("kind", "by_metric")}
-    properties["members"] = {
-        **properties["members"],
-        "additionalProperties": {"$ref": "judge.json#/definitions/section"},
-    }
+    members = {"type": "object", "additionalProperties": {"$ref": "judge.json#/definitions/section"}}
+    properties["members"] = {**properties["members"], "anyOf": [members, OPEN_VALUE]}
     definitions |= {name: scratch[name] for name in ("CascadeSettings", "BudgetSettings") if name in scratch}
     return {**{key: value for key, value in schema.items() if key != "required"}, "properties": properties}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.errors import ConfigError, Problem, PromptError
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.core.validation import ConfigOrigins, show_value
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
@@ -97,7 +97,7 @@ def _shape_fault(name: object, section: object, origins: ConfigOrigins) -> Probl
 
 def _is_not_chosen(name: str, section: Mapping[str, Any], origins: ConfigOrigins) -> bool:
     """Whether this is what an experiment sets for a shipped metric that `metrics=[...]` did not choose."""
-    if "class" in section or not (conf_dir() / "metrics" / f"{name}.yaml").is_file():
+    if "class" in section or name not in option_files("metrics"):
         return False
     return not any(origins.location(f"metrics.{name}.{key}").startswith("command line") for key in section)
 

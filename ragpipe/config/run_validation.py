@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.composed_jury import SECTION as JURY
@@ -13,14 +13,11 @@ from ragpipe.config.metric_sections import encoder_problems, placed, read_metric
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.secret_values import secrets_in
 from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.judging.batches.providers import unbatchable
-from ragpipe.judging.detectors.settings import DetectorSettings
-from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.shared.judge_metric import with_reasoning
@@ -35,9 +32,6 @@ from ragpipe.store.objects.settings import Storage, StorageSettings
 from ragpipe.systems.settings import SHARED_BY_METHODS, LiveSettings, PythonSystem, method_sections, settings_class
 
 INVALID_CONFIGURATION = "the configuration is wrong; nothing was started"
-JUDGES: dict[str, type[Settings]] = {"evidence": HeuristicSettings, "detector": DetectorSettings, "llm": JudgeSettings}
-"""The settings of each kind of judge."""
-
 _OVERLAYS = ("experiment", "mode")
 _DECIDING = (*_OVERLAYS, "task", "dataset", "system", "judge", "metrics")  # all else follows from these words
 
@@ -87,9 +81,11 @@ def validate_finished_config(plain: Mapping[str, Any], origins: ConfigOrigins, *
 
 
 def task_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> str:
-    """The task to do: an option of `task`, whose module in `ragpipe.tasks` has a `run`. Raises ConfigError for others."""
-    name, options = plain.get("task"), sorted(path.stem for path in (conf_dir() / "task").glob("*.yaml"))
-    if name not in options:
+    """The task to do, as it is registered; the packages of `plugins` may bring one. Raises ConfigError for others."""
+    name = plain.get("task")
+    registry.use(plain.get("plugins"))
+    if not isinstance(name, str) or registry.find("task", name) is None:
+        options = sorted(registry.names("task"))
         expected, fix = f"one of {', '.join(options)}", did_you_mean(str(name), options)
         raise ConfigError(
             INVALID_CONFIGURATION, [Problem(origins.location("task"), "task", show_value(name), expected, fix)]
@@ -177,8 +173,8 @@ class _Sections:
         if _is_jury(self._plain.get("judge")):
             self._read_jury(self._plain["judge"])
         else:
-            self._read_kind("judge", JUDGES, default="llm")
-        self._read_kind("embedder", EMBEDDERS, default="none")
+            self._read_kind("judge", default="llm")
+        self._read_kind("embedder", default="none")
         judge, transport = self._sections["judge"], self._sections["transport"]
         if transport is not None and transport.kind != "stored":
             batch = transport.batch if transport.kind == "batch" else None
@@ -193,13 +189,13 @@ class _Sections:
             self._problems.append(Problem(self._origins.location(key), key, found, expected, fix))
 
     def check_judge_is_installed(self) -> None:
-        """A detector's package and files must be here, and be those that the configuration names."""
+        """What a judge in this process needs must be here, and be what the configuration names."""
         judge = self._sections["judge"]
         named = {"judge": judge}
         if isinstance(judge, JurySettings):
             named = {f"{JURY}.members.{name}": member for name, member in judge.members.items()}
         for name, member in named.items():
-            if isinstance(member, DetectorSettings) and (missing := member.missing()):
+            if member is not None and (missing := member.missing()):
                 key = missing.key.replace("judge", name, 1)
                 fix = missing.fix.replace("judge.", f"{name}.")
                 self._problems.append(Problem(self._origins.location(key), key, missing.found, missing.expected, fix))
@@ -207,11 +203,8 @@ class _Sections:
     def check_embedder_is_installed(self) -> None:
         """An embedder's files and package must be here."""
         embedder = self._sections["embedder"]
-        if embedder is not None and (fix := embedder.missing()):
-            key = "embedder.kind"
-            state = f"{embedder.kind}, without its files or its package"
-            expected = "an embedder that is installed"
-            self._problems.append(Problem(self._origins.location(key), key, state, expected, fix))
+        if embedder is not None and (missing := embedder.missing()):
+            self._problems.append(Problem(self._origins.location(missing.key), *missing))
 
     def read_metrics(self, prompts: PromptLibrary) -> None:
         """The metrics, those that leave `references` to the data set with its rule, and all with the judge's `reasoning` where it
@@ -283,12 +276,12 @@ class _Sections:
         for name, member in members.items() if isinstance(members, Mapping) else ():
             key = f"{JURY}.members.{name}"
             kind = member.get("kind", "llm") if isinstance(member, Mapping) else None
-            if kind not in JUDGES:
-                expected, fix = f"a judge: one of {', '.join(JUDGES)}", f"+judge@{key}=llm"
+            settings = registry.find("judge", kind) if isinstance(kind, str) else None
+            if settings is None:
+                expected, fix = f"a judge: one of {', '.join(registry.names('judge'))}", f"+judge@{key}=llm"
                 self._problems.append(Problem(self._origins.location(key), key, show_value(member), expected, fix))
                 continue
-            validated(JUDGES[kind], member, key, self._origins, self._problems)
-            read[str(name)] = {**member, "kind": kind}
+            read[str(name)] = validated(settings, member, key, self._origins, self._problems)
         jury = None
         if len(self._problems) == before:
             jury = validated(JurySettings, {**section, "members": read}, JURY, self._origins, self._problems)
@@ -296,15 +289,17 @@ class _Sections:
             self._problems += jury_problems(jury, transport.kind, self._origins)
         self._sections["judge"] = jury
 
-    def _read_kind(self, name: str, kinds: Mapping[str, type[Settings]], default: str) -> None:
+    def _read_kind(self, name: Literal["judge", "embedder"], default: str) -> None:
         """A section with the settings of its `kind`."""
         section = self._plain.get(name) or {}
         kind = section.get("kind", default) if isinstance(section, Mapping) else default
-        if isinstance(kind, str) and kind in kinds:
+        settings = registry.find(name, kind) if isinstance(kind, str) else None
+        if settings is not None:
             before = len(self._problems)
-            self._sections[name] = validated(kinds[kind], section, name, self._origins, self._problems)
-            self._problems[before:] = [_with_owner(problem, name, kinds) for problem in self._problems[before:]]
+            self._sections[name] = validated(settings, section, name, self._origins, self._problems)
+            self._problems[before:] = [_with_owner(problem, name) for problem in self._problems[before:]]
             return
+        kinds = registry.names(name)
         key, expected = f"{name}.kind", f"one of {', '.join(kinds)}"
         fix = did_you_mean(str(kind), kinds)
         self._problems.append(Problem(self._origins.location(key), key, show_value(kind), expected, fix))
@@ -318,11 +313,13 @@ def _is_jury(section: object) -> bool:
     return isinstance(section, Mapping) and section.get("kind") == "jury"
 
 
-def _with_owner(problem: Problem, section: str, kinds: Mapping[str, type[Settings]]) -> Problem:
+def _with_owner(problem: Problem, section: Literal["judge", "embedder"]) -> Problem:
     """The problem; of a key that another kind of this section has, with the option that has it."""
     key = problem.key.removeprefix(f"{section}.").split(".")[0]
-    owners = [f"{section}={kind}" for kind, model in kinds.items() if key in model.model_fields]
-    if not owners or not problem.found.startswith("an unknown key"):
+    if not problem.found.startswith("an unknown key"):
+        return problem
+    kinds = registry.everything(section)
+    if not (owners := [f"{section}={kind}" for kind, model in kinds.items() if key in model.model_fields]):
         return problem
     return replace(problem, fix=f"`{key}` is a key of {' and '.join(owners)}: add that word, or leave this one out")
 

@@ -7,17 +7,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.settings import EmbedderSettings
+from ragpipe.embedding.settings import AnyEmbedder
+from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.batches.settings import BatchSettings
-from ragpipe.judging.detectors.settings import DetectorSettings
-from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
@@ -233,16 +231,14 @@ class RunConfig(TopSettings):
         description="The cases: which files, and how their records become questions and outputs."
     )
     system: SystemSettings = Field(description="The system under test: where the outputs come from.")
-    judge: JudgeSettings | HeuristicSettings | DetectorSettings | JurySettings = Field(
-        description="The judge: who answers the metrics' questions."
-    )
+    judge: SerializeAsAny[AnyJudge] = Field(description="The judge: who answers the metrics' questions.")
     transport: Annotated[TransportSettings, NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."
     )
     runner: Annotated[RunnerSettings, NotInIdentity] = Field(
         default_factory=RunnerSettings, description="Which processes measure the cases. No figure depends on it."
     )
-    embedder: EmbedderSettings = Field(description="What turns texts into vectors.")
+    embedder: SerializeAsAny[AnyEmbedder] = Field(description="What turns texts into vectors.")
     metrics: Annotated[dict[str, Metric], NotInIdentity] = Field(description="The metrics to measure, by name.")
     scoring: ScoringSettings = Field(
         description="How values become scores, passes, one overall score and gates. Changing it asks no new question."

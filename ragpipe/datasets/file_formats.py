@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ragpipe.core import registry
 from ragpipe.datasets import csv_rows, json_rows, jsonl_rows, parquet_rows, trec_rows
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.parquet_rows import ARROW
-from ragpipe.datasets.spans import span_reader
 from ragpipe.datasets.text_lines import BOM, DAMAGED, DataFile, add_damage, open_bytes
 
 SUFFIXES = {
@@ -35,7 +35,6 @@ READERS = {
     "csv": csv_rows.read_csv_rows,
     "parquet": parquet_rows.read_parquet_rows,
     "trec": trec_rows.read_trec_rows,
-    "spans": span_reader.read_spans,
 }
 
 _PACKED = (".gz", ".bz2", ".xz")
@@ -127,7 +126,7 @@ def _disguise(head: bytes, form: str) -> str | None:
         is_table = not head or head.startswith((b"PAR1", *ARROW))
         return None if is_table else "neither Parquet (PAR1) nor Arrow"
     if head.startswith(b"PAR1"):
-        return None if form == "spans" else "Parquet"
+        return None if form not in READERS else "Parquet"
     for magic, kind in _UTF16:
         if head.startswith(magic):
             return kind
@@ -139,8 +138,9 @@ def read_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, A
     if file.path.stat().st_size == 0:
         faults.add(file.display_path, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
         return
+    reader = READERS.get(file.format) or registry.find("reader", file.format)
     try:
-        yield from READERS[file.format](file, faults)
+        yield from reader(file, faults)
     except DAMAGED as error:
         add_damage(file, error, faults)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ragpipe.core import registry
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -39,9 +41,7 @@ class Shape:
 
 
 _RAGAS_PARTS = ("response", "retrieved_contexts", "reference", "reference_contexts", "reference_topics")
-_SCORES_ONLY = "it holds scores without questions or answers"
-_SPANS_INSTEAD = "a row of it is a part of a case, and its lists are lost: export the spans (get_spans_dataframe)"
-_LINKS_ONLY = "it links ids and holds neither questions nor answers"
+SCORES_ONLY = "it holds scores without questions or answers"
 
 _TURNS = (
     "several turns are not read; write a record for each answer to judge: the last human message as question, what was said "
@@ -71,39 +71,17 @@ SHAPES: tuple[Shape, ...] = (
         unusable="its columns repeat for each provider and its scores are rounded: `promptfoo eval --output results.json` "
         "(or `promptfoo export eval ID --output results.json`) writes the same results in full",
     ),
-    Shape("langfuse", "Langfuse traces", ("input", "output"), ("observations", "htmlPath", "totalCost", "bookmarked"),
-          ("record_id", "app_id", "traceId"), forms=("json", "jsonl", "json_objects", "json_columns", "parquet")),
     Shape("langfuse_table", "a table of traces exported in the Langfuse UI", ("id", "timestamp", "input", "output"),
           ("sessionId", "userId", "totalCost", "bookmarked"), ("record_id", "app_id", "traceId"), forms=("csv",)),
-    Shape("langfuse", "a page of Langfuse traces", ("data.input", "data.output", "data.timestamp", "meta"), within="document"),
-    Shape("langfuse", "a page of Langfuse observations", ("data.traceId", "data.type", "data.startTime", "meta"),
-          within="document"),
-    Shape("langfuse", "Langfuse observations", ("traceId", "type", "startTime"), ("input", "output")),
-    Shape("", "a page of Langfuse data set items", ("data.expectedOutput", "data.datasetId", "meta"), within="document",
-          unusable="it holds questions with references and no answers: conf/dataset/langfuse.yaml shows how traces are joined with it"),
-    Shape("", "a page of Langfuse scores", ("data.traceId", "data.value", "data.source", "meta"), within="document",
-          unusable=f"{_SCORES_ONLY}: export the traces, which hold their scores"),
-    Shape("", "a Langfuse data set run", ("datasetRunItems", "datasetId"), within="document",
-          unusable=f"{_LINKS_ONLY}: export the traces"),
-    Shape("phoenix", "spans of a Phoenix server", ("context.trace_id", "context.span_id", "span_kind"),
-          ("attributes", "attributes.*")),
-    Shape("", "a table of retrieved documents by Phoenix", ("context.span_id", "document_position", "document"), unusable=_SPANS_INSTEAD),
-    Shape("", "a table of questions, answers and contexts by Phoenix", ("context.span_id", "input", "output", "context"), unusable=_SPANS_INSTEAD),
     Shape("phoenix_experiment", "a Phoenix experiment", ("example_id", "repetition_number", "input", "output")),
     Shape("phoenix_experiment", "a Phoenix data set", ("node_id",), ("input.*", "input"), ("expected_ids",)),
     Shape("phoenix_experiment", "a Phoenix data set", ("examples.node_id", "examples.input", "examples.output"), within="document"),
     Shape("", "an experiment object of the Phoenix client", ("experiment_id", "task_runs", "evaluation_runs"), within="document",
           unusable="its runs have answers without questions: download the experiment from the server as JSON or CSV"),
-    Shape("", "annotations of Phoenix", ("span_id", "annotation_name", "annotator_kind"),
-          unusable=f"{_SCORES_ONLY}: export the spans"),
     Shape("langsmith", "a LangSmith data set", ("inputs", "outputs", "metadata"), ("dataset_id", "use_source_run_io", "split"),
           ("run_type",)),
     Shape("langsmith", "results of a LangSmith experiment", ("inputs.*", "outputs.*", "execution_time", "example_id")),
     Shape("langsmith", "rows of a LangSmith experiment", ("run.inputs", "run.outputs", "example", "evaluation_results")),
-    Shape("langsmith_runs", "runs of LangSmith", ("run_type", "trace_id", "parent_run_id", "inputs"),
-          none_of=("child_runs.run_type",)),
-    Shape("langsmith_runs", "traced runs of LangChain", ("run_type", "inputs", "outputs", "child_runs.run_type")),
-    Shape("", "LangSmith feedback", ("run_id", "key", "score", "feedback_source"), unusable=f"{_SCORES_ONLY}: export the runs"),
     Shape("langchain", "outputs of a LangChain retrieval chain", ("input", "answer"), ("context.kwargs", "context.page_content")),
     Shape("langchain", "outputs of a LangChain retrieval chain", ("query", "result", "source_documents")),
     Shape("", "a list of LangChain documents", ("page_content", "metadata"), unusable="it holds documents and no questions"),
@@ -123,19 +101,8 @@ SHAPES: tuple[Shape, ...] = (
     Shape("", "predictions of a LlamaIndex RAG data set", ("predictions.response", "predictions.contexts"), within="document",
           unusable="it holds answers without questions, which go with a LabelledRagDataset by position"),
     Shape("", "retrieval metric values of LlamaIndex", ("query", "hit_rate", "mrr"), none_of=("retrieved_ids",),
-          unusable=f"{_SCORES_ONLY} of a retriever: export the RetrievalEvalResults"),
+          unusable=f"{SCORES_ONLY} of a retriever: export the RetrievalEvalResults"),
     Shape("squad", "a SQuAD data set", ("data.paragraphs.qas",), within="document"),
-    Shape("openinference", "an OTLP export of spans", ("resourceSpans",)),
-    Shape("openinference", "an OTLP export of spans", ("resourceSpans",), within="document"),
-    Shape("openinference", "spans of OpenTelemetry's console exporter", ("context.trace_id", "context.span_id", "kind", "attributes")),
-    Shape("mlflow", "traces or evaluation results of MLflow", ("trace_id", "request", "response", "execution_duration")),
-    Shape("mlflow", "MLflow traces", ("info.trace_id", "data.spans")),
-    Shape("", "TruLens records", ("record_id", "app_id", "record_json", "input", "output"),
-          unusable="they hold no contexts: the table trulens_events does (dataset=trulens), and conf/dataset/trulens.yaml shows how this "
-          "feedback is joined with it"),
-    Shape("trulens", "events of a TruLens database", ("record_attributes", "event_id", "record_type")),
-    Shape("", "a TruLens leaderboard", ("app_name", "app_version", "latency", "total_cost"), none_of=("record_id",),
-          unusable=f"{_SCORES_ONLY}: export the records"),
     Shape("inspect_ai", "an Inspect log", ("eval.task", "plan", "status", "version"), within="document"),
     Shape("golden_set", "a golden set with gold supports", (), ("gold_supports", "goldSupports")),
     Shape("query_logs", "query logs with courses as context", ("queryLogId", "question")),
@@ -145,4 +112,10 @@ SHAPES: tuple[Shape, ...] = (
     Shape("graphrag", "a table of GraphRAG answers", ("question", "ground_truth"),
           ("factual_accuracy_percentage", "ragas_faithfulness", "answers.local_search", "answers.basic_search")),
 )  # fmt: skip
-"""In the order in which they are tried; a file that several options fit is told with all of them."""
+"""In the order in which they are tried, after those of extras and plugins; a file that several options fit is told with all of them."""
+
+
+def shapes() -> tuple[Shape, ...]:
+    """All known shapes in the order in which they are tried."""
+    others = (registry.find("shapes", name) for name in registry.names("shapes"))
+    return (*(shape for rows in others for shape in rows), *SHAPES)

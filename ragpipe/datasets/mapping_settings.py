@@ -9,18 +9,35 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError
 
+from ragpipe.core import registry
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.patterns.timed_regex import compile_splitter
 from ragpipe.schema.settings import Settings
 
-Format = Literal["auto", "jsonl", "json", "json_objects", "json_columns", "csv", "parquet", "trec", "spans"]
+_FORMATS = ("auto", "jsonl", "json", "json_objects", "json_columns", "csv", "parquet", "trec")
+
+
+def _known_format(form: str) -> str:
+    if form not in _FORMATS and registry.find("reader", form) is None:
+        known = [f"'{name}'" for name in (*_FORMATS, *registry.names("reader"))]
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(known)})
+    return form
+
+
+Format = Annotated[
+    str,
+    AfterValidator(_known_format),
+    WithJsonSchema({"enum": [*_FORMATS, *registry.own_names("reader")], "type": "string"}),
+]
+"""A format of ours, or one that an extra or a plugin reads."""
 Unit = Literal["ns", "us", "ms", "s", "min"]
 
 

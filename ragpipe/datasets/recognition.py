@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.datasets.csv_rows import INDEX_COLUMN
 from ragpipe.datasets.file_formats import SUFFIXES, suffix_of
 from ragpipe.datasets.file_heads import MAX_RECORDS, FileHead, read_head
-from ragpipe.datasets.known_shapes import SHAPES, Shape
+from ragpipe.datasets.known_shapes import Shape, shapes
 from ragpipe.datasets.name_synonyms import field_meant
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 
@@ -216,11 +216,11 @@ def _archive(names: Sequence[str]) -> Recognised:
 def _by_names(head: FileHead) -> Recognised | None:
     """The first known shape whose names are there, with the options of all others that fit."""
     record = head.merged()
-    fitting = [(shape, names) for shape in SHAPES if (names := _fits(shape, record, head)) is not None]
+    fitting = [(shape, names) for shape in shapes() if (names := _fits(shape, record, head)) is not None]
     if not fitting:
         return None
     shape, names = fitting[0]
-    options = dict.fromkeys(other.option for other, _ in fitting if other.option)
+    options = dict.fromkeys(known.option for known, _ in fitting if known.option)
     others = tuple(option for option in options if option != shape.option) if shape.option else ()
     return Recognised(shape.option, shape.description, names, shape.words, others, shape.unusable)
 
@@ -306,8 +306,8 @@ def reader_words(path: Path, head: FileHead, option: str = "") -> list[str]:
 
 def _sets_format(option: str) -> bool:
     """Whether a shipped option says in which format its files are, itself or by the option that it is based on."""
-    path = conf_dir() / "dataset" / f"{option}.yaml"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    path = option_files("dataset").get(option)
+    text = path.read_text(encoding="utf-8") if path else ""
     if re.search(r"^format:(?! *auto\b)", text, re.MULTILINE):
         return True
     base = re.search(r"^defaults: \[(\w+), _self_\]", text, re.MULTILINE)

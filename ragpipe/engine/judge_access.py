@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ragpipe.config.settings import RunConfig
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import data_path
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
-from ragpipe.embedding.settings import ApiEmbedder, MiniLM, NoEmbedder, SentenceTransformers
+from ragpipe.embedding.settings import ApiEmbedder, NoEmbedder
 from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.engine.open_budget import open_budget
-from ragpipe.judging.detectors.settings import DetectorSettings
-from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.served_model import ServedModel
@@ -38,9 +38,6 @@ from ragpipe.store.calls.reply_store import ReplyStore
 from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import make_folders
 
-if TYPE_CHECKING:
-    from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
-
 EMBEDDING_WINDOW = 64
 """Cases open at once where a model computes texts here, for an embedder or a detector: those of several cases make a batch."""
 
@@ -58,8 +55,7 @@ def store_folder(config: RunConfig) -> Path:
 def make_named_store(config: RunConfig) -> None:
     """Make the folder of `store.path`, where the run will store something: one that cannot be made is noticed before the plan.
     Raises OutputError."""
-    stores = not isinstance(config.judge, HeuristicSettings) or stores_vectors(config)
-    if config.store.path is not None and stores:
+    if config.store.path is not None and (config.judge.keeps_replies or stores_vectors(config)):
         make_folders(store_folder(config))
 
 
@@ -108,7 +104,7 @@ def case_window(config: RunConfig) -> int:
         return config.transport.batch.max_requests if by_batch else max(8, 2 * config.judge.concurrency)
     if isinstance(config.judge, JurySettings):
         return max(map(case_window, member_configs(config).values()))
-    if isinstance(config.judge, DetectorSettings):
+    if config.judge.computes:
         return EMBEDDING_WINDOW
     return 4 if isinstance(config.embedder, NoEmbedder) else EMBEDDING_WINDOW
 
@@ -158,8 +154,8 @@ async def open_judge(
     Raises ConfigError when an environment variable would lead a call to another address.
     """
     refuse_other_addresses(config)
-    if isinstance(config.judge, HeuristicSettings) and not stores_vectors(config):
-        yield _heuristic_session(config.judge, None)
+    if not config.judge.keeps_replies and not stores_vectors(config):
+        yield _in_process_session(config.judge, None, None)
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
     # whoever asks has looked into the store before, or works for a process that has
@@ -226,14 +222,10 @@ def _stored_session(
     if embedder is None:
         transport = _embedder_transport(config, run_id, budget, warn) if embeds else StoredTransport()
         embedder = _embedder_session(config, replies, transport)
-    if isinstance(config.judge, HeuristicSettings):
-        session = _heuristic_session(config.judge, embedder)
-    elif isinstance(config.judge, DetectorSettings):
-        from ragpipe.engine.detector_access import detector_session
-
-        session = detector_session(config.judge, replies, embedder)
-    else:
+    if isinstance(config.judge, JudgeSettings):
         session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
+    else:
+        session = _in_process_session(config.judge, replies, embedder)
     session.budget = budget
     session.encoder_factory = partial(_encoder_session, replies, None if embeds else StoredTransport())
     return session
@@ -282,32 +274,30 @@ def refuse_other_addresses(config: RunConfig) -> None:
         raise ConfigError("a model would be asked at an address that the configuration does not name", problems)
 
 
-def _heuristic_session(judge: HeuristicSettings, embedder: JudgeSession | None) -> JudgeSession:
-    """The session of the embedded judge, whose answers are not stored."""
+def _in_process_session(judge: AnyJudge, replies: ReplyStore | None, embedder: JudgeSession | None) -> JudgeSession:
+    """The session of a judge in this process."""
+    if judge.session_by:
+        session: JudgeSession = registry.imported(judge.session_by)(judge, replies, embedder)
+        return session
     return JudgeSession(
-        identity=judge.identity_of_judge(), label=judge.label, embedded=_heuristic_judge(judge), embedder=embedder
+        identity=judge.identity_of_judge(), label=judge.label, embedded=judge.in_process(), embedder=embedder
     )
-
-
-def _heuristic_judge(judge: HeuristicSettings) -> HeuristicJudge:
-    from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
-
-    return HeuristicJudge(judge)
 
 
 def _judge_transport(config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]) -> Transport:
     """The transport to a language model."""
     if config.transport.kind == "stored":
         return StoredTransport()
-    assert isinstance(config.judge, JudgeSettings)
-    if config.transport.kind == "batch":
-        from ragpipe.judging.transports.batch_transport import BatchTransport
+    if config.transport.kind == "live":
+        from ragpipe.judging.transports.live_transport import LiveTransport
 
-        folder = store_folder(config) / "batches"
-        return BatchTransport(config.judge, config.transport.batch, folder, run_id=run_id, tell=warn, budget=budget)
-    from ragpipe.judging.transports.live_transport import LiveTransport
-
-    return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)
+        assert isinstance(config.judge, JudgeSettings)
+        return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)
+    opened = registry.find("transport", config.transport.kind)
+    transport: Transport = opened(
+        config.judge, config.transport, store_folder(config), run_id=run_id, tell=warn, budget=budget
+    )
+    return transport
 
 
 def _language_model_session(
@@ -339,7 +329,7 @@ def _embedder_session(config: RunConfig, replies: ReplyStore, transport: Transpo
         transport=transport,
         store=replies,
         retry_errors=config.retry_errors,
-        prefix=settings.prefix,
+        prefix=getattr(settings, "prefix", ""),
     )
 
 
@@ -352,7 +342,7 @@ def stores_vectors(config: RunConfig) -> bool:
 def computes_vectors(config: RunConfig) -> bool:
     """Whether a model in this process computes vectors, or compares pairs token by token."""
     has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
-    return has_encoder or not isinstance(config.embedder, NoEmbedder | ApiEmbedder)
+    return has_encoder or bool(config.embedder.implementation)
 
 
 def _encoder_session(
@@ -377,15 +367,7 @@ def _embedder_transport(
         from ragpipe.embedding.api_embedder import ApiTransport
 
         return ApiTransport(settings, run_id=run_id, tell=warn, budget=budget)
-    if isinstance(settings, SentenceTransformers):
-        from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
-
-        return LocalTransport(vectors_by(SentenceTransformersVectors(settings)))
-    if isinstance(settings, MiniLM):
-        from ragpipe.embedding.numpy_minilm import MiniLMVectors
-
-        return LocalTransport(vectors_by(MiniLMVectors(settings)))
-    return StoredTransport()
+    return LocalTransport(vectors_by(settings.encoder())) if settings.implementation else StoredTransport()
 
 
 @asynccontextmanager
@@ -413,10 +395,5 @@ def _replay_session(config: RunConfig, replies: ReplyStore, fix: str) -> JudgeSe
         shuffle_seed=judge.shuffle_seed if isinstance(judge, JudgeSettings) else None,
     )
     session.encoder_factory = partial(_encoder_session, replies, StoredTransport(fix))
-    if isinstance(judge, HeuristicSettings):
-        session.embedded = _heuristic_judge(judge)
-    elif isinstance(judge, DetectorSettings):
-        from ragpipe.judging.detectors.detector_judge import DetectorJudge
-
-        session.embedded = DetectorJudge(judge, None)
+    session.embedded = judge.in_process()
     return session

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.judge_access import member_configs
-from ragpipe.judging.detectors.settings import DetectorSettings
-from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
 from ragpipe.profiling.seen_verdicts import SeenVerdicts
@@ -22,19 +19,11 @@ def embedded_lines(config: RunConfig) -> list[str]:
     if isinstance(config.judge, JurySettings):
         members = member_configs(config).items()
         return [f"member {name}: {line}" for name, member in members for line in embedded_lines(member)]
-    judge: InProcessJudge | None = None
-    if isinstance(config.judge, DetectorSettings):
-        from ragpipe.judging.detectors.detector_judge import DetectorJudge
-
-        judge = DetectorJudge(config.judge, None)
-    elif not isinstance(config.judge, HeuristicSettings):
+    judge = config.judge.in_process()
+    if judge is None:
         return []
-    lines = []
-    for name, metric in config.metrics.items():
-        if embedded_extent(metric, judge) == "no":
-            who = "a detector" if judge else "the embedded judge"
-            lines.append(f"{name}: {who} cannot answer it; needs judge=llm")
-    return lines
+    unanswered = (name for name, metric in config.metrics.items() if embedded_extent(metric, judge) == "no")
+    return [f"{name}: {config.judge.title} cannot answer it; needs judge=llm" for name in unanswered]
 
 
 def unmet_lines(config: RunConfig, plan: Plan) -> list[str]:

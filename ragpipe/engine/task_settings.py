@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pydantic import Field
+
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
@@ -15,6 +17,12 @@ from ragpipe.schema.settings import Settings
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 _DEFAULT_NAME = "run"  # of `name` in conf/ragpipe.yaml
+
+
+class FinishedRunKeys(Settings):
+    """The keys of a task over a finished run, beside its own. `Keys` of a task's module are all that its YAML may have."""
+
+    run: str = Field(min_length=1, description="Folder of the finished run.")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Interrupted, JudgeError, OutputError, RagpipeError, Skipped
+from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget
@@ -24,7 +25,6 @@ from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session_protocols import (
     ComputesTexts,
     GathersQuestions,
-    InProcessJudge,
     ReadsByModel,
     SendsRequests,
     SharesProviderState,

@@ -59,14 +59,6 @@ class ComputesTexts(Protocol):
     def uncomputed(self) -> int: ...
 
 
-class InProcessJudge(Protocol):
-    """A judge that computes its answers in this process. They are not stored."""
-
-    version: str
-
-    def answer(self, prompt: Prompt, answer: type[A], values: Mapping[str, Any], /) -> A: ...
-
-
 @runtime_checkable
 class ReadsByModel(Protocol):
     """A judge in this process that waits for a model: `read` gives its answers. Its `answer` tells, without the model, whether it

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.api_base import checked_api_base, place_of
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.capabilities import LOCAL, Capabilities, capabilities
@@ -33,7 +34,7 @@ def _any_key(value: Any) -> bool:
     return any(map(has_key_form, value)) if isinstance(value, list) else has_key_form(value)
 
 
-class JudgeSettings(LimitSettings):
+class JudgeSettings(LimitSettings, AnyJudge):
     """A language model as judge.
 
     Only what changes the text of a reply is in `identity_of_judge()`, and so in the key under which replies are found

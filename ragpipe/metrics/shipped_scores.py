@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import yaml
 
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.metrics.from_config import SECTION_KEYS, metric_class
 from ragpipe.schema.score import ScoreSpec
@@ -17,7 +17,7 @@ from ragpipe.schema.score import ScoreSpec
 def shipped_scores() -> Mapping[str, ScoreSpec]:
     """By name what each score is declared as. Neither templates are compiled nor parameters checked, which takes a second."""
     scores: dict[str, ScoreSpec] = {}
-    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+    for path in option_files("metrics").values():
         for name, section in yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader).items():
             parameters = {key: value for key, value in section.items() if key not in SECTION_KEYS}
             metric = metric_class(name, section["class"]).model_construct(name=name, **parameters)

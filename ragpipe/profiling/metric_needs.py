@@ -14,9 +14,10 @@ from typing import Literal
 import yaml
 
 from ragpipe.core.errors import Skipped
-from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import prompts_dir
+from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.metrics.from_config import load_metric
@@ -70,7 +71,7 @@ def default_metrics() -> tuple[Metric, ...]:
     """All metrics of `conf/metrics/` with their default parameters, in the order of their names."""
     library = PromptLibrary([prompts_dir()])
     metrics = []
-    for path in sorted((conf_dir() / "metrics").glob("*.yaml")):
+    for path in option_files("metrics").values():
         sections = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         metrics += [load_metric(name, section, library) for name, section in sections.items()]
     return tuple(metrics)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ragpipe.core.errors import Skipped
+from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.case_judge import CaseJudge
-from ragpipe.judging.session_protocols import InProcessJudge
 from ragpipe.judging.vector_replies import Floats, TokenMatch
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.prompt import Prompt

@@ -13,9 +13,10 @@ from typing import Any, overload
 import yaml
 from pydantic import ValidationError
 
+from ragpipe.core import registry
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.resources import BESIDE_THE_FILE, conf_dir
+from ragpipe.core.resources import BESIDE_THE_FILE
 from ragpipe.datasets.dataset import Dataset, First, open_dataset
 from ragpipe.datasets.file_formats import suffix_of
 from ragpipe.datasets.file_heads import FileHead, read_head
@@ -87,7 +88,7 @@ def folder_for(source: Path) -> Path:
     plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode() if stem else ""
     name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")[:40] or "file"
     name = name if name[0].isalpha() else f"file_{name}"
-    is_taken = name.lower() in _VALUES or any((conf_dir() / group / f"{name}.yaml").is_file() for group in _GROUPS)
+    is_taken = name.lower() in _VALUES or any(name in registry.option_files(group) for group in _GROUPS)
     if is_taken or Path(name).resolve() == source.resolve():
         name += "_eval"
     if not Path(name).exists() or written_for(Path(name), source):
@@ -327,7 +328,7 @@ def _settings(plain: dict[str, Any], words: Sequence[str]) -> DatasetSettings:
 
 def _shipped(option: str) -> dict[str, Any]:
     """The keys of a shipped option, with those of the options of its defaults list below them."""
-    plain = yaml.safe_load((conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8")) or {}
+    plain = yaml.safe_load(registry.option_files("dataset")[option].read_text(encoding="utf-8")) or {}
     below: dict[str, Any] = {}
     for base in plain.pop("defaults", []):
         if isinstance(base, str) and base != "_self_":

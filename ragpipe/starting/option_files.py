@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragpipe.core.resources import conf_dir
+from ragpipe.core import registry
 from ragpipe.datasets.recognition import NATIVE
 from ragpipe.starting.guessed_mapping import GUESSED_FIELDS, GuessedField, NameInFile, judged_names, passages_in
 from ragpipe.starting.metric_choice import NEEDS_MODEL, MetricChoice
@@ -161,7 +161,7 @@ def _path_lines(origin: FileOrigin) -> list[str]:
 
 def _shipped_fields(option: str) -> list[str]:
     """The shipped mapping's fields as comments, to be changed one by one."""
-    lines = (conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8").splitlines()
+    lines = registry.option_files("dataset")[option].read_text(encoding="utf-8").splitlines()
     start = next((place for place, line in enumerate(lines) if line.startswith("fields:")), None)
     if start is None:
         return []

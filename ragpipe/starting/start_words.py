@@ -8,7 +8,7 @@ import yaml
 
 from ragpipe.config.settings import RUN_KEYS
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files, option_folders
 from ragpipe.core.validation import did_you_mean
 from ragpipe.datasets.recognition import NATIVE
 from ragpipe.starting.start_folder import StartFolder
@@ -21,7 +21,7 @@ def check_words(words: Sequence[str]) -> None:
     task and are left to it."""
     if any(word.startswith("task=") for word in words):
         return
-    groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
+    groups = {path.name for folder in option_folders() for path in folder.iterdir() if path.is_dir()}
     known = sorted({*RUN_KEYS, *groups, "hydra"})
     problems = []
     for word in words:
@@ -37,7 +37,7 @@ def check_words(words: Sequence[str]) -> None:
 
 def check_option(option: str, key: str = "dataset") -> None:
     """Raises ConfigError for an option of `dataset` that is not shipped; `key` is the word that named it."""
-    known = sorted(path.stem for path in (conf_dir() / "dataset").glob("*.yaml"))
+    known = list(option_files("dataset"))
     if option not in known:
         problem = Problem("command line", key, repr(option), f"one of {', '.join(known)}", did_you_mean(option, known))
         raise ConfigError("there is no such option; nothing was written", [problem])

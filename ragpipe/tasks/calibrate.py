@@ -18,7 +18,7 @@ from ragpipe.calibrating.score_calibration import ScoreEvidence
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.labelling.draw_words import more_labels_words
 from ragpipe.labelling.label_files import LABELS_FOLDER, read_draw
@@ -116,6 +116,10 @@ class CalibrateSettings(Settings):
     out: str | None = Field(
         default=None, min_length=1, description="File for a second copy of calibration.json. null: none."
     )
+
+
+class Keys(FinishedRunKeys):
+    calibrate: CalibrateSettings = Field(description="Which labels, and what agreement has to exceed.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[CalibrateSettings]:

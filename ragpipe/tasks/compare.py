@@ -56,6 +56,9 @@ class CompareTask:
     single_file_mb: float = SINGLE_FILE_MB
 
 
+Keys = CompareTaskSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> CompareTask:
     """Find the runs. Raises ConfigError for settings that do not fit together, DataError for a run that is not there."""
     origins = origins or NoOrigins()

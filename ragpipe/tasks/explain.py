@@ -15,7 +15,7 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.question_order import in_call_order
-from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
@@ -47,6 +47,10 @@ class ExplainSettings(Settings):
     )
     iteration: int = Field(default=1, ge=1, description="Number of the iteration, from 1.")
     messages: bool = Field(default=True, description="Whether the prompts are printed as they were sent.")
+
+
+class Keys(FinishedRunKeys, ExplainSettings):
+    pass
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[ExplainSettings]:

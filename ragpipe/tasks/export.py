@@ -1,14 +1,16 @@
-"""`task=export`: a finished run for other programs, from its folder alone: CSV, JSON Lines, JUnit, and the page; a static site."""
+"""`task=export`: a finished run for other programs, from its folder alone: CSV, JSON Lines, JUnit, and the page; and what extras and plugins write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema, field_validator
+from pydantic_core import PydanticKnownError
 
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.integrity import check_unmodified
@@ -16,7 +18,6 @@ from ragpipe.engine.runs.finished_run import read_config
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.reports.console import Console
-from ragpipe.reports.number_format import plural
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -24,8 +25,9 @@ from ragpipe.stages.seal_run import seal_added
 from ragpipe.stages.write_reports import write_report_files
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.viewing.folder_scan import run_home
 
+REPORT_FORMATS = ("csv", "json", "html", "junit")
+"""What is written of one run and is sealed in it; what else there is, extras and plugins write."""
 _TITLE = "task=export cannot start; nothing was written"
 
 
@@ -37,7 +39,9 @@ class ExportSettings(Settings):
         min_length=1,
         description="Folder of the run. null, with formats=[site]: all runs of `output_dir`.",
     )
-    formats: list[Literal["csv", "json", "html", "junit", "site"]] = Field(
+    formats: list[
+        Annotated[str, WithJsonSchema({"enum": [*REPORT_FORMATS, *registry.own_names("export")], "type": "string"})]
+    ] = Field(
         min_length=1,
         description="Files to write: tables as csv or json, the page report.html, report.junit.xml; site: a folder of pages.",
     )
@@ -45,26 +49,40 @@ class ExportSettings(Settings):
         default="site", min_length=1, description="Folder of the site. It is made; its own files are replaced."
     )
 
+    @field_validator("formats")
+    @classmethod
+    def _known(cls, formats: list[str]) -> list[str]:
+        for name in formats:
+            if name not in REPORT_FORMATS and registry.find("export", name) is None:
+                known = [f"'{known}'" for known in (*REPORT_FORMATS, *registry.names("export"))]
+                raise PydanticKnownError("literal_error", {"expected": ", ".join(known)})
+        return formats
+
 
 @dataclass(frozen=True)
-class SiteExport:
-    """A site of the runs below `root`, or of the run with the key `run` alone."""
+class OtherExport:
+    """What an extra or a plugin writes, and its arguments: the output folder, the run (None: all runs there), and `dir`. It yields
+    the lines to print."""
 
-    root: Path
+    write: Callable[[Path, RunFolder | None, Path], Iterable[str]]
+    output_dir: Path
+    run: RunFolder | None
     target: Path
-    run: str = ""
 
 
 @dataclass(frozen=True)
 class Export:
-    """The run to write, or None. `report` holds the formats and the options of the page; `site` is the site to write, if any.
+    """The run to write, or None. `report` holds the formats and the options of the page; `others` is what extras and plugins write.
 
     An export needs no checked configuration of the run: it also works where the run's own classes are not installed.
     """
 
     folder: RunFolder | None
     report: ReportSettings
-    site: SiteExport | None = None
+    others: tuple[OtherExport, ...] = ()
+
+
+Keys = ExportSettings
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> Export:
@@ -73,28 +91,25 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     misplaced = _misplaced_formats(plain, origins)
     settings = task_settings(ExportSettings, plain, origins, title=_TITLE, known_problems=misplaced)
-    formats = [name for name in settings.formats if name != "site"]
+    formats = [name for name in settings.formats if name in REPORT_FORMATS]
     folder = RunFolder.find(Path(settings.run)) if settings.run else None
     if folder is not None:
         check_unmodified(folder, checked_manifest(folder)["iterations"])
     if folder is None and formats:
         fix = "run=outputs/<name>/latest; formats=[site] alone takes all runs"
         raise ConfigError(_TITLE, [Problem("command line", "run", "not set", "the folder of a run", fix)])
-    site = _site(settings, folder, plain) if "site" in settings.formats else None
+    root = Path(str(plain.get("output_dir", "outputs")))
+    others = tuple(
+        OtherExport(registry.find("export", name), root, folder, Path(settings.dir))
+        for name in settings.formats
+        if name not in REPORT_FORMATS
+    )
     problems: list[Problem] = []
     section = plain.get("report", {}) if folder is None else _report_section(folder, plain, origins)
     report = validated(ReportSettings, section, "report", origins, problems)
     if report is None:
         raise ConfigError("the report section is wrong; nothing was written", problems)
-    return Export(folder, report.model_copy(update={"formats": formats}), site)
-
-
-def _site(settings: ExportSettings, folder: RunFolder | None, plain: Mapping[str, Any]) -> SiteExport:
-    """The site of all runs, or that of one run, wherever its folder is."""
-    if folder is None:
-        return SiteExport(Path(str(plain.get("output_dir", "outputs"))), Path(settings.dir))
-    root, key = run_home(folder.root.resolve(), Path(str(plain.get("output_dir", "outputs"))).resolve())
-    return SiteExport(root, Path(settings.dir), key)
+    return Export(folder, report.model_copy(update={"formats": formats}), others)
 
 
 def _misplaced_formats(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
@@ -122,15 +137,9 @@ def run(export: Export, console: Console) -> int:
     """Write the files and print their paths. Returns 0. Raises DataError for a run that is not scored, OutputError."""
     if export.folder is not None and export.report.formats:
         _write_files(export.folder, export.report, console)
-    if export.site is not None:
-        from ragpipe.viewing.site import write_site
-
-        contents = write_site(export.site.root, export.site.target, export.site.run)
-        console.say(str(export.site.target / "index.html"))
-        left_out = f"; {plural(contents.left_out, 'run')} left out (not finished, without report.html, or not readable)"
-        words = f"{plural(contents.runs, 'run')}, {plural(contents.comparisons, 'comparison')}"
-        console.say(words + (left_out if contents.left_out and not export.site.run else ""))
-        console.say("it holds questions, contexts, replies: whoever has the folder sees them")
+    for kind in export.others:
+        for line in kind.write(kind.output_dir, kind.run, kind.target):
+            console.say(line)
     return 0
 
 

@@ -40,6 +40,9 @@ class FetchTask:
     storage: Storage
 
 
+Keys = FetchSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FetchTask:
     """Check the keys of this task. Raises ConfigError."""
     origins = origins or NoOrigins()

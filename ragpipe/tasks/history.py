@@ -64,6 +64,9 @@ class HistorySettings(Settings):
     )
 
 
+Keys = HistorySettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> HistorySettings:
     """Check the keys of this task. Raises ConfigError."""
     origins = origins or NoOrigins()

@@ -59,6 +59,9 @@ class InitSettings(Settings):
         return self
 
 
+Keys = InitSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> InitSettings:
     """Check the keys of this task. Raises ConfigError."""
     title = "task=init needs a folder; nothing was written"

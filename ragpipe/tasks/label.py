@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.finished_run import open_run
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
 from ragpipe.labelling.asked_question import AskedQuestion, asked_question, drawn_metric
 from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.labelling.draw_files import write_draw_files
@@ -63,6 +64,10 @@ from ragpipe.store.run.run_tables import read_columns
 
 SECTION = "label"
 _TITLE = "task=label is wrong; nothing was written"
+
+
+class Keys(FinishedRunKeys):
+    label: LabelSettings = Field(description="Which cases people label, or which labelled files are read.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[LabelSettings]:

@@ -89,6 +89,10 @@ class PlanTask:
         return self.config.log_level
 
 
+class Keys(Settings):
+    plan: PlanSettings = Field(description="Where the whole plan is written.")
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PlanTask:
     """Check the configuration of the run, and the section `plan`. Raises ConfigError."""
     config = validate_config({key: value for key, value in plain.items() if key != SECTION}, origins)

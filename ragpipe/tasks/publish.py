@@ -50,6 +50,9 @@ class PublishTask:
     storage: Storage
 
 
+Keys = PublishTaskSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PublishTask:
     """Check the keys of this task. Raises ConfigError and DataError."""
     origins = origins or NoOrigins()

@@ -16,7 +16,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.runs.run_comparison import compare_runs
 from ragpipe.engine.sources.case_sources import RunSource
-from ragpipe.engine.task_settings import FinishedRunTask, task_settings, unnamed_judge
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.metrics.base import computed_scores
 from ragpipe.reports.agreement_report import (
     AGREEMENT_HEADS,
@@ -54,6 +54,10 @@ class RejudgeSettings(Settings):
     prompts: Literal["run", "current"] = Field(
         default="run", description="Which templates are used: those of the run, or the current ones."
     )
+
+
+class Keys(FinishedRunKeys):
+    rejudge: RejudgeSettings = Field(description="How the judge is asked again.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[RejudgeSettings]:

@@ -14,7 +14,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.runs.run_comparison import compare_scoring
 from ragpipe.engine.sources.case_sources import RunSource
-from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.reports.agreement_report import absent_lines, changed_rows
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
@@ -27,6 +27,9 @@ COLUMNS = ("score", "mean", "threshold", "passed", "flips")
 
 class RescoreSettings(Settings):
     """`task=rescore` has no settings of its own."""
+
+
+Keys = FinishedRunKeys
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[RescoreSettings]:

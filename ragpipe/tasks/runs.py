@@ -29,6 +29,9 @@ class RunsSettings(Settings):
     output_dir: str = Field(min_length=1, description="Folder that holds the runs.")
 
 
+Keys = RunsSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunsSettings:
     """Check the two keys of this task. Raises ConfigError."""
     origins = origins or NoOrigins()

@@ -118,6 +118,9 @@ _FILES = {
 """For each action that needs a file: its key, the endings of its name, and how to set it."""
 
 
+Keys = StoreTaskSettings
+
+
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> StoreTask:
     """Check the keys of this task. Raises ConfigError."""
     origins = origins or NoOrigins()

@@ -9,7 +9,7 @@ from ragpipe.core.resources import code_digest
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunTask, open_finished_run
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.engine.verification import VerificationResult, verify_run
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
@@ -20,6 +20,9 @@ DIFFERENT = 3
 
 class VerifySettings(Settings):
     """`task=verify` has no settings of its own."""
+
+
+Keys = FinishedRunKeys
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[VerifySettings]:

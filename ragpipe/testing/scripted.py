@@ -18,7 +18,8 @@ import numpy as np
 import yaml
 
 from ragpipe.core.errors import JudgeError, Skipped
-from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import prompts_dir
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.vector_replies import TokenMatch
 from ragpipe.metrics.base import Computed, Metric
@@ -161,9 +162,7 @@ _LOADED: dict[str, Metric] = {}  # metrics are frozen, and compiling their templ
 
 @cache
 def _section(name: str) -> dict[str, Any]:
-    section: dict[str, Any] = yaml.safe_load((conf_dir() / "metrics" / f"{name}.yaml").read_text(encoding="utf-8"))[
-        name
-    ]
+    section: dict[str, Any] = yaml.safe_load(option_files("metrics")[name].read_text("utf-8"))[name]
     return section
 
 
@@ -174,7 +173,7 @@ def _library() -> PromptLibrary:
 
 def shipped_names() -> list[str]:
     """The names of all shipped metrics, sorted."""
-    return sorted(path.stem for path in (conf_dir() / "metrics").glob("*.yaml"))
+    return list(option_files("metrics"))
 
 
 def score_of(metric: Metric, case: Case, judge: ScriptedJudge | None = None) -> dict[str, Score]:

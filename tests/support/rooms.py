@@ -1,7 +1,7 @@
 """The rooms of the tests: what a test may start follows from its folder.
 
-`tests/unit` starts neither a process nor a run, `tests/integration` no process; `tests/slow` may start anything. A single
-test with the marker `slow` may start anything where it is. `watch` wraps what starts one, once, before any test is imported.
+`tests/unit` starts neither a process nor a run, `tests/integration` and `tests/extras` no process; `tests/slow` may start
+anything. A single test with the marker `slow` may start anything where it is. `watch` wraps what starts one, once, before any test is imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ TESTS = Path(__file__).resolve().parents[1]
 _PROCESS = "a test in tests/{room} started a process: it belongs in tests/slow"
 _RUN = "a test in tests/{room} started a run: it belongs in tests/integration"
 _RUNS = {"unit": _RUN}
-_PROCESSES = {"unit": _PROCESS, "integration": _PROCESS}
+_PROCESSES = {
+    "unit": _PROCESS,
+    "integration": _PROCESS,
+    "extras": "a test of an extra that starts a process needs the marker slow",
+}
 _STARTS: list[tuple[Any, str, dict[str, str]]] = [
     (subprocess.Popen, "__init__", _PROCESSES),
     (os, "fork", _PROCESSES),

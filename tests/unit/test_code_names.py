@@ -18,7 +18,7 @@ FILLERS = frozenset({"found", "given", "one", "other", "own", "said", "shown", "
 FILLERS_AT_MOST = 0.005
 """Share of all bindings: `other` is the customary name in `__eq__` and `__add__`."""
 
-SAME_MEANING = frozenset({"load", "main", "plan", "rejudge", "rescore", "run", "validate", "verify"})
+SAME_MEANING = frozenset({"Keys", "load", "main", "plan", "rejudge", "rescore", "run", "validate", "verify"})
 """Public names in several modules: the protocol of a task, and the public functions of `ragpipe/api.py` over them."""
 SAME_FILE = frozenset({"__init__", "__main__", "settings"})
 LAYOUTS_BY_HAND = 20

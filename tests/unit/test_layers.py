@@ -15,10 +15,10 @@ from tests.support.source_trees import FILES, PACKAGE, source_nodes, source_tree
 
 ROOMS = (
     "core", "schema", "patterns", "documents", "prompting", "pages", "store", "stats", "judging", "embedding", "datasets", "systems", "metrics",
-    "scoring", "comparing", "labelling", "calibrating", "profiling", "building", "synthesizing", "reports", "stages", "config", "engine", "viewing", "starting", "extras", "tasks",
-    "composition", "process_streams", "cli", "api", "__main__", "testing", "example_rag",
+    "scoring", "comparing", "labelling", "calibrating", "profiling", "reports", "stages", "config", "engine", "starting", "tasks",
+    "composition", "process_streams", "cli", "api", "__main__", "testing", "example_rag", "extras",
 )  # fmt: skip
-"""From the bottom to the top: a room imports from rooms that stand before it, and from itself."""
+"""From the bottom to the top: a room imports from rooms that stand before it, and from itself. So nothing imports an extra."""
 FLOORS = {room: floor for floor, room in enumerate(ROOMS)}
 COPIES_IN_MEMORY = "ragpipe.composition.option_source"  # what it pickles never leaves the process
 HYDRA = {"__main__", "api", "cli", "composition"}
@@ -177,6 +177,14 @@ def test_numbers_and_pages_cannot_reach_a_judge(part: str) -> None:
         reached.add(module)
         todo += [n for n in imports(module, typing=False) if n.startswith("ragpipe.")]
     assert not [m for m in reached if m.startswith("ragpipe.judging")]
+
+
+EXTRAS = sorted({".".join(module.split(".")[:3]) for module in INNER if module.startswith("ragpipe.extras.")})
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_lists_what_it_brings_without_importing_it(extra: str) -> None:
+    assert imports(extra) <= {"__future__"}
 
 
 def test_hydra_lives_in_the_top_floor_only() -> None:

@@ -15,7 +15,6 @@ from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import open_replay, recorded_replies, store_place, usable_replies
 from ragpipe.engine.runs.past_replies import past_replies
 from ragpipe.judging.capabilities import LOCAL, capabilities
-from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import in_unit
 from ragpipe.judging.pricing import batch_rates_for, rates_for
@@ -258,8 +257,7 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
         if not plan.calls:
             return f"plan: {plural(plan.cases, 'case')}, no question to a judge{details}"
         questions = plural(plan.calls, "question")
-        who = f"the detector {judge.label}" if isinstance(judge, DetectorSettings) else "the embedded judge"
-        return f"plan: {plural(plan.cases, 'case')}, up to {questions} to {who}, no call, no cost{details}"
+        return f"plan: {plural(plan.cases, 'case')}, up to {questions} to {judge.title}, no call, no cost{details}"
     if not plan.new_calls and plan.stored:
         replies = "the one reply is" if plan.stored == 1 else f"all {plan.stored:,} replies are"
         return f"plan: {plural(plan.cases, 'case')}, no new call to {judge.label}: {replies} stored{details}"

@@ -12,7 +12,6 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runners.ray_runner import RayRunner, open_ray_runner
 from ragpipe.engine.runners.slice_messages import WorkerStart
 from ragpipe.engine.runs.run_identity import metric_signatures
-from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.reports.console import Console
 from ragpipe.stages.replayed_cases import KnownMeasurements
@@ -69,7 +68,7 @@ def stays_here(config: RunConfig) -> str | None:
     judges = [member.judge for member in member_configs(config).values()]
     if any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder)):
         return ASKS_HERE
-    computes = computes_vectors(config) or any(isinstance(judge, DetectorSettings) for judge in judges)
+    computes = computes_vectors(config) or any(judge.computes for judge in judges)
     if computes and not config.runner.num_gpus:
         return "a model that computes here takes all cores by itself, and batches across cases"
     if computes and config.runner.address is not None and config.store.url is None:

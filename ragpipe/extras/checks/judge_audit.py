@@ -20,7 +20,7 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.plans.plan_ahead import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks import check
 from ragpipe.extras.checks.attacks import CONTROL, PROBE_NAMES, PROBES_VERSION, Probe, attack_suite, probes_of
 from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
@@ -86,6 +86,10 @@ def _all_changes() -> dict[str, tuple[str, ...]]:
     """Every attack and probe, with the names that choose it: groups and its own."""
     attacks = {name: ("attacks", attack.group, name) for name, attack in attack_suite().attacks.items()}
     return {**attacks, **{name: ("probes", name) for name in PROBE_NAMES}}
+
+
+class Keys(FinishedRunKeys):
+    judge_audit: JudgeAuditSettings = Field(description="Which attacks and probes, on how many cases, and what counts.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[JudgeAuditSettings]:

@@ -18,7 +18,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Incomplete
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks import check, chunk_edits, fact_edits
 from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
 from ragpipe.extras.checks.edits import Change, Donors, Subject
@@ -90,6 +90,10 @@ class SelftestSettings(Settings):
     def _known_mutations(cls, named: Any) -> Any:
         check.known_names(None if named is None else list(named), MUTATIONS, "mutation")
         return named
+
+
+class Keys(FinishedRunKeys):
+    selftest: SelftestSettings = Field(description="Which mutants are made, and what is expected of each score.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[SelftestSettings]:

@@ -14,7 +14,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunTask
+from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks import check
 from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey
 from ragpipe.reports.console import Console
@@ -40,6 +40,10 @@ class SpotCheckSettings(Settings):
     """How many cases are judged again."""
 
     n: int = Field(default=30, ge=1, le=10_000, description="Cases that are judged again, at most, 1 to 10,000.")
+
+
+class Keys(FinishedRunKeys):
+    spot_check: SpotCheckSettings = Field(description="How many cases, which of them, and what is too much.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[SpotCheckSettings]:

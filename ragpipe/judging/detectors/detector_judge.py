@@ -57,7 +57,7 @@ class _Check:
 class DetectorJudge:
     """A detector as a judge. `readings` None: it answers nothing, and only `answer` can be asked."""
 
-    def __init__(self, settings: DetectorSettings, readings: AsksReadings | None):
+    def __init__(self, settings: DetectorSettings, readings: AsksReadings | None = None):
         self.settings = settings
         self.version: str = settings.rules
         self._readings = readings

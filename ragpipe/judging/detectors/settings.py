@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ragpipe.core.extras import install_command
+from ragpipe.judging.any_judge import AnyJudge, MissingPart
 from ragpipe.judging.detectors.model_folder import (
     ARCHITECTURE,
     COMMIT,
@@ -22,7 +23,7 @@ from ragpipe.judging.detectors.model_folder import (
     fetch_command,
     hash_once,
 )
-from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
+from ragpipe.schema.settings import NotInIdentity, Sha256
 
 Family = Literal["lettucedetect", "minicheck", "hhem", "nli"]
 Language = Literal["en", "de", "fr", "es", "it", "pl", "cn", "hu"]
@@ -39,16 +40,7 @@ _LIMITS = {"lettucedetect": 4096, "minicheck": 2048, "hhem": 2048, "nli": 512}
 """Tokens that a model reads at once: of LettuceDetect and MiniCheck as their authors set it, of an NLI model as most are built."""
 
 
-class MissingPart(NamedTuple):
-    """Why a detector cannot run here: the key, what was found there, what was expected, and how to fix it."""
-
-    key: str
-    found: str
-    expected: str
-    fix: str
-
-
-class DetectorSettings(Settings):
+class DetectorSettings(AnyJudge):
     """A trained grounding verifier, computed here by torch and transformers (extra `detector`). No code of a model runs.
 
     Its files are those of a published `model` in the user's cache or those of the folder `path`. Their hashes are read once and
@@ -56,6 +48,9 @@ class DetectorSettings(Settings):
     `threshold` changes verdicts and no reading: readings are stored without it.
     """
 
+    implementation: ClassVar[str] = "ragpipe.judging.detectors.detector_judge:DetectorJudge"
+    session_by: ClassVar[str] = "ragpipe.engine.detector_access:detector_session"
+    computes: ClassVar[bool] = True
     rules: ClassVar[str] = "detector-v1"
 
     kind: Annotated[Literal["detector"], NotInIdentity] = Field(
@@ -175,6 +170,10 @@ class DetectorSettings(Settings):
     def label(self) -> str:
         """Short printable name: the model, or the family of a folder's, with the first digits of the weights' hash."""
         return f"{self.published or self.family}@{(self.weights or '')[:8]}"
+
+    @property
+    def title(self) -> str:
+        return f"the detector {self.label}"
 
     def files(self) -> dict[str, Path | None]:
         """Where each file of `FILES` is expected; None where its folder is not there."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.schema.settings import NotInIdentity, Settings
 
 
@@ -28,7 +29,7 @@ class OverlapWeights(Settings):
         return self
 
 
-class HeuristicSettings(Settings):
+class HeuristicSettings(AnyJudge):
     """The heuristic judge: no key, no network, no weights. Every setting can change a verdict, so all are identity.
 
     `threshold`: mean overlap (0..1) from which a claim counts as supported; `overlap_weights`: weights of that mean (`task=calibrate
@@ -37,6 +38,9 @@ class HeuristicSettings(Settings):
     not only as unsupported (apart from the threshold, so that a stricter one never raises a grade); `require_*`: a claim with a number, name or quotation that no source has, or with the opposite
     negation of its twin sentence, is not supported whatever the overlap.
     """
+
+    implementation: ClassVar[str] = "ragpipe.judging.heuristic.heuristic_judge:HeuristicJudge"
+    keeps_replies: ClassVar[bool] = False
 
     kind: Annotated[Literal["evidence"], NotInIdentity] = Field(
         default="evidence",
@@ -91,6 +95,10 @@ class HeuristicSettings(Settings):
     def label(self) -> str:
         """Short printable name."""
         return self.rules
+
+    @property
+    def title(self) -> str:
+        return "the embedded judge"
 
     def identity_of_judge(self) -> dict[str, Any]:
         """What an answer depends on besides the question: part of every question's key."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
+from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.detectors.settings import DetectorSettings
-from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 
-AnyJudge = JudgeSettings | HeuristicSettings | DetectorSettings
 Aggregation = Literal["majority", "mean", "median", "min"]
 
 
@@ -59,13 +57,13 @@ class CascadeSettings(Settings):
         return self
 
 
-class JurySettings(Settings):
+class JurySettings(AnyJudge):
     """The judge of a run with several: the `jury` section, checked. Its members are judges as `judge` describes one."""
 
     section: ClassVar[str] = "jury"
 
     kind: Annotated[Literal["jury"], NotInIdentity] = Field(default="jury", description="Several judges.")
-    members: dict[str, Annotated[AnyJudge, Field(discriminator="kind")]] = Field(
+    members: dict[str, SerializeAsAny[AnyJudge]] = Field(
         description="The judges by name: `+judge@jury.members.NAME=OPTION jury.members.NAME.model=...`."
     )
     aggregation: Aggregation | None = Field(

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable, RagpipeError
 from ragpipe.judging.batches.batch_api import BatchApi, BatchLine
@@ -64,6 +65,11 @@ class _NewBatch:
 def _hold_name(token: str, key: str) -> str:
     """The name of what is held for a question in a batch."""
     return f"{token}/{key}"
+
+
+def open_batch_transport(judge: JudgeSettings, transport: Any, store: Path, **start: Any) -> BatchTransport:
+    """The transport of `transport=batch`, by the section `transport`; its batches are kept beside the call store."""
+    return BatchTransport(judge, transport.batch, store / "batches", **start)
 
 
 class BatchTransport(LiveTransport):

@@ -80,7 +80,7 @@ def test_verdicts_by_hand(here, models, capsys):
     code = main(words())
     assert code == 4  # one of four answers does not fit into the model
     shown = "".join(capsys.readouterr())
-    assert "groundedness: a detector cannot answer it; needs judge=llm" in " ".join(shown.split())
+    assert "groundedness: the detector lettucedetect@" in " ".join(shown.split())
     assert "questions to the detector lettucedetect@" in " ".join(shown.split())
     found = scores(latest(here))
     assert (found["good", "faithfulness"]["value"], found["half", "faithfulness"]["value"]) == (1.0, 0.5)

@@ -16,13 +16,16 @@ from referencing.jsonschema import DRAFT7
 
 from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings
+from ragpipe.core.registry import option_files, option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.prompting.library import Prompt
 from ragpipe.schema.settings import Settings
-from ragpipe.tasks.schema import TASKS, schema_texts
+from ragpipe.tasks.schema import schema_texts, task_keys
 
 CONF = conf_dir()
-OPTIONS = [path for path in sorted(CONF.rglob("*.yaml")) if path.parent.name != "patterns"]
+OPTIONS = [
+    path for folder in option_folders() for path in sorted(folder.rglob("*.yaml")) if path.parent.name != "patterns"
+]
 MODELINE = "# yaml-language-server: $schema="
 
 
@@ -59,8 +62,9 @@ def named_schema(path: Path) -> Path:
 
 
 def test_each_task_has_its_keys_in_the_schema_of_tasks() -> None:
-    shipped = {path.stem for path in (CONF / "task").glob("*.yaml")}
-    assert set(TASKS) == shipped, "list the task with its settings in TASKS of ragpipe/tasks/schema.py"
+    assert list(task_keys()) == list(option_files("task")), (
+        "register the task (ragpipe/core/built_in.py, or the ENTRIES of its extra)"
+    )
 
 
 @pytest.mark.slow
@@ -80,7 +84,7 @@ def test_each_schema_is_one(texts: dict[str, str]) -> None:
         Draft7Validator.check_schema(json.loads(text))
 
 
-@pytest.mark.parametrize("path", OPTIONS, ids=lambda path: str(path.relative_to(CONF)))
+@pytest.mark.parametrize("path", OPTIONS, ids=lambda path: "/".join(path.parts[-2:]))
 def test_a_shipped_yaml_names_its_schema_and_meets_it(path: Path, registry: Registry) -> None:
     schema = named_schema(path)
     assert schema.is_file()
@@ -138,7 +142,7 @@ def models() -> Iterator[type[BaseModel]]:
         StoreSettings,
         *GROUPS.values(),
         *shipped_metrics().values(),
-        *TASKS.values(),
+        *task_keys().values(),
     ]
     pending = [model for top in tops if top for model in (top.values() if isinstance(top, dict) else [top])]
     seen: set[type[BaseModel]] = set()

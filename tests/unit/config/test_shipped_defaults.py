@@ -11,13 +11,10 @@ from pydantic import BaseModel
 
 from ragpipe.config.json_schemas import GROUPS, shipped_metrics
 from ragpipe.config.settings import StoreSettings, TopSettings
+from ragpipe.core.registry import option_files
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_files import FastLoader
-from ragpipe.scoring.weighing.weighing_settings import WeighingSettings
-from ragpipe.tasks.explain import ExplainSettings
-from ragpipe.tasks.rejudge import RejudgeSettings
-from ragpipe.tasks.schema import SchemaSettings
-from ragpipe.tasks.store import StoreTaskSettings
+from ragpipe.tasks.schema import task_keys
 
 CONF = conf_dir()
 CHOICES = {
@@ -33,11 +30,15 @@ CHOICES = {
     ("scoring/default", "composites"): "filled in from this file by the class itself",
 }
 """Values that are a choice of the option and no default of the setting."""
-TASKS = {"explain": ExplainSettings, "schema": SchemaSettings, "store": StoreTaskSettings}
+
+
+def _file(option: str) -> Path:
+    group, _, name = option.rpartition("/")
+    return option_files(group)[name] if "/" not in group and group else CONF / f"{option}.yaml"
 
 
 def content(option: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.load((CONF / f"{option}.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
+    loaded: dict[str, Any] = yaml.load(_file(option).read_text(encoding="utf-8"), Loader=FastLoader)
     return loaded
 
 
@@ -45,7 +46,7 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
     """(option, its keys, the class that checks them) of every option that holds a whole section."""
     rows: list[tuple[str, dict[str, Any], type[BaseModel]]] = []
     for group, settings in GROUPS.items():
-        for path in sorted((CONF / group).glob("*.yaml")):
+        for path in option_files(group).values():
             section = content(f"{group}/{path.stem}")
             model = settings.get(section.get("kind", "")) if isinstance(settings, dict) else settings
             overlay = "defaults" in section and group != "scoring"
@@ -60,9 +61,12 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
     rows += [(f"metrics/{name}", content(f"metrics/{name}")[name], cls) for name, cls in shipped_metrics().items()]
     primary = content("ragpipe")
     rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
-    rows += [(f"task/{task}", content(f"task/{task}"), model) for task, model in TASKS.items()]
-    rows.append(("task/weights", content("task/weights")["weights"], WeighingSettings))
-    return [*rows, ("task/rejudge", content("task/rejudge")["rejudge"], RejudgeSettings)]
+    for task, keys in task_keys().items():
+        if keys is not None and task in ("explain", "schema", "store", "weights", "rejudge"):
+            rows.append((f"task/{task}", content(f"task/{task}"), keys))
+            inner = {name: field.annotation for name, field in keys.model_fields.items()}
+            rows += [(f"task/{task}", content(f"task/{task}")[task], inner[task])] if task in inner else []
+    return rows
 
 
 ROWS = sections()

@@ -9,6 +9,7 @@ import yaml
 
 from ragpipe.cli import compose, main
 from ragpipe.core.errors import ConfigError
+from ragpipe.core.registry import option_files, option_folders
 from ragpipe.core.resources import conf_dir
 from tests.support.minilm import needs_files
 
@@ -35,11 +36,12 @@ GIVEN = {
 
 
 def _options() -> list[str]:
-    groups = [p for p in sorted(CONF.iterdir()) if p.is_dir() and p.name != "patterns"]  # those are no options
-    return [f"{group.name}/{file.stem}" for group in groups for file in sorted(group.glob("*.yaml"))]
+    folders = [path for folder in option_folders() for path in folder.iterdir() if path.is_dir()]
+    groups = sorted({path.name for path in folders} - {"patterns"})  # those are no options
+    return [f"{group}/{name}" for group in groups for name in option_files(group)]
 
 
-ALL_METRICS = sorted(file.stem for file in (CONF / "metrics").glob("*.yaml"))
+ALL_METRICS = list(option_files("metrics"))
 
 
 def _words(option: str) -> list[str]:
@@ -109,7 +111,11 @@ def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: py
     assert config is not None
 
 
-@pytest.mark.parametrize("file", sorted(CONF.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONF)))
+@pytest.mark.parametrize(
+    "file",
+    [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))],
+    ids=lambda p: "/".join(p.parts[-2:]),
+)
 def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     comments = [line for line in lines[:8] if line.startswith("#") and "@package" not in line]

@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from ragpipe.core import registry
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.file_formats import READERS, SUFFIXES
@@ -34,7 +35,8 @@ def test_it_is_refused_with_file_line_and_field(broken: Broken, tmp_path: Path) 
 
 
 def test_each_format_that_can_be_named_has_a_reader_and_each_reader_can_be_named() -> None:
-    assert set(READERS) == set(get_args(Format)) - {"auto"}
+    named = get_args(Format)[-1].json_schema["enum"]
+    assert {*READERS, *registry.own_names("reader")} == {*named} - {"auto"}
     assert set(SUFFIXES.values()) <= set(READERS)
 
 

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import data_path
+from ragpipe.datasets import known_shapes
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.file_heads import HEAD_BYTES, _closed, read_head
-from ragpipe.datasets.known_shapes import SHAPES
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.datasets.recognition import Recognised, recognise, record_list
 from ragpipe.datasets.settings import DatasetSettings
@@ -193,7 +194,7 @@ def test_the_demonstration_data_is_in_the_native_form(shared_demo: Path) -> None
 
 @pytest.fixture
 def shared_demo() -> Path:
-    return conf_dir().parent / "ragpipe" / "data" / "demo" / "cases.jsonl"
+    return data_path("package:demo/cases.jsonl")
 
 
 def _written(folder: Path, name: str, content: Any) -> Path:
@@ -371,12 +372,11 @@ def test_a_format_is_named_where_neither_the_name_nor_the_option_says_it(
 
 
 def test_every_option_of_the_table_is_shipped() -> None:
-    shipped = {path.stem for path in (conf_dir() / "dataset").glob("*.yaml")}
-    assert {shape.option for shape in SHAPES if shape.option} - shipped == set()
+    assert {shape.option for shape in known_shapes.shapes() if shape.option} - set(option_files("dataset")) == set()
 
 
 def test_every_row_of_the_table_says_an_option_or_why_there_is_none() -> None:
-    assert [shape.description for shape in SHAPES if bool(shape.option) == bool(shape.unusable)] == []
+    assert [shape.description for shape in known_shapes.shapes() if bool(shape.option) == bool(shape.unusable)] == []
 
 
 VALUES = st.recursive(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from ragpipe.cli import compose
-from ragpipe.core.resources import conf_dir
+from ragpipe.core import registry
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 from ragpipe.schema.sample import Expected
 from tests.support.pages import DOCS
@@ -26,7 +25,7 @@ def rows(page: str, title: str) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def scores() -> set[str]:
     """The names of all shipped scores and composites; those by cut-off with their first one as `@k`."""
-    shipped = sorted(path.stem for path in Path(conf_dir(), "metrics").glob("*.yaml"))
+    shipped = list(registry.option_files("metrics"))
     chosen = [name for name in shipped if name != "recorded"]  # it names its scores after the data
     config = compose(["dataset=demo", f"metrics=[{','.join(chosen)}]"])
     names = {spec.name for metric in config.metrics.values() for spec in metric.scores()}
@@ -64,10 +63,11 @@ def test_the_options_that_the_configuration_page_lists_are_those_that_are_shippe
     }
     groups = [
         path
-        for path in Path(conf_dir()).iterdir()
+        for folder in registry.option_folders()
+        for path in folder.iterdir()
         if path.is_dir() and path.name not in ("metrics", "patterns", "schema")
     ]
-    shipped = {path.name: {file.stem for file in path.glob("*.yaml")} for path in groups}
+    shipped = {path.name: set(registry.option_files(path.name)) for path in groups}
     page = {group: listed.get(group, set()) for group in shipped}
     wrong = {group: sorted(page[group] ^ options) for group, options in shipped.items() if page[group] != options}
     assert wrong == {}, f"docs/configuration.md, the table of option groups, and conf/ differ: {wrong}"

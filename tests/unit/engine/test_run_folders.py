@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragpipe.engine.runs.run_list import all_runs, list_runs, run_folders, run_list_folders
+from tests.support.listed_runs import listed_run
 from tests.support.ordinary_user import folder_for_all, ordinary_user
-from tests.support.viewed_runs import listed_run
 
 GOOD, CLOSED = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 

@@ -13,11 +13,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
-from ragpipe.config.run_validation import JUDGES
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
+from ragpipe.core import registry
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.embedding.settings import EMBEDDERS
 from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.reports.settings import ReportSettings
@@ -27,6 +26,7 @@ from ragpipe.store.objects.settings import StorageSettings
 from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric
 
+JUDGES, EMBEDDERS = registry.everything("judge"), registry.everything("embedder")
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 NEEDED: dict[type[Settings], dict[str, Any]] = {
     DatasetSettings: {"path": "a.jsonl"},

@@ -1,1 +1,0 @@
-"""Test sets from logs: duplicates, personal data, draws, and the frozen files."""

@@ -1,0 +1,49 @@
+"""What ragpipe itself brings, by kind and name (`core/registry.py`): texts, so that nothing is imported before it is used."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+ENTRIES: Final[Any] = {
+    "judge": {
+        "evidence": "ragpipe.judging.heuristic.settings:HeuristicSettings",
+        "detector": "ragpipe.judging.detectors.settings:DetectorSettings",
+        "llm": "ragpipe.judging.settings:JudgeSettings",
+    },
+    "embedder": {
+        "none": "ragpipe.embedding.settings:NoEmbedder",
+        "minilm": "ragpipe.embedding.settings:MiniLM",
+        "sentence_transformers": "ragpipe.embedding.settings:SentenceTransformers",
+        "litellm": "ragpipe.embedding.settings:ApiEmbedder",
+    },
+    "system": {
+        "recorded": "ragpipe.systems.settings:RecordedSystem",
+        "python": "ragpipe.systems.settings:PythonSystem",
+        "http": "ragpipe.systems.settings:HttpSystem",
+    },
+    "transport": {
+        "batch": "ragpipe.judging.transports.batch_transport:open_batch_transport",
+    },
+    "task": {
+        name: f"ragpipe.tasks.{name}"
+        for name in (
+            "calibrate",
+            "compare",
+            "evaluate",
+            "explain",
+            "export",
+            "fetch",
+            "history",
+            "init",
+            "label",
+            "plan",
+            "publish",
+            "rejudge",
+            "rescore",
+            "runs",
+            "schema",
+            "store",
+            "verify",
+        )
+    },
+}

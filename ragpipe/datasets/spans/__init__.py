@@ -1,1 +1,0 @@
-"""Span exports of tracing tools, read into one record per trace with one set of names."""

@@ -1,0 +1,146 @@
+"""Drafts of cases, and the draw among them: exact numbers, evenly spread, no two questions alike, the same for a seed, few about one fact."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from ragpipe.core.digest import sha256
+from ragpipe.extras.test_sets.english import fill
+from ragpipe.extras.test_sets.meaningful_words import meaning_words
+from ragpipe.extras.test_sets.question_templates import Kind, Template, Templates
+
+LOT = 60
+"""How many drafts per wanted case the draw looks at together."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A template with what fills it.
+
+    `spread` are the things that should be used evenly, the most important first: a draft whose fact was used already comes after all
+    whose fact was not. `fact` is where the fact, list or paragraph stands that it asks for; empty where it asks for none. `labels` are fields of the case; `values` the literal pieces of documents in its reference, `documents` their paths.
+    """
+
+    kind: Kind
+    template: Template
+    slots: Mapping[str, str]
+    spread: tuple[str, ...]
+    fact: str = ""
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What tells it from other drafts."""
+        return sha256([self.kind, self.template.name, sorted(self.slots.items())])
+
+
+@dataclass(frozen=True)
+class DrawnQuestion:
+    """A draft with the phrasing that was chosen for it, filled."""
+
+    draft: Draft
+    question: str
+    phrasing: str
+
+
+def drafts_of(
+    templates: Templates,
+    kind: Kind,
+    about: str,
+    slots: Mapping[str, str],
+    spread: Sequence[str],
+    **rest: Any,
+) -> Iterator[Draft]:
+    """A draft for each template that the slots fill.
+
+    Args:
+        templates: all templates.
+        kind: the kind of case.
+        about: what the slots are about.
+        slots: the values of the slots.
+        spread: what should be used evenly; the template is added behind it.
+        rest: further fields of the drafts.
+    """
+    for template in templates.fitting(kind, about, slots):
+        yield Draft(kind, template, slots, (*spread, template.name), **rest)
+
+
+class QuestionDraw:
+    """A draw of questions over several kinds; no two of them are equal or near-equal.
+
+    Two questions are near-equal when the same words carry their meaning (`meaningful_words.meaning_words`).
+
+    Args:
+        seed: the seed of the draw.
+        per_fact: at most how many questions of one kind ask for the same fact.
+    """
+
+    def __init__(self, seed: int, per_fact: int = 1):
+        self._seed, self._per_fact = seed, per_fact
+        self._asked: set[frozenset[str]] = set()
+
+    def take(self, drafts: Iterable[Draft], n: int) -> list[DrawnQuestion]:
+        """`n` of the drafts, each as a question; fewer where there are no more different questions.
+
+        Always the draft whose things to spread were used least, the most important first; of equal ones the one with the smallest hash.
+        Of very many drafts those with the smallest hashes are looked at first.
+        """
+        ordered = sorted(((self._hash(draft.key), draft) for draft in drafts), key=itemgetter(0)) if n else []
+        uses: Counter[tuple[int, str]] = Counter()
+        asked_for: Counter[str] = Counter()
+        drawn: list[DrawnQuestion] = []
+        for start in range(0, len(ordered), LOT * max(n, 1)):
+            lot = ordered[start : start + LOT * n]
+            waiting = [(_use_counts(draft, uses), place) for place, (_, draft) in enumerate(lot)]
+            heapq.heapify(waiting)
+            while waiting and len(drawn) < n:
+                counts, place = heapq.heappop(waiting)
+                draft = lot[place][1]
+                if (now := _use_counts(draft, uses)) != counts:  # used more since: uses only grow
+                    heapq.heappush(waiting, (now, place))
+                elif draft.fact and asked_for[draft.fact] >= self._per_fact:
+                    continue
+                elif (question := self._new_question(draft)) is not None:
+                    drawn.append(question)
+                    asked_for[draft.fact] += 1
+                    uses.update(enumerate(draft.spread))
+        return drawn
+
+    def add(self, question: str) -> bool:
+        """Take a question that was made elsewhere. False where a near-equal one was taken before."""
+        words = meaning_words(question)
+        if words in self._asked:
+            return False
+        self._asked.add(words)
+        return True
+
+    def replace(self, old: str, new: str) -> bool:
+        """Put another wording in a question's place. False, and nothing changes, where it is near-equal to another question."""
+        before, after = meaning_words(old), meaning_words(new)
+        if after != before and after in self._asked:
+            return False
+        self._asked = (self._asked - {before}) | {after}
+        return True
+
+    def _new_question(self, draft: Draft) -> DrawnQuestion | None:
+        """The draft in the first of its phrasings, in seeded order, whose question was not asked before; None where all were."""
+        for phrasing in sorted(draft.template.question.questions, key=lambda text: self._hash([draft.key, text])):
+            question = fill(phrasing, draft.slots)
+            if self.add(question):
+                return DrawnQuestion(draft, question, phrasing)
+        return None
+
+    def _hash(self, value: Any) -> str:
+        return sha256([self._seed, value])
+
+
+def _use_counts(draft: Draft, uses: Counter[tuple[int, str]]) -> tuple[int, ...]:
+    """How often each of the things to spread was used."""
+    return tuple(uses[item] for item in enumerate(draft.spread))

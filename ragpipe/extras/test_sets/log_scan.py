@@ -1,0 +1,165 @@
+"""The first reading of a log: 40 bytes per case, no texts. What is drawn is read again."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.datasets.dataset import Dataset
+from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
+from ragpipe.datasets.mapping_settings import key_text
+from ragpipe.datasets.native_form import flat_id
+from ragpipe.datasets.path_expressions import BadExpression, Expression
+from ragpipe.extras.test_sets.question_key import hash64, question_text
+from ragpipe.extras.test_sets.score_values import ScoreRange, ScoreReader
+from ragpipe.schema.blank import is_blank
+
+MAX_STRATA = 200
+NO_VALUE = "(none)"
+"""The stratum of the cases whose field has no value."""
+
+Floats = NDArray[np.float64]
+
+
+class SkippedFaults(Faults):
+    """Counts faults by field and never raises: the records that they belong to are left out."""
+
+    def __init__(self, title: str):
+        super().__init__(title)
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, str] = {}
+
+    def add(self, where: str, key: str, actual: str, expected: str, fix: str = "") -> None:
+        """Count a fault; the place of the first of each field is kept.
+
+        Args:
+            where: file and line.
+            key: the field.
+            actual: not kept.
+            expected: not kept.
+            fix: not kept.
+        """
+        self.counts[key] += 1
+        self.first.setdefault(key, where)
+
+
+@dataclass
+class LogScan:
+    """A row per case that passes the filter: its position, the hashes of its id and of what is asked, its stratum, the range of
+    its score (NaN without one). `records` are all that were read, `filtered` the cases that the filter kept out."""
+
+    positions: array[int] = field(default_factory=lambda: array("Q"))
+    ids: array[int] = field(default_factory=lambda: array("Q"))
+    keys: array[int] = field(default_factory=lambda: array("Q"))
+    strata: array[int] = field(default_factory=lambda: array("H"))
+    low: array[float] = field(default_factory=lambda: array("d"))
+    high: array[float] = field(default_factory=lambda: array("d"))
+    stratum_names: list[str] = field(default_factory=list)
+    records: int = 0
+    filtered: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def scan_log(dataset: Dataset, faults: Faults, by: str | None, scores: ScoreReader | None) -> LogScan:
+    """Read the whole data set once. A record whose id, question or history cannot be used is a fault and has no row.
+
+    Args:
+        dataset: the log, with its mapping and filter.
+        faults: where faults are added.
+        by: the path of the field whose values are the strata; None: there is one.
+        scores: reads the value of a score; None: the draw needs none.
+
+    Raises DataError where the field has more than 200 values, and for what only a whole reading shows.
+    """
+    scan, codes = LogScan(), _StratumCodes(by)
+    for record in dataset.flat_records(faults):
+        scan.records += 1
+        outputs = [
+            output for output in record.outputs if dataset.passes({**record.fields, **output}, record.where, faults)
+        ]
+        if not outputs and (record.outputs or not dataset.passes(record.fields, record.where, faults)):
+            scan.filtered += 1
+            continue
+        if not is_askable(record.fields, record.where, faults):
+            continue
+        sample_id = flat_id(record.fields)
+        scan.positions.append(record.position)
+        scan.ids.append(hash64(sample_id))
+        scan.keys.append(hash64(question_text(record.fields)))
+        scan.strata.append(codes.of(record.fields, outputs, record.where, faults))
+        if scores is not None:
+            values: ScoreRange = scores.range_of(sample_id, outputs)
+            scan.low.append(values.low)
+            scan.high.append(values.high)
+    whole = Faults(faults.title)
+    dataset.check_whole_reading(whole)
+    whole.raise_all()
+    faults.raise_all()
+    scan.stratum_names = codes.names
+    return scan
+
+
+def is_askable(fields: Mapping[str, Any], where: str, faults: Faults) -> bool:
+    """Whether id, question and history are of a kind that can be compared; a fault for the first that is not."""
+    question, history, sample_id = fields.get("question"), fields.get("history"), fields.get("id")
+    if not isinstance(question, str) or is_blank(question):
+        actual = shown_value(question) if "question" in fields else "it is absent"
+        faults.add(named_fields(where, fields), "question", actual, "a text")
+    elif sample_id is not None and not isinstance(sample_id, str):
+        faults.add(where, "id", shown_value(sample_id), "a text", "in a mapping: to_string(...)")
+    elif history is not None and not _are_turns(history):
+        faults.add(named_fields(where, fields), "history", shown_value(history), "a list of turns with role and text")
+    else:
+        return True
+    return False
+
+
+def _are_turns(history: Any) -> bool:
+    return isinstance(history, Sequence) and all(
+        isinstance(turn, Mapping) and isinstance(turn.get("text"), str) and isinstance(turn.get("role"), str)
+        for turn in history
+    )
+
+
+class _StratumCodes:
+    """Numbers for the values of the field of the strata."""
+
+    def __init__(self, by: str | None):
+        self._path = Expression(by) if by is not None else None
+        self._codes: dict[str, int] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._codes)
+
+    def of(self, fields: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], where: str, faults: Faults) -> int:
+        """The number of a case's stratum, by its fields and those of its first output. Raises DataError for too many strata."""
+        if self._path is None:
+            return self._codes.setdefault("", 0)
+        try:
+            value = self._path({**fields, **outputs[0]} if outputs else fields)
+        except BadExpression as error:
+            faults.add(where, f"build.by ({self._path.text})", str(error), "a field of the mapped case")
+            value = None
+        name = NO_VALUE if value is None else key_text(value)
+        code = self._codes.setdefault(name, len(self._codes))
+        if code >= MAX_STRATA:
+            fix = "take a field with few values, such as category"
+            raise DataError(
+                "the log cannot be divided into strata",
+                [
+                    Problem(
+                        where, f"build.by ({self._path.text})", f"more than {MAX_STRATA} values", "at most that", fix
+                    )
+                ],
+            )
+        return code

@@ -1,0 +1,242 @@
+"""Questions by a language model: template questions in other words, and free questions about sections. Checked by rule."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, Incomplete, JudgeError, Problem, RagpipeError
+from ragpipe.documents.markdown import Document, DocumentSection
+from ragpipe.extras.test_sets.anchors import anchor
+from ragpipe.extras.test_sets.drafts import QuestionDraw
+from ragpipe.extras.test_sets.model_checks import rephrasing_fault, section_question_fault
+from ragpipe.extras.test_sets.source_documents import SourceDocuments
+from ragpipe.extras.test_sets.template_cases import COMPLETE, Record, case_id
+from ragpipe.judging.case_judge import CaseJudge
+from ragpipe.judging.session import JudgeSession
+from ragpipe.prompting.library import PromptLibrary
+from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.synthesis_answers import Rephrasing, SectionQuestion, SectionQuestions
+from ragpipe.schema.sample import CaseKey
+
+A = TypeVar("A", bound=Answer)
+
+PER_SECTION = 2
+"""Questions that the model is asked for about one section."""
+SHORTEST_SECTION, LONGEST_SECTION = 80, 8_000
+"""Characters of a section that the model is asked about."""
+_NEAR_EQUAL = "near_equal"
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisQuestion:
+    """One question to the model: its template, the type of its reply and its values. `name` is the case or the section."""
+
+    name: str
+    prompt: Prompt
+    answer: type[Answer]
+    values: dict[str, Any]
+
+
+@dataclass
+class ModelTally:
+    """What became of the model's questions: how many were asked for and kept, and why the others were dropped."""
+
+    asked: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def as_card(self) -> dict[str, Any]:
+        """For the card of the set."""
+        return {"asked": self.asked, "kept": self.kept, "dropped": dict(sorted(self.dropped.items()))}
+
+
+class ModelQuestions:
+    """The model's part of a test set.
+
+    Args:
+        prompts: where the templates `synthesize/rephrase` and `synthesize/ask` are.
+        documents: the documents.
+        draw: the draw of the template questions, with which the model's may not be near-equal.
+        seed: the seed of the set: which questions are reworded and which sections are asked about.
+    """
+
+    def __init__(self, prompts: PromptLibrary, documents: SourceDocuments, draw: QuestionDraw, seed: int):
+        self.rephrase_prompt = prompts.load("synthesize", "rephrase", "v1")
+        self.ask_prompt = prompts.load("synthesize", "ask", "v1")
+        self.rephrased, self.free = ModelTally(), ModelTally()
+        self._documents, self._draw, self._seed = documents, draw, seed
+
+    def rewordings(self, records: Sequence[Record], share: float) -> list[SynthesisQuestion]:
+        """The questions that ask for other words: of this share of the cases, drawn by the seed."""
+        order = sorted(records, key=lambda record: sha256([self._seed, "rephrase", record["id"]]))
+        chosen = {record["id"] for record in order[: round(share * len(records))]}
+        return [
+            SynthesisQuestion(record["id"], self.rephrase_prompt, Rephrasing, {"question": record["question"]})
+            for record in records
+            if record["id"] in chosen
+        ]
+
+    def section_questions(self) -> list[SynthesisQuestion]:
+        """A question for each section that can be asked about, in the order of the draw."""
+        return [self._about(document, section) for document, section in self._sections()]
+
+    async def rephrase(self, asked: Sequence[SynthesisQuestion], records: Sequence[Record], asker: Asker) -> None:
+        """Put the model's wording into each record whose wording holds. The others keep that of the template."""
+        by_id = {record["id"]: record for record in records}
+        self.rephrased.asked = len(asked)
+        for question, reply in zip(asked, await asker.all(asked), strict=True):
+            record = by_id[question.name]
+            fault = self._reworded(record, reply, asker) if isinstance(reply, Rephrasing) else reply
+            if fault:
+                self.rephrased.dropped[str(fault)] += 1
+            else:
+                self.rephrased.kept += 1
+
+    async def ask_freely(self, n: int, asker: Asker) -> list[Record]:
+        """`n` free questions, as records. Sections are asked about in the order of the draw until there are enough.
+
+        Raises DataError where all sections together give fewer that hold.
+        """
+        sections, records = list(self._sections()), list[Record]()
+        place = 0
+        while len(records) < n and place < len(sections):
+            lot = sections[place : place + math.ceil((n - len(records)) / PER_SECTION)]
+            place += len(lot)
+            replies = await asker.all([self._about(*item) for item in lot])
+            for (document, section), reply in zip(lot, replies, strict=True):
+                if not isinstance(reply, SectionQuestions):
+                    self.free.dropped[str(reply)] += 1
+                    continue
+                self.free.asked += len(reply.questions)
+                records += self._usable(document, section, reply.questions, asker)
+        if len(records) < n:
+            actual = f"{len(records):,} that hold, from {place:,} sections"
+            problem = Problem(
+                "the model", "synthesize.counts.free", actual, f"{n:,}", "ask for fewer: no call is repeated"
+            )
+            raise DataError("the model gave too few questions; nothing was written", [problem])
+        if spare := len(records) - n:
+            self.free.dropped["not_needed"] = spare
+        self.free.kept = n
+        return records[:n]
+
+    def _usable(
+        self, document: Document, section: DocumentSection, questions: Iterable[SectionQuestion], asker: Asker
+    ) -> Iterator[Record]:
+        for question in questions:
+            fault = section_question_fault(question, section.text)
+            if fault is None and not self._draw.add(question.question.strip()):
+                fault = _NEAR_EQUAL
+            if fault:
+                self.free.dropped[fault] += 1
+            else:
+                yield self._record(document, section, question, asker)
+
+    def _record(self, document: Document, section: DocumentSection, question: SectionQuestion, asker: Asker) -> Record:
+        text = question.question.strip()
+        return {
+            "id": case_id("free", text),
+            "question": text,
+            "references": [question.answer.strip()],
+            "anchors": [anchor(document, section, question.quote.strip())],
+            "relevant_docs": [document.rel_path],
+            "answerable": True,
+            "expected": {"behavior": "answer"},
+            "category": COMPLETE,
+            "subcategory": "free",
+            "question_type": "free",
+            "meta": {
+                "origin": {
+                    **self._origin(self.ask_prompt, [document.rel_path], asker),
+                    "fact": f"{document.rel_path}#{section.heading_path}",
+                }
+            },
+        }
+
+    def _reworded(self, record: Record, reply: Rephrasing, asker: Asker) -> str | None:
+        """Put a wording into a record. Returns why not, None where it was put there."""
+        after = reply.question.strip()
+        if fault := rephrasing_fault(record["question"], after):
+            return fault
+        if record.get("answerable") is False and not self._documents.is_absent(after):
+            return "may_be_answerable"
+        if not self._draw.replace(record["question"], after):
+            return _NEAR_EQUAL
+        before = record["meta"]["origin"]
+        fact = {"fact": before["fact"]} if "fact" in before else {}
+        origin = {
+            **self._origin(self.rephrase_prompt, before["documents"], asker),
+            "template": before["source"],
+            **fact,
+        }
+        record["question"], record["meta"]["origin"] = after, origin
+        return None
+
+    def _origin(self, prompt: Prompt, documents: list[str], asker: Asker) -> dict[str, Any]:
+        source = {"kind": "model", "source": prompt.signature, "model": asker.session.label}
+        return {**source, "documents": documents, "seed": self._seed}
+
+    def _about(self, document: Document, section: DocumentSection) -> SynthesisQuestion:
+        title = f"{document.title}: {section.heading_path or document.title}"
+        values = {"title": title, "section": section.text, "n": PER_SECTION}
+        return SynthesisQuestion(f"{document.rel_path}:{section.line}", self.ask_prompt, SectionQuestions, values)
+
+    def _sections(self) -> list[tuple[Document, DocumentSection]]:
+        """The sections of the plain documents that are neither too short nor too long, in the order of the draw."""
+        pairs = [(document, section) for document in self._documents.plain for section in document.sections]
+        fitting = [pair for pair in pairs if SHORTEST_SECTION <= len(pair[1].text) <= LONGEST_SECTION]
+        return sorted(fitting, key=lambda pair: sha256([self._seed, "free", pair[0].rel_path, pair[1].line]))
+
+
+class Asker:
+    """Asks many questions at once through the session of a judge, and can be stopped.
+
+    Replies are in the call store before they are used: a second start asks only what has no reply.
+    """
+
+    def __init__(self, session: JudgeSession, on_reply: Callable[[], None] = lambda: None):
+        self.session, self._on_reply = session, on_reply
+        self._reason: RagpipeError | None = None
+
+    def stop(self, why: RagpipeError) -> None:
+        """Send nothing more; requests in flight complete. `all` then raises `why`."""
+        self._reason = self._reason or why
+        self.session.stop(why)
+
+    def cancel(self) -> None:
+        """Give up the calls in flight."""
+        self.session.cancel()
+
+    async def all(self, questions: Sequence[SynthesisQuestion]) -> list[Answer | str]:
+        """The reply to each question, in order; the kind of failure where it cannot be read or was refused for good.
+
+        Raises Incomplete where some failed for a passing reason: the same command asks these again.
+        """
+        replies = await asyncio.gather(*map(self._reply, questions), return_exceptions=True)
+        answers: list[Answer | str] = []
+        passing: list[JudgeError] = []
+        for reply in replies:
+            if isinstance(reply, JudgeError):
+                answers.append(reply.kind)
+                passing += [reply] if reply.transient else []
+            elif isinstance(reply, BaseException):
+                raise self._reason or reply
+            else:
+                answers.append(reply)
+        if passing:
+            raise Incomplete(f"{len(passing):,} questions to the model failed for a passing reason, first {passing[0]}")
+        return answers
+
+    async def _reply(self, question: SynthesisQuestion) -> Answer:
+        judge = CaseJudge(self.session, CaseKey(question.name, "synthesize"), "synthesize")
+        try:
+            return await judge(question.prompt, question.answer, **question.values)
+        finally:
+            self._on_reply()

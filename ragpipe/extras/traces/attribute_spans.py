@@ -1,0 +1,242 @@
+"""Spans that say everything by attributes and events: OpenInference, OpenTelemetry's conventions for generative AI, Traceloop, the
+Vercel AI SDK, TruLens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragpipe.core import strict_json
+from ragpipe.datasets.expression_functions import json_or_text
+from ragpipe.extras.traces.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Status
+from ragpipe.extras.traces.span_values import REDACTED, documents, message_text, retrieved_document, without_redaction
+
+_KINDS = {
+    "chat": LLM, "text_completion": LLM, "generate_content": LLM, "generation": LLM, "embeddings": "embedding",
+    "retrieval": RETRIEVER, "eval": EVALUATOR, "execute_tool": "tool", "invoke_agent": "agent", "completion": LLM,
+    "ai.generatetext": LLM, "ai.streamtext": LLM, "ai.generateobject": LLM, "ai.streamobject": LLM, "ai.toolcall": "tool",
+    "ai.embed": "embedding", "ai.embedmany": "embedding",
+}  # fmt: skip
+_KIND_NAMES = (
+    "openinference.span.kind", "gen_ai.operation.name", "ai.observability.span_type", "traceloop.span.kind", "ai.operationId",
+    "llm.request.type",
+)  # fmt: skip
+_INPUT = (
+    "input.value", "ai.observability.record_root.input", "traceloop.entity.input", "gen_ai.input.messages", "gen_ai.prompt",
+    "ai.prompt", "ai.prompt.messages", "ai.toolCall.args",
+)  # fmt: skip
+_OUTPUT = (
+    "output.value", "ai.observability.record_root.output", "traceloop.entity.output", "gen_ai.output.messages",
+    "gen_ai.completion", "ai.response.text", "ai.response.object", "ai.toolCall.result",
+)  # fmt: skip
+_QUERY = ("reranker.query", "ai.observability.retrieval.query_text", "gen_ai.retrieval.query.text", "input.value")
+_DOCUMENTS = ("retrieval.documents", "gen_ai.retrieval.documents", "ai.observability.retrieval.retrieved_contexts")
+_FOUND = "db.query.result"
+"""The event that a vector store's span has per document found, by Traceloop's conventions."""
+_NUMBERED = ("gen_ai.prompt", "gen_ai.completion")
+_DETAILS = "gen_ai.client.inference.operation.details"
+_TOKENS = {
+    "tokens_in": (
+        "llm.token_count.prompt",
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "ai.usage.promptTokens",
+    ),
+    "tokens_out": (
+        "llm.token_count.completion",
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "ai.usage.completionTokens",
+    ),
+    "tokens_cached": ("llm.token_count.prompt_details.cache_read", "gen_ai.usage.cache_read.input_tokens"),
+    "tokens_reasoning": ("llm.token_count.completion_details.reasoning", "gen_ai.usage.reasoning.output_tokens"),
+    "cost_usd": ("llm.cost.total",),
+}
+_STATUS: dict[str, Status] = {"0": "unset", "1": "ok", "2": "error", "UNSET": "unset", "OK": "ok", "ERROR": "error"}
+
+
+def status_of(code: Any) -> Status:
+    """The status of an OpenTelemetry code: a number, or a name with or without `STATUS_CODE_`."""
+    return _STATUS.get(str(code).removeprefix("STATUS_CODE_").removeprefix("StatusCode."), "unset")
+
+
+def read_attributes(span: Span, events: Sequence[Mapping[str, Any]] = ()) -> Span:
+    """The span with what its attributes and events say of input, output, documents, tokens and model. The attributes stay in it as
+    they are, but for the vectors of embeddings, which say nothing here and are most of some exports."""
+    span.attributes = {
+        name: value for name, value in span.attributes.items() if not name.startswith("embedding.embeddings")
+    }
+    attributes = {name: value for name, value in (span.attributes | _said_by(events)).items() if value != REDACTED}
+    kind = _text(attributes, _KIND_NAMES)
+    if kind is not None:
+        span.kind = _KINDS.get(kind.lower(), kind.lower())
+    span.input = unwrapped(_value(attributes, _INPUT, "input.mime_type"), "inputs")
+    span.output = unwrapped(_value(attributes, _OUTPUT, "output.mime_type"), "outputs")
+    span.query = _text(attributes, _QUERY)
+    span.model = _text(attributes, ("llm.model_name", "gen_ai.response.model", "gen_ai.request.model", "ai.model.id"))
+    matches = [event for event in events if event.get("name") == _FOUND]
+    if matches and span.kind == SPAN:
+        span.kind = RETRIEVER
+    if span.kind == RETRIEVER:
+        span.documents = first_documents(
+            *(_documents(attributes, name) for name in _DOCUMENTS), _found(matches), span.output
+        )
+    elif span.kind == RERANKER:
+        span.documents = first_documents(_documents(attributes, "reranker.output_documents"), span.output)
+        span.input_documents = _documents(attributes, "reranker.input_documents")
+    elif span.kind == LLM:
+        messages = numbered_items(attributes, "llm.output_messages") or []
+        span.text = message_text(messages[-1].get("message.content")) if messages else None
+        span.text = span.text or message_text(span.output)
+    span.usage = _usage(attributes)
+    return span
+
+
+def error_of(status: Status, message: str | None, events: Any) -> str | None:
+    """What went wrong in a span whose status is an error: its exception event (`Type: message`), else the status' message."""
+    if status != "error":
+        return None
+    for event in events if isinstance(events, list) else []:
+        attributes = event.get("attributes") if isinstance(event, dict) else None
+        if isinstance(attributes, dict) and attributes.get("exception.type"):
+            return f"{attributes['exception.type']}: {attributes.get('exception.message') or ''}".rstrip(": ")
+    return message or "error"
+
+
+def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attribute `metadata`: an object, JSON in a text, or flattened to `metadata.name`."""
+    value = json_or_text(attributes.get("metadata"))
+    if isinstance(value, dict):
+        return value
+    prefix = "metadata."
+    return {name[len(prefix) :]: item for name, item in attributes.items() if name.startswith(prefix)}
+
+
+def numbered_items(attributes: Mapping[str, Any], prefix: str) -> list[Any] | None:
+    """A list that is flattened into numbered keys (`prefix.0.a`, `prefix.10.a`), in the order of the numbers; or the list
+    itself, its objects flat. None where neither is there."""
+    value = json_or_text(attributes.get(prefix))
+    if isinstance(value, list):
+        return [_flat(item) if isinstance(item, dict) else item for item in value]
+    items: dict[int, dict[str, Any]] = {}
+    for name, item in attributes.items():
+        if name.startswith(prefix + "."):
+            number, _, rest = name[len(prefix) + 1 :].partition(".")
+            if number.isdigit():
+                items.setdefault(int(number), {})[rest] = item
+    return [items[number] for number in sorted(items)] or None
+
+
+def unwrapped(value: Any, name: str) -> Any:
+    """What was given to a step, or came out of it, from the wrapping of Traceloop: `{"inputs": ..., "tags": ...}` of a chain,
+    `{"args": [...], "kwargs": {...}}` of a function. Any other value as it is."""
+    if isinstance(value, dict) and name in value and value.keys() & {"tags", "kwargs", "metadata"}:
+        return value[name]
+    if isinstance(value, dict) and value.keys() == {"args", "kwargs"}:
+        args, kwargs = value["args"], value["kwargs"]
+        return kwargs or (args[0] if isinstance(args, list) and len(args) == 1 else args)
+    return value
+
+
+def first_documents(*candidates: Any) -> list[dict[str, Any]] | None:
+    """The documents of the first candidate that is a list of them, be it empty; None where none is. A step whose documents are not
+    recorded says nothing of what it found."""
+    for candidate in candidates:
+        if (passages := documents(candidate)) is not None:
+            return passages
+    return None
+
+
+def _documents(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]] | None:
+    """The documents of a list attribute, an empty list only where it says so; None where there is none."""
+    items = numbered_items(attributes, prefix)
+    if items is None:
+        return None
+    passages = []
+    for item in items:
+        fields = (
+            {name.removeprefix("document."): value for name, value in item.items()} if isinstance(item, dict) else item
+        )
+        if isinstance(fields, dict):
+            fields["metadata"] = metadata_of(fields)
+        passages.append(retrieved_document(fields))
+    return [document for document in passages if document is not None] if None not in passages else None
+
+
+def _found(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
+    """The documents of a vector store's events; its distance is the smaller the nearer, and no score."""
+    items = [event.get("attributes") or {} for event in events]
+    return [
+        {
+            "id": item.get(f"{_FOUND}.id"),
+            "content": item.get(f"{_FOUND}.document"),
+            "score": item.get(f"{_FOUND}.score"),
+            "metadata": json_or_text(item.get(f"{_FOUND}.metadata")),
+        }
+        for item in items
+    ] or None
+
+
+def _said_by(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What events say of messages, by the names of attributes: today's one event of all details, and the older one per message."""
+    texts: dict[str, Any] = {}
+    asked: list[dict[str, Any]] = []
+    for event in events:
+        name, attributes = str(event.get("name")), event.get("attributes")
+        if not isinstance(attributes, Mapping):
+            continue
+        body = json_or_text(event.get("body")) if event.get("body") is not None else attributes
+        body = body if isinstance(body, Mapping) else attributes
+        if name in (_DETAILS, "gen_ai.content.prompt", "gen_ai.content.completion"):
+            texts |= {key: value for key, value in body.items() if key.startswith("gen_ai.")}
+        elif name in ("gen_ai.user.message", "gen_ai.system.message"):
+            asked.append({"role": name.split(".")[1], "content": body.get("content")})
+        elif name == "gen_ai.choice":
+            message = json_or_text(body.get("message", body.get("content")))
+            texts["gen_ai.output.messages"] = [message if isinstance(message, dict) else {"content": message}]
+    return {"gen_ai.input.messages": asked, **texts} if asked else texts
+
+
+def _flat(item: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"document": {"id": 1}}` as `{"document.id": 1}`; metadata stays an object."""
+    flat: dict[str, Any] = {}
+    for name, value in item.items():
+        path = prefix + name
+        if isinstance(value, dict) and not path.endswith("metadata"):
+            flat |= _flat(value, path + ".")
+        else:
+            flat[path] = value
+    return flat
+
+
+def _value(attributes: Mapping[str, Any], names: tuple[str, ...], mime: str) -> Any:
+    name = next((name for name in names if attributes.get(name) is not None), None)
+    if name is None:  # Traceloop's older form: `gen_ai.prompt.0.role`, `gen_ai.prompt.0.content`
+        return next(
+            (items for name in names if name in _NUMBERED and (items := numbered_items(attributes, name))), None
+        )
+    value = attributes[name]
+    if name.startswith("traceloop.entity.") and isinstance(value, str):  # always JSON, of a text too
+        with contextlib.suppress(strict_json.InvalidJson):
+            value = strict_json.strict_loads(value)
+    return without_redaction(value if attributes.get(mime) == "text/plain" else json_or_text(value))
+
+
+def _text(attributes: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    return next((attributes[name] for name in names if isinstance(attributes.get(name), str)), None)
+
+
+def _usage(attributes: Mapping[str, Any]) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for name, keys in _TOKENS.items():
+        for key in keys:
+            value = attributes.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                counts.setdefault(name, float(value))
+    return counts
+
+
+def new_span(trace_id: str, span_id: str, parent_id: str | None, name: str) -> Span:
+    """A span of which only its place is known yet."""
+    return Span(trace_id, span_id, parent_id or None, name, SPAN)

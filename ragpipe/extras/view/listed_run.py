@@ -1,0 +1,236 @@
+"""One run as the index knows it, read from the small files of its folder."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ragpipe.comparing.headline import headline_scores
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, FormatMismatch, Problem
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.extras.view.run_files import file_mark, is_file_below, json_below, manifest_below
+from ragpipe.extras.view.run_state import UNFINISHED, RunState, run_state
+from ragpipe.reports.number_format import is_recorded, price
+from ragpipe.schema.usage import Usage
+
+FILES = ("report.html", "report.md")
+"""The reports of a run that the page links to."""
+_MARKED = (
+    ("manifest.json",), ("gates.json",), ("final", "metrics.json"), ("final", "cost.json"), (".lock",),
+    *((name,) for name in FILES),
+)  # fmt: skip
+_REASON = 160  # characters of what is wrong with a folder
+
+
+@dataclass(frozen=True)
+class MainScore:
+    """The score a run is known by: the overall score, else its first headline score. `noise` is the judge's noise floor where
+    each case was judged several times."""
+
+    name: str
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+    scale: tuple[float | None, float | None]
+    higher_is_better: bool
+    noise: float | None
+
+
+@dataclass(frozen=True)
+class GatesVerdict:
+    """What the gates say: `blocked`, `warned`, `passed` or `none`, in words, with the sentences of those that did not pass."""
+
+    outcome: str
+    words: str
+    sentences: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """One run folder. `key` is its path below the output folder, with `/`; a folder that cannot be read has its reason in
+    `status` and nothing else. `mark` is what its files were before they were read. `series` is equal for runs whose main scores were measured in the same way on the same cases."""
+
+    key: str
+    name: str
+    run_id: str
+    root: Path
+    created: datetime
+    status: RunState
+    files: tuple[str, ...] = ()
+    judge: str = ""
+    data: str = ""
+    n_cases: int | None = None
+    main: MainScore | None = None
+    verdict: GatesVerdict | None = None
+    cost: str = ""
+    series: str = ""
+    source_run: str = ""
+    selftest: bool = False
+    mark: tuple[Any, ...] = ()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its state may change without a change of its marked files."""
+        return self.status.state in UNFINISHED
+
+
+def run_mark(root: Path) -> tuple[Any, ...]:
+    """Times and sizes of the files that a listed run is read from: equal marks, equal content."""
+    return tuple(file_mark(root, *parts) for parts in _MARKED)
+
+
+def read_run(root: Path, key: str) -> ListedRun:
+    """Read a run folder. Never raises: what cannot be read is listed with the reason."""
+    name, _, run_id = key.rpartition("/")
+    created, mark = _changed_at(root), run_mark(root)
+    try:
+        _refuse_links(root)
+        if file_mark(root, "manifest.json") is None:
+            return ListedRun(key, name, run_id, root, created, _unstarted(root), mark=mark)
+        manifest = manifest_below(root)
+        return replace(_read(root, key, manifest), mark=mark)
+    except FormatMismatch as error:
+        status = RunState("refused", on_one_line(error.problems[0].found, _REASON))
+    except DataError as error:
+        problem = error.problems[0]
+        status = RunState("broken", on_one_line(f"{Path(problem.where).name}: {problem.found}", _REASON))
+    except Exception as error:  # the folder may hold anything: one such run must not take the list away
+        status = RunState("broken", on_one_line(f"{type(error).__name__}: {error}", _REASON))
+    return ListedRun(key, name, run_id, root, created, status, mark=mark)
+
+
+def _refuse_links(root: Path) -> None:
+    """Raises DataError for a link among the files and folders of a run: it could lead out of the output folder."""
+    with os.scandir(root) as entries:
+        links = sorted(entry.name for entry in entries if entry.is_symlink())
+    if links:
+        raise DataError("cannot read this run", [Problem(links[0], "file", "a symbolic link", "the file itself")])
+
+
+def _unstarted(root: Path) -> RunState:
+    """The state of a folder without a manifest: outputs are still collected, or were."""
+    status = run_state(root, {}, has_figures=False)
+    if status.state == "stopped" and status.counters is None:
+        return RunState("broken", "no manifest.json")
+    return status
+
+
+def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:
+    name, _, run_id = key.rpartition("/")
+    states = {str(number): str(state) for number, state in manifest["iterations"].items()}
+    has_figures = file_mark(root, "final", "metrics.json") is not None
+    status = run_state(root, states, has_figures=has_figures)
+    figures: dict[str, Any] = {}
+    if has_figures and not (status.state in UNFINISHED and not states):
+        metrics = json_below(root, "final", "metrics.json")
+        figures = {
+            "judge": _judge(metrics),
+            "n_cases": int(metrics["n_cases"]),
+            "main": run_score(metrics),
+            "verdict": _verdict(root),
+            "cost": _cost(json_below(root, "final", "cost.json")),
+        }
+    return ListedRun(
+        key,
+        name,
+        run_id,
+        root,
+        _created(manifest, root),
+        status,
+        files=tuple(file for file in FILES if is_file_below(root, file)),
+        data=str(manifest["data"]["name"]),
+        series=_series(manifest),
+        source_run=str(manifest.get("source_run") or ""),
+        selftest=file_mark(root, "selftest.json") is not None,
+        **figures,
+    )
+
+
+def run_score(metrics: Mapping[str, Any]) -> MainScore | None:
+    """The main score of `final/metrics.json`; None where no score has a mean."""
+    scores, declared = metrics["overall"]["scores"], metrics["declared"]
+    measured = [name for name in scores if scores[name].get("mean") is not None]
+    names = headline_scores(metrics, metrics, measured)
+    mean = _finite(scores[names[0]]["mean"]) if names else None
+    if mean is None:
+        return None
+    score, scale = scores[names[0]], declared[names[0]]
+    interval, noise = score.get("interval") or {}, score.get("noise") or {}
+    return MainScore(
+        names[0],
+        mean,
+        _finite(interval.get("low")),
+        _finite(interval.get("high")),
+        int(score["n_ok"]),
+        (_finite(scale["low"]), _finite(scale["high"])),
+        bool(scale["higher_is_better"]),
+        _finite(noise.get("floor")),
+    )
+
+
+def _finite(value: Any) -> float | None:
+    """A number of a JSON file; None for null and for NaN. Raises ValueError or TypeError for anything else."""
+    return None if value is None or not math.isfinite(number := float(value)) else number
+
+
+def _judge(metrics: Mapping[str, Any]) -> str:
+    judge = metrics["judge"]
+    return str(judge["label"]) + ("" if judge["calibrated"] else " (uncalibrated)")
+
+
+def _verdict(root: Path) -> GatesVerdict:
+    if file_mark(root, "gates.json") is None:
+        return GatesVerdict("none", "no gates")
+    gates = json_below(root, "gates.json")["gates"]
+    if not gates:
+        return GatesVerdict("none", "no gates")
+    outcomes = [str(gate["outcome"]) for gate in gates]
+    sentences = tuple(str(gate["sentence"]) for gate in gates if gate["outcome"] in ("blocked", "warned"))
+    blocked, warned = outcomes.count("blocked"), outcomes.count("warned")
+    if blocked:
+        return GatesVerdict("blocked", f"blocked by {blocked} of {len(gates)} gates", sentences)
+    if warned:
+        return GatesVerdict("warned", f"{warned} of {len(gates)} gates warn", sentences)
+    passed = outcomes.count("passed")
+    return GatesVerdict(
+        "passed", f"passed {passed} of {len(gates)} gates" if passed < len(gates) else f"passed, {len(gates)} gates"
+    )
+
+
+def _cost(cost: Mapping[str, Any]) -> str:
+    used, spent = cost["total"]["used"], cost["total"]["spent"]
+    return (
+        "no call"
+        if used["calls"] == used["calls_computed"] or is_recorded(used, spent)
+        else price(Usage.from_json(used))
+    )
+
+
+def _series(manifest: Mapping[str, Any]) -> str:
+    """All that the main score is measured with: metrics, judge, prompts, scoring and samples (`comparing.score_series`)."""
+    identity, data = manifest["identity"], manifest["data"]
+    samples = data.get("frozen", {}).get("samples.parquet") or data["digest"]
+    parts = [identity.get(part) for part in ("metrics", "judge_identity", "parser", "embedder", "scoring")]
+    return sha256([parts, samples])[:12]
+
+
+def _created(manifest: Mapping[str, Any], root: Path) -> datetime:
+    try:
+        time = datetime.fromisoformat(str(manifest["created_at"]))
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (KeyError, ValueError, OverflowError):
+        return _changed_at(root)
+
+
+def _changed_at(root: Path) -> datetime:
+    try:
+        return datetime.fromtimestamp(root.lstat().st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)

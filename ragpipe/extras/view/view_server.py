@@ -1,0 +1,333 @@
+"""The server of `task=view`: its routes, and serving until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.extras.view.compared_pages import ComparedPage, ComparedPages, accepted_parts
+from ragpipe.extras.view.guards import HEADERS, Guards
+from ragpipe.extras.view.index_document import index_document, progress_document
+from ragpipe.extras.view.index_page import index_page, message_page
+from ragpipe.extras.view.listed_run import FILES
+from ragpipe.extras.view.page_policies import HEAD, is_side_file, page_policy
+from ragpipe.extras.view.run_changes import RunChange, RunChanges
+from ragpipe.extras.view.run_files import opened_below
+from ragpipe.extras.view.run_index import Listing, RunIndex
+from ragpipe.pages.page_file import page_html
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+LOOPBACK = "127.0.0.1"
+SHUTDOWN_S = 0.5
+"""Answers that are being sent get so long to end."""
+_SILENT = logging.Logger(
+    "ragpipe.view", logging.CRITICAL + 1
+)  # of requests that are no HTTP; `guards` reports our own faults
+_COMPARED_WITHIN_S = 0.3  # a comparison that takes longer is announced
+_CHUNK = 1 << 20
+_SIDE_FILE_MAX = 512 << 20  # of 200,000 cases all side files have 350 MB
+_TEXT = "text/plain"
+_KEY = r"[\s\S]+"  # names of folders may hold a newline
+_SIDE_FILE = r"{file:[A-Za-z0-9_-]+\.js}"
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What is served. `run` is the key of the run whose report the address leads to; empty for the list of all."""
+
+    root: Path
+    port: int = 0
+    hosts: Sequence[str] = ()
+    run: str = ""
+
+
+class ViewServer:
+    """The pages over one output folder. `token` is the secret of this start."""
+
+    def __init__(self, options: ViewOptions):
+        self.options, self.token = options, secrets.token_urlsafe(24)
+        self.index, self.changes, self.compared = RunIndex(options.root), RunChanges(), ComparedPages()
+        self._documents: dict[str, bytes] = {}
+
+    def application(self, port: int) -> web.Application:
+        """The routes behind their guards, for a server on this port."""
+        from aiohttp import web
+
+        landing = f"/{_report_address(self.options.run)}" if self.options.run else "/"
+        guards = Guards(self.token, f"ragpipe-view-{port}", self.options.hosts, landing)
+        app = web.Application(middlewares=[guards.middleware()])
+        app.router.add_get("/", self._index)
+        app.router.add_get("/index.json", self._index_json)
+        app.router.add_get("/progress", self._progress)
+        pair = "/compare/{accept:[a-z,]+}/{keys:" + _KEY + "}"
+        run = "/runs/{key:" + _KEY + "}"
+        app.router.add_get(pair + "/state", self._compare_state)
+        app.router.add_get(pair + "/compare.data/" + _SIDE_FILE, self._compare_side_file)
+        app.router.add_get(pair + "/", self._compare)
+        app.router.add_get(run + r"/{folder:(report|compare)\.data}/" + _SIDE_FILE, self._run_side_file)
+        app.router.add_get(run + "/{file:[a-z.]+}", self._file)
+        app.on_response_prepare.append(_add_headers)
+        app.on_startup.append(self._start)
+        app.on_cleanup.append(self._stop)
+        return app
+
+    async def _start(self, _: web.Application) -> None:
+        self.index.start()
+        self.changes.start()
+
+    async def _stop(self, _: web.Application) -> None:
+        self.index.stop()
+        self.changes.stop()
+        self.compared.close()
+
+    async def _listing(self) -> Listing:
+        return await asyncio.to_thread(self.index.listing)
+
+    def _now(self) -> tuple[Listing, Mapping[str, RunChange | None], str]:
+        """The listing, the differences, and the revision of both."""
+        listing = self.index.listing()
+        changes, known = self.changes.of(listing.runs, listing.revision)
+        return listing, changes, f"{listing.revision}-{known}"
+
+    def _document(self) -> bytes:
+        """`index.json`, made again only where something has changed."""
+        from ragpipe.store.files.atomic import json_bytes
+
+        listing, changes, revision = self._now()
+        if revision not in self._documents:
+            document = index_document(self.options.root, listing, changes, revision)
+            self._documents = {revision: json_bytes(document)}
+        return self._documents[revision]
+
+    async def _index(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        listing, changes, revision = await asyncio.to_thread(self._now)
+        document = index_document(self.options.root, listing, changes, revision)
+        html = page_html(index_page(document, is_live=True))
+        return web.Response(text=html, content_type="text/html", headers={"Content-Security-Policy": _OWN_POLICY})
+
+    async def _index_json(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        return web.Response(body=await asyncio.to_thread(self._document), content_type="application/json")
+
+    async def _progress(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        listing, _, revision = await asyncio.to_thread(self._now)
+        return web.json_response(progress_document(listing, revision))
+
+    async def _compare(self, request: web.Request) -> web.StreamResponse:
+        page = await self._compared(request)
+        is_ended = await _ended(page)  # asked once: it may end while its message is made
+        if page.file:
+            return await _sent(request, _opened(page.file.parent, page.file.name), "text/html", is_page=True)
+        return _page(message_page(page, is_ended=is_ended), status=409 if is_ended else 200)
+
+    async def _compare_state(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        page = await self._compared(request)
+        return web.json_response({"ended": page.ended.is_set()})
+
+    async def _compare_side_file(self, request: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        page = await self._compared(request)
+        if page.file is None:
+            raise web.HTTPNotFound
+        return await _side_file(page.file.parent, "compare.data", request.match_info["file"])
+
+    async def _compared(self, request: web.Request) -> ComparedPage:
+        """The comparison that the address names. Raises HTTPNotFound where it names no two runs of the index."""
+        from aiohttp import web
+
+        accept, runs = accepted_parts(request.match_info["accept"]), (await self._listing()).by_key
+        parts = request.match_info["keys"].split("/to/")  # which a name may hold, too
+        splits = [("/to/".join(parts[:at]), "/to/".join(parts[at:])) for at in range(1, len(parts))]
+        pairs = [(runs[base], runs[new]) for base, new in splits if base in runs and new in runs]
+        if accept is None or len(pairs) != 1:
+            raise web.HTTPNotFound
+        return self.compared.page(*pairs[0], accept)
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        """A file of a run, of a comparison or of a sweep: of the folders in the index those that it lists, and no other."""
+        from aiohttp import web
+
+        key, name = request.match_info["key"], request.match_info["file"]
+        listing = await self._listing()
+        if (run := listing.by_key.get(key)) and name in FILES:
+            root = run.root
+        elif name == "compare.html" and key in listing.comparisons:
+            root = listing.comparisons[key]
+        elif name == "comparison.md" and (sweep := listing.sweep(key)):
+            root = sweep.root
+        else:
+            raise web.HTTPNotFound
+        is_page = name.endswith(".html")
+        return await _sent(request, _opened(root, name), "text/html" if is_page else _TEXT, is_page=is_page)
+
+    async def _run_side_file(self, request: web.Request) -> web.StreamResponse:
+        """A file of `report.data` or `compare.data`, beside the page of a run or of a comparison."""
+        from aiohttp import web
+
+        key, folder, listing = request.match_info["key"], request.match_info["folder"], await self._listing()
+        run = listing.by_key.get(key)
+        root = run.root if run and folder == "report.data" else listing.comparisons.get(key)
+        if root is None:
+            raise web.HTTPNotFound
+        return await _side_file(root, folder, request.match_info["file"])
+
+
+_OWN_POLICY = "frame-ancestors 'none'"  # the page has the rest in itself
+
+
+def _report_address(key: str) -> str:
+    from ragpipe.extras.view.run_row import run_address
+
+    return run_address(key, "report.html")
+
+
+def _opened(root: Path, *parts: str) -> BinaryIO:
+    """A file of a folder of the index. Raises HTTPNotFound for one that is not there, or is no regular file."""
+    from aiohttp import web
+
+    try:
+        return opened_below(root, parts)
+    except DataError as error:
+        raise web.HTTPNotFound(reason=error.problems[0].found[:80].splitlines()[0]) from error
+
+
+async def _ended(page: ComparedPage) -> bool:
+    """Wait a little for a comparison, which then needs no page that waits; whether it has ended by then."""
+    return await asyncio.to_thread(page.ended.wait, _COMPARED_WITHIN_S)
+
+
+async def _side_file(root: Path, folder: str, name: str) -> web.Response:
+    """A side file of a page, if it holds data blocks and nothing else: it is run as a script of our origin."""
+    from aiohttp import web
+
+    def checked() -> bytes | None:
+        with _opened(root, folder, name) as file:
+            content = file.read(_SIDE_FILE_MAX + 1)
+        return content if len(content) <= _SIDE_FILE_MAX and is_side_file(content) else None
+
+    content = await asyncio.to_thread(checked)
+    if content is None:
+        raise web.HTTPNotFound(reason="no data blocks")
+    return web.Response(body=content, content_type="text/javascript", charset="utf-8")
+
+
+def _page(html: str, *, status: int = 200) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(
+        status=status, text=html, content_type="text/html", headers={"Content-Security-Policy": _OWN_POLICY}
+    )
+
+
+async def _sent(request: web.Request, file: BinaryIO, kind: str, *, is_page: bool = False) -> web.StreamResponse:
+    """Send a file piece by piece, with the policy that it may have."""
+    import os
+
+    from aiohttp import web
+
+    with file:
+        length = os.fstat(file.fileno()).st_size
+        piece = await asyncio.to_thread(file.read, _CHUNK)
+        response = web.StreamResponse(headers={"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(length)})
+        if is_page:
+            response.headers["Content-Security-Policy"] = page_policy(piece[:HEAD])
+        with contextlib.suppress(ConnectionResetError):  # the tab was closed before all was sent
+            await response.prepare(request)
+            sent = 0
+            while piece and request.method == "GET" and sent < length:
+                await response.write(piece[: length - sent])  # a file that grows meanwhile is cut where it was
+                sent += len(piece)
+                piece = await asyncio.to_thread(file.read, _CHUNK)
+            await response.write_eof()
+        return response
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if "sandbox" in response.headers["Content-Security-Policy"]:
+        del response.headers["Cross-Origin-Opener-Policy"]  # browsers refuse a sandboxed page that asks for it
+
+
+@asynccontextmanager
+async def view_serving(server: ViewServer) -> AsyncIterator[int]:
+    """Serve inside; gives the port. Raises ConfigError for a port that is in use."""
+    from aiohttp import web
+
+    socket = _bound_socket(server.options.port)
+    port: int = socket.getsockname()[1]
+    application = server.application(port)
+    runner = web.AppRunner(
+        application, access_log=None, logger=_SILENT, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, socket).start()
+        yield port
+    finally:
+        await runner.cleanup()
+
+
+def _bound_socket(port: int) -> Any:
+    """A socket on the loopback address alone."""
+    import socket
+
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left may be taken again
+        bound.bind((LOOPBACK, port))
+    except OSError as error:
+        bound.close()
+        reasons = {errno.EADDRINUSE: "another program is using it", errno.EACCES: "this user may not use it"}
+        reason = reasons.get(error.errno or 0, str(error))
+        raise ConfigError(
+            "task=view cannot serve",
+            [
+                Problem(
+                    f"{LOOPBACK}:{port}",
+                    "view.port",
+                    f"{port}: {reason}",
+                    "a free port",
+                    "view.port=0 takes any free one",
+                )
+            ],
+        ) from error
+    return bound
+
+
+async def serve_until_stopped(options: ViewOptions, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `announce` gets the address with its token, once it can be opened."""
+    server, stopped = ViewServer(options), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    for number in numbers:
+        with contextlib.suppress(NotImplementedError):  # Windows: KeyboardInterrupt ends the loop
+            loop.add_signal_handler(number, stopped.set)
+    try:
+        async with view_serving(server) as port:
+            announce(f"http://{LOOPBACK}:{port}/?token={server.token}")
+            await stopped.wait()
+    finally:
+        for number in numbers:
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)

@@ -1,0 +1,153 @@
+"""What is read from sections: facts, lists, series, paragraphs; and what is passed over."""
+
+from __future__ import annotations
+
+from ragpipe.documents.markdown import Document, parse_document
+from ragpipe.extras.test_sets.document_facts import facts, item_lists, paragraphs, period_series
+from ragpipe.extras.test_sets.source_documents import SourceDocuments
+
+
+def document(body: str, rel_path: str = "a.md") -> Document:
+    return parse_document(body.encode(), rel_path)
+
+
+def test_facts_have_a_key_in_bold_and_a_plain_value() -> None:
+    text = """# T
+## S
+- **Notice period:** four weeks
+- **Place**: Ostrey,
+  near the river
+* **Link:** see [here](x.md)
+- **Q1 2026:** 12
+- **No value:**
+- plain item
+1. **Numbered:** yes
+```
+- **In code:** no
+```
+"""
+    assert [(fact.key, fact.value) for fact in facts(document(text))] == [
+        ("Notice period", "four weeks"), ("Place", "Ostrey, near the river"), ("Numbered", "yes"),
+    ]  # fmt: skip
+
+
+def test_a_list_is_the_only_one_of_its_section() -> None:
+    text = """# T
+## Steps
+Some words.
+
+1. First
+   - inner
+   - inner two
+2. Second
+   goes on
+3. Third
+
+Words after it.
+## Two lists
+- a
+- b
+
+Words.
+
+- c
+## Too short
+- a
+- b
+## Facts
+- **K:** v
+- **L:** w
+- **M:** x
+## Links
+- [a](b)
+- c
+- d
+"""
+    lists = list(item_lists(document(text)))
+    assert [(item.section.heading_path, item.items) for item in lists] == [
+        ("T > Steps", ("First", "Second goes on", "Third"))
+    ]
+
+
+def test_a_series_has_no_gap() -> None:
+    text = """# T
+## Sold
+- **Q4 2025:** 3
+- **Q1 2026:** 4
+- **Q2 2026:** 5
+## Backwards
+- 2026: 5
+- 2025: 4
+- 2024: 3
+## Gap
+- 2021: 1
+- 2023: 2
+- 2024: 3
+## Mixed
+- 2021: 1
+- 2022: 2
+- 2023: 3
+- later: 4
+"""
+    series = {item.section.heading_path: [(str(p), v) for p, v in item.rows] for item in period_series(document(text))}
+    assert series == {
+        "T > Sold": [("Q4 2025", "3"), ("Q1 2026", "4"), ("Q2 2026", "5")],
+        "T > Backwards": [("2024", "3"), ("2025", "4"), ("2026", "5")],
+        "T > Mixed": [("2021", "1"), ("2022", "2"), ("2023", "3")],
+    }
+
+
+def test_paragraphs_are_sections_without_anything_else() -> None:
+    text = "# T\n## A\nOne line\nand another.\n\nA second one.\n## B\nWords\n- item\n## C\n| a | b |\n## D\nWith a [link](x).\n"
+    assert [(p.section.heading_path, p.text) for p in paragraphs(document(text))] == [
+        ("T > A", "One line and another. A second one.")
+    ]
+
+
+def test_a_subject_is_named_by_its_title() -> None:
+    texts = {
+        "Kestrel leak sensor": "A battery lasts long, and Kestrel warns early.",
+        "Tern Desk": "We sell the Tern Desk.",
+        "Returns policy (2026)": "Text.",
+        "Error codes": "Text. Error codes and an error.",
+        "Rate limits and retries": "We set a rate. As for Rate limits, see above.",
+        "Project Atlas": "A project needs money. We began Project Atlas.",
+        "How a plan is made": "Text.",
+        "Note on frost": "Text.",
+        "Annual report 2025": "Text.",
+    }
+    documents = [
+        document(f"---\ntitle: {title}\n---\n# {title}\n\n{text}\n", f"{n}.md")
+        for n, (title, text) in enumerate(texts.items())
+    ]
+    source = SourceDocuments(documents)
+    assert [(source.subject(item).words, source.subject(item).of) for item in documents] == [
+        ("the Kestrel leak sensor", "of the Kestrel leak sensor"),
+        ("Tern Desk", "of Tern Desk"),
+        ("the returns policy", "in the returns policy"),
+        ('the document "Error codes"', 'in the document "Error codes"'),
+        ('the document "Rate limits and retries"', 'in the document "Rate limits and retries"'),
+        ("Project Atlas", "of Project Atlas"),
+        ('the document "How a plan is made"', 'in the document "How a plan is made"'),
+        ("the note on frost", "in the note on frost"),
+        ("the annual report 2025", "in the annual report 2025"),
+    ]
+
+
+def test_who_may_be_asked_about() -> None:
+    def note(name: str, head: str = "") -> Document:
+        return document(
+            f"---\ntitle: {name}\n{head}---\n# {name}\n\n## Team\n\n- **Ada Byron:** chief engineer\n", f"{name}.md"
+        )
+
+    source = SourceDocuments([
+        note("plain"), note("quoted", "policy: quote_only\n"), note("secret", "policy: no_use\n"),
+        note("new", "replaces: old.md\n"), note("old"),
+    ])  # fmt: skip
+    assert [item.title for item in source.plain] == ["plain"]
+    assert [item.title for item in source.quotable] == ["quoted"]
+    assert [(newer.title, older.title) for newer, older in source.conflicts] == [("new", "old")]
+    assert source.persons == ["Ada Byron"]
+    assert not source.is_absent("chief engineers")
+    assert source.is_absent("chief gardener")
+    assert not source.is_absent("the of")

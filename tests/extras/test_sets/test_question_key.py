@@ -1,0 +1,161 @@
+"""Which questions are the same, which are near, and which are neither."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragpipe.extras.test_sets.near_duplicates import NearDuplicates
+from ragpipe.extras.test_sets.question_key import hash64, normalised_text, question_text
+
+
+@pytest.mark.parametrize(("text", "normalised"), [
+    ("  How   are\tyou?\n", "how are you"),
+    ("HOW ARE YOU", "how are you"),
+    ("«Wo ist die Straße?»", "wo ist die strasse"),
+    ("\uff37\uff28\uff39\uff1f", "why"),  # full-width letters
+    ("cafe\u0301", "caf\u00e9"),
+    ("\u00bfQu\u00e9 pasa?!", "qu\u00e9 pasa"),
+    ("What is C++?", "what is c++"),
+    ("is 3.5 > 2?", "is 3.5 > 2"),
+    ("a\u00a0b", "a b"),
+    ("???", "???"),
+])  # fmt: skip
+def test_a_text_is_normalised(text: str, normalised: str) -> None:
+    assert normalised_text(text) == normalised
+
+
+@pytest.mark.slow
+@given(st.text())
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    again = normalised_text(normalised_text(text))
+    assert normalised_text(again) == again
+
+
+def test_the_history_counts() -> None:
+    turns = [{"role": "user", "text": "Who was Ada?"}, {"role": "assistant", "text": "A mathematician."}]
+    plain = {"question": "When?"}
+    assert question_text(plain) == "when"
+    assert question_text({**plain, "history": turns}) == "user: who was ada\nassistant: a mathematician\nwhen"
+    assert question_text({**plain, "history": []}) == question_text(plain)
+    texts = ["a", "b", ""]
+    assert len({hash64(text) for text in texts}) == 3
+    assert all(0 <= hash64(text) < 2**64 for text in texts)
+
+
+NEAR = [
+    ("how do i return the old lamp", "how do i retrun the old lamp"),
+    ("how long is the warranty", "how long is the waranty"),
+    ("how long is the warranty", "how long is the warrannty"),
+    ("how long is the warranty", "how long is the warrenty"),
+    ("where can i track my order today", "where can i trakc my order today"),
+    ("how do i return the old lamp", "how do i return old lamp"),
+    ("what does the garden chair cost", "what do the garden chairs cost"),
+    ("how can i change my delivery address", "how can i change my delivery adress"),
+    ("how can i change my delivery address", "please how can i change my delivery address"),
+    ("how can i change my delivery address for an order", "hello how can i change my delivery address for the order"),
+    ("is the invoice sent with the parcel", "is the invoice sent with the parcels"),
+    ("which documents does the application need", "which document does the aplication need"),
+    ("what is the delivery time to fennick in the summer", "what is the delivery time to fennick in summer"),
+    ("where do i find the installation manual", "where do i find the instalation manual, please"),
+    ("wie lange dauert die garantie auf lampen", "wie lange dauert die garantei auf lampen"),
+    ("combien de temps dure la garantie", "combien de temps dure la garrantie"),
+    ("can the subscription be cancelled online", "can the subscription be canceled online"),
+    ("can the subscription be cancelled by telephone", "can the subscripton be cancelled by telephonne"),
+    ("what is the delivery address of the warehouse", "what is delivery address of the warehouse"),
+    ("where is the nearest repair shop in silt", "hi where is the nearest repair shop in silt"),
+]
+OTHER = [
+    ("how do i enable the two factor login for a team", "how do i disable the two factor login for a team"),
+    ("can the order be changed before it was dispatched", "can the order be changed after it was dispatched"),
+    ("is smoking allowed in the rented apartment", "is smoking not allowed in the rented apartment"),
+    ("what is the maximum order value for a customer", "what is the minimum order value for a customer"),
+    ("how do i import the contacts of my customers", "how do i export the contacts of my customers"),
+    ("is inpatient treatment covered by the insurance", "is outpatient treatment covered by the insurance"),
+    ("what is the weight of the kestrel with batteries", "what is the weight of the wren with batteries"),
+    ("what does the employer pay for the insurance", "what does the employee pay for the insurance"),
+    ("who is the payer of the monthly allowance", "who is the payee of the monthly allowance"),
+    ("how do i increase the limit of my credit card", "how do i decrease the limit of my credit card"),
+    ("what did it cost in 2023", "what did it cost in 2024"),
+    ("what does plan a cost per month", "what does plan b cost per month"),
+    ("can i travel with the ticket on sundays", "can i travel without the ticket on sundays"),
+    ("are all of the parcels insured by the sender", "are some of the parcels insured by the sender"),
+    ("which fees are included in the monthly rent", "which fees are excluded in the monthly rent"),
+    ("is the contract with the supplier legal in france", "is the contract with the supplier illegal in france"),
+    ("how many active customers do we have in silt", "how many inactive customers do we have in silt"),
+    ("is the device certified as a typical sensor", "is the device certified as atypical sensor"),
+    ("what is paid by the tenant every month", "what is unpaid by the tenant every month"),
+    ("can you ship the parcel to austria this week", "can you ship the parcel to australia this week"),
+    ("do you deliver on mondays in the winter season", "do you deliver on fridays in the winter season"),
+    ("what happens to the data in the first year", "what happens to the data in the third year"),
+    ("do i have to sign the contract with the bank", "do i not have to sign the contract with the bank"),
+    ("can i return the lamp that i bought in may", "can i never return the lamp that i bought in may"),
+    ("is the shop open at noon on public holidays", "is the shop open by noon on public holidays"),
+    ("how is hypertension treated in the elderly", "how is hypotension treated in the elderly"),
+    ("is the value > the limit of the first alarm", "is the value < the limit of the first alarm"),
+    ("why is it that c++ is used for the drivers", "why is it that c# is used for the drivers"),
+    ("what must the buyer tell the seller of the flat", "what must the seller tell the buyer of the flat"),
+    ("where is order 4711 of last week", "where is order 4711 of lats week"),  # four letters are no sign of a typing error
+    ("\u5982\u4f55\u542f\u7528\u8bbe\u5907\u7684\u8b66\u62a5\u529f\u80fd\u5462", "\u5982\u4f55\u7981\u7528\u8bbe\u5907\u7684\u8b66\u62a5\u529f\u80fd\u5462"),  # enable, disable
+    ("who", "why"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_near"), [*((*pair, True) for pair in NEAR), *((*pair, False) for pair in OTHER)]
+)
+def test_near_questions(first: str, second: str, is_near: bool) -> None:
+    for one, other in ((first, second), (second, first)):
+        near = NearDuplicates(0.8 if is_near else 0.85)
+        assert near.kept_before(one) is None
+        assert near.kept_before(other) == (one if is_near else None)
+        assert near.kept_before(one) == one
+
+
+def test_the_threshold_counts_too() -> None:
+    near = NearDuplicates(0.9)
+    assert [near.kept_before(text) for text in ("return a lamp", "please return a lamp")] == [None, None]
+
+
+def test_two_words_that_many_questions_have_are_no_typing_error() -> None:
+    """In many questions `trial` and `trail` are words; with one question each, one of them is taken for the other."""
+    near = NearDuplicates(0.9)
+    for text in (
+        "how long is the free trial of the app",
+        "is a trial free",
+        "who ended the trial",
+        "a map of every trail",
+        "which trail is steep",
+    ):
+        assert near.kept_before(text) is None
+    assert near.kept_before("how long is the free trail of the app") is None
+    assert near.kept_before("how long is the free trlal of the app") == "how long is the free trial of the app"
+
+
+@pytest.mark.slow
+@given(st.lists(st.text("abc ", min_size=1, max_size=30), max_size=25), st.sampled_from([0.6, 0.8, 0.95]))
+def test_only_what_is_like_enough_is_near(texts: list[str], threshold: float) -> None:
+    """By the definition of the likeness; an equal text is always near."""
+    near, kept = NearDuplicates(threshold), list[str]()
+    for text in texts:
+        before = near.kept_before(text)
+        assert before is not None or text not in kept
+        assert before is None or (
+            before in kept and _likeness(text, before) >= threshold and _marks(text) == _marks(before)
+        )
+        kept += [text] if before is None else []
+
+
+def _marks(text: str) -> list[str]:
+    return sorted(word for word in text.split() if len(word) == 1)
+
+
+def _likeness(first: str, second: str) -> float:
+    """Twice the longest common subsequence over both lengths, by the textbook's table."""
+    row = [0] * (len(second) + 1)
+    for sign in first:
+        before = 0
+        for place, other in enumerate(second, 1):
+            before, row[place] = row[place], before + 1 if sign == other else max(row[place], row[place - 1])
+    return 2 * row[-1] / (len(first) + len(second))

@@ -1,0 +1,369 @@
+"""From a log to a frozen set: what is dropped, what is drawn, what is said, and that order is nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragpipe.core.errors import DataError
+from ragpipe.datasets.dataset import open_dataset
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.extras.test_sets.build_settings import BuildSettings
+from ragpipe.extras.test_sets.question_draw import equal_shares
+from ragpipe.extras.test_sets.score_values import RecordedValues, RunValues
+from ragpipe.extras.test_sets.set_builder import BuiltSet, build_test_set
+from ragpipe.labelling.population import Population
+
+Build = Callable[..., tuple[BuiltSet, list[dict[str, Any]]]]
+TOPICS = ("returns", "orders", "repairs", "deliveries")
+WORDS = [
+    "lamp",
+    "bicycle",
+    "coat",
+    "chair",
+    "kettle",
+    "tent",
+    "desk",
+    "shelf",
+    "boots",
+    "ticket",
+    "scale",
+    "jacket",
+    "phone",
+    "table",
+    "mirror",
+    "carpet",
+]
+VERBS = [
+    "return",
+    "exchange",
+    "cancel",
+    "insure",
+    "repair",
+    "order",
+    "reserve",
+    "clean",
+    "assemble",
+    "recycle",
+    "upgrade",
+    "sell",
+]
+
+
+def line(number: int) -> dict[str, Any]:
+    """A line of a log; no two questions are near: each has its own pair of words."""
+    verb, word = VERBS[number % len(VERBS)], WORDS[number // len(VERBS) % len(WORDS)]
+    return {
+        "id": f"t{number}",
+        "question": f"{verb} {word}: {verb[::-1]} {word[::-1]}?",
+        "category": TOPICS[number % 4],
+        "answer": f"Answer {number}.",
+        "recorded": {"grade": number % 5},
+    }
+
+
+LOG = [line(number) for number in range(120)]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Write a log, build a set from it, and read the cases back."""
+
+    def built(
+        log: list[dict[str, Any]], scores: Any = None, dataset: dict[str, Any] | None = None, **settings: Any
+    ) -> Any:
+        number = len(list(tmp_path.iterdir()))
+        path = tmp_path / f"log-{number}.jsonl"
+        path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in log), encoding="utf-8")
+        source = open_dataset(DatasetSettings(name="log", path=str(path), **(dataset or {})), Path())
+        out = tmp_path / f"set-{number}"
+        made = build_test_set(source, BuildSettings(dir=str(out), **{"seed": 1, **settings}), scores, chunk_text=None)
+        return made, [json.loads(text) for text in (out / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    return built
+
+
+def step(made: BuiltSet, name: str) -> tuple[int | None, int | None]:
+    (row,) = [row for row in made.card["steps"] if row["step"] == name]
+    return row["kept"], row["dropped"]
+
+
+def test_the_order_of_the_lines_is_nothing_and_the_seed_is_all(build: Build) -> None:
+    shuffled = random.Random(3).sample(LOG, len(LOG))
+    first, cases = build(LOG, n=30)
+    assert len(cases) == 30
+    assert build(shuffled, n=30)[0].sha256 == first.sha256
+    assert build(LOG, n=30, seed=2)[0].sha256 != first.sha256
+    more = [case["id"] for case in build(LOG, n=40)[1]]
+    assert more[:30] == [case["id"] for case in cases]
+    fewer = [record for record in LOG if record["id"] in more or record["id"] < "t5"]
+    assert [case["id"] for case in build(fewer, n=30)[1]] == more[:30]
+
+
+@pytest.mark.slow
+def test_a_draw_is_even(build: Build) -> None:
+    """Over 60 seeds each of 120 questions is drawn 15 times of 60 on average; five standard deviations are 16.8."""
+    counts = Counter(case["id"] for seed in range(60) for case in build(LOG, n=30, seed=seed)[1])
+    assert counts.total() == 1800
+    assert len(counts) == 120
+    assert all(abs(count - 15) < 5 * (60 * 0.25 * 0.75) ** 0.5 for count in counts.values())
+
+
+def test_duplicates_are_counted_and_one_stands_for_all(build: Build) -> None:
+    forms = [
+        {**line(0), "id": "a", "question": line(0)["question"].upper()},
+        {**line(1), "id": "b", "question": f" {line(1)['question']}!"},
+    ]
+    typo = {**line(5), "id": "c", "question": line(5)["question"].replace("order", "odrer")}
+    made, cases = build([*LOG[:20], *forms, typo, LOG[3], LOG[3]], n=None)
+    assert step(made, "records read") == (25, 0)
+    assert step(made, "samples") == (23, 2)  # t3 was written three times
+    assert step(made, "exact duplicates") == (21, 2)
+    assert step(made, "near duplicates") == (None, 1)
+    assert len(cases) == 20
+    assert len({case["id"] for case in cases} & {"a", "t0"}) == 1
+    assert build(random.Random(1).sample([*LOG[:20], *forms, typo], 23), n=None)[0].sha256 == made.sha256
+    assert len(build([*LOG[:20], *forms, typo], n=None, near=None)[1]) == 21
+
+
+def test_the_same_question_after_another_history_is_another(build: Build) -> None:
+    turns = [{"role": "user", "text": "The lamp is broken."}]
+    same = {"question": "And now?", "answer": "-"}
+    log = [{"id": "a", **same}, {"id": "b", **same, "history": turns}, {"id": "c", **same, "history": turns}]
+    made, cases = build(log, n=None)
+    assert step(made, "exact duplicates") == (2, 1)
+    assert len(cases) == 2
+
+
+def test_strata_in_equal_shares_and_by_quotas(build: Build) -> None:
+    made, cases = build(LOG, n=22, draw="stratified", by="category")
+    assert Counter(case["category"] for case in cases) == {"deliveries": 6, "orders": 6, "repairs": 5, "returns": 5}
+    assert made.notes == []
+    made, cases = build(LOG, draw="stratified", by="category", quotas={"orders": 9, "repairs": 40})
+    assert Counter(case["category"] for case in cases) == {"orders": 9, "repairs": 30}
+    assert made.notes == [
+        "39 of 49 cases: 60 distinct questions to draw from, candidates: 60",
+        "stratum 'repairs': 30 of 40 cases (distinct questions: 30, candidates: 30)",
+        "no quota for deliveries, returns: none of it was taken",
+    ]
+
+
+def test_a_small_stratum_says_so_and_the_others_fill_the_set(build: Build) -> None:
+    log = [record for record in LOG if record["category"] != "orders" or record["id"] in ("t1", "t5")]
+    log += [{**line(7), "id": "none", "question": "what about it", "category": None}]
+    made, cases = build(log, n=40, draw="stratified", by="category")
+    assert Counter(case.get("category") for case in cases) == {
+        None: 1, "orders": 2, "deliveries": 13, "repairs": 12, "returns": 12,
+    }  # fmt: skip
+    assert made.notes[:2] == [
+        "stratum '(none)': 1 of 8 cases (distinct questions: 1, candidates: 1)",
+        "stratum 'orders': 2 of 8 cases (distinct questions: 2, candidates: 2)",
+    ]
+    assert made.notes[2] == "category is absent in 1 of 93 cases: they are the stratum (none)"
+    assert {row["stratum"]: row["questions"] for row in made.card["strata"]}["orders"] == 2
+
+
+@pytest.mark.slow
+@given(st.dictionaries(st.text("abcd", min_size=1, max_size=2), st.integers(0, 50), min_size=1), st.integers(1, 150))
+def test_equal_shares(sizes: dict[str, int], total: int) -> None:
+    shares = equal_shares(sizes, total)
+    assert sum(shares.values()) == min(total, sum(sizes.values()))
+    assert all(0 <= shares[name] <= sizes[name] for name in sizes)
+    open_shares = [shares[name] for name in sizes if shares[name] < sizes[name]]
+    assert (
+        not open_shares or max(shares.values()) - min(open_shares) <= 1
+    )  # only a full stratum has less than the others
+
+
+def test_fewer_questions_than_wanted_are_said(build: Build) -> None:
+    made, cases = build(LOG[:9], n=10)
+    assert len(cases) == 9
+    assert made.notes == ["9 of 10 cases: 9 distinct questions to draw from, candidates: 9"]
+    typing = [
+        {"id": f"x{n}", "question": f"a question about appr{chr(97 + n)}oximately the same matter"} for n in range(20)
+    ]
+    made, cases = build(typing, n=3, pool=2)
+    assert made.notes == [
+        "1 of 3 cases: 20 distinct questions to draw from, candidates: 6; a larger build.pool looks at more"
+    ]
+
+
+def test_low_scores_first(build: Build) -> None:
+    made, cases = build(LOG, RecordedValues("grade", between_judges=False), n=30, draw="low_score", score="grade")
+    assert sorted(case["recorded"]["grade"] for case in cases) == [0] * 24 + [1] * 6
+    without = [{**record, "recorded": {}} if record["category"] == "orders" else record for record in LOG]
+    made, cases = build(without, RecordedValues("grade", between_judges=False), n=None, draw="low_score", score="grade")
+    assert step(made, "value of grade") == (90, 30)
+    assert len(cases) == 90
+
+
+def test_where_methods_or_judges_differ(build: Build) -> None:
+    log = [
+        {"id": name, "question": f"{WORDS[number]} {WORDS[-number - 1]}", "outputs": [
+            {"method": "a", "answer": "x", "recorded": {"g": first}}, {"method": "b", "answer": "y", "recorded": {"g": second}},
+        ]}
+        for number, (name, first, second) in enumerate(
+            [("same", 3, 3), ("far", 1, 5), ("near", 4, 5), ("people", [1, 2, 6], [3, 3]), ("none", None, 4)]
+        )
+    ]  # fmt: skip
+    by_method = RecordedValues("g", between_judges=False)
+    made, cases = build(log, by_method, n=None, draw="disagreement", score="g")
+    assert [case["id"] for case in cases] == ["far", "near"]  # the means of `people` are 3 and 3
+    assert [output["method"] for output in cases[0]["outputs"]] == ["a", "b"]
+    assert step(made, "value of g") == (2, 3)
+    apart = [
+        {**{k: v for k, v in record.items() if k != "outputs"}, **output}
+        for record in log
+        for output in record["outputs"]
+    ]
+    random.Random(5).shuffle(apart)
+    assert build(apart, by_method, n=None, draw="disagreement", score="g")[0].sha256 == made.sha256
+    made, cases = build(
+        log, RecordedValues("g", between_judges=True), n=None, draw="disagreement", score="g", between="judges"
+    )
+    assert [case["id"] for case in cases] == ["people"]
+
+
+def test_values_of_a_run(build: Build) -> None:
+    keys = [("t3", "default", 1), ("t4", "default", 1), ("t3", "other", 1), ("t9", "default", 1)]
+    scores = RunValues(Population(keys, [0.75, 0.5, 0.25, 0.1]))
+    assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="low_score", score="f", run="r")[1]] == [
+        "t3",
+        "t4",
+    ]
+    assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="disagreement", score="f", run="r")[1]] == ["t3"]
+
+
+def test_outputs_and_labels(build: Build) -> None:
+    _, cases = build(LOG[:1], n=None)
+    origin = {"kind": "log", "source": "log", "seed": 1}
+    assert cases == [{**line(0), "method": "default", "meta": {"origin": origin}}]
+    _made, cases = build(LOG[:1], n=None, answers="drop", labels="blank")
+    assert cases == [
+        {"id": "t0", "question": line(0)["question"], "category": "returns", "subcategory": None, "answerable": None,
+         "expected": {"behavior": None}, "references": [], "meta": {"origin": origin}}
+    ]  # fmt: skip
+    again = [{**cases[0], "meta": {"origin": {"kind": "template", "source": "x"}}}]
+    assert build(again, n=None)[1][0]["meta"] == {"origin": {"kind": "template", "source": "x"}}
+
+
+def test_a_log_without_ids_in_which_one_question_has_many_answers(build: Build) -> None:
+    log = [{"question": "Who?", "answer": answer, "meta": {"n": number}} for number, answer in enumerate("cba")]
+    log += [{"question": "Who?", "answer": "z", "method": "m2"}]
+    made, cases = build(log, n=None)
+    assert len(cases) == 1
+    assert [output["answer"] for output in cases[0]["outputs"]] == ["a", "z"]
+    assert build(log[::-1], n=None)[0].sha256 == made.sha256
+
+
+def test_personal_data_is_replaced_counted_or_dropped(build: Build) -> None:
+    log = [*LOG[:6], {"id": "p1", "question": "Is ann@example.org known here?", "answer": "Call +49 171 2345678.", "meta": {"user": "u1", "x": 1}},
+           {"id": "p2", "question": "Is bob@example.org known here?", "answer": "No."}]  # fmt: skip
+    made, cases = build(log, n=None)
+    texts = json.dumps(cases)
+    assert "example.org" not in texts
+    assert "2345678" not in texts
+    assert len(cases) == 7  # with placeholders the two questions are one
+    assert made.card["personal_data"]["EMAIL"] == 1
+    made, cases = build(log, n=None, personal_data="drop")
+    assert len(cases) == 6
+    assert step(made, "personal data") == (None, 2)
+    made, cases = build(log, n=None, personal_data="keep", drop_meta=["user"])
+    assert len(cases) == 8
+    assert "ann@example.org" in json.dumps(cases)
+    assert next(case["meta"] for case in cases if case["id"] == "p1").keys() == {"x", "origin"}
+    with pytest.raises(DataError, match=r"(?s)build\.drop_meta: usr.*user, x"):
+        build(log, n=None, drop_meta=["usr"])
+
+
+def test_the_card_names_no_personal_stratum(build: Build) -> None:
+    log = [
+        {"id": f"q{n}", "question": word, "category": name}
+        for n, (word, name) in enumerate(zip(WORDS, ["ann@example.org", "x"] * 8, strict=True))
+    ]
+    made, _ = build(log, n=None, draw="stratified", by="category", quotas={"ann@example.org": 3})
+    assert made.card["strata"] == [{"stratum": "<EMAIL>", "questions": 8, "wanted": 3, "taken": 3}]
+    assert made.notes == ["no quota for x: none of it was taken"]
+
+
+def test_a_filter_is_applied_first(build: Build) -> None:
+    made, cases = build(LOG, n=None, dataset={"filter": "category == 'orders'"})
+    assert step(made, "filter") == (30, 90)
+    assert {case["category"] for case in cases} == {"orders"}
+    with pytest.raises(DataError, match="none passes the filter"):
+        build(LOG, dataset={"filter": "category == 'x'"})
+
+
+BAD = [
+    {"id": "b1", "question": " "},
+    {"id": 7, "question": "x"},
+    {"id": "b3", "question": "q", "history": "x"},
+    {"id": "b4", "question": 3},
+]
+
+
+def test_faults_are_refused_or_left_out(build: Build, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"(?s)build\.faults=skip.*question.*id.*history"):
+        build([*LOG, *BAD], n=5)
+    made, cases = build([*LOG, *BAD], n=None, faults="skip")
+    assert len(cases) == 120
+    assert step(made, "faults left out") == (None, 4)
+    assert any(note.startswith("left out because of question: 2, the first at ") for note in made.notes)
+    assert build(LOG, n=None)[0].sha256 == made.sha256
+
+
+def test_what_is_drawn_is_checked_completely(build: Build) -> None:
+    wrong = {**line(3), "timings": {"total": "fast"}}
+    log = [*LOG[:3], wrong]
+    with pytest.raises(DataError, match=r"timings\.total"):
+        build(log, n=None)
+    made, cases = build(log, n=4, faults="skip")
+    assert len(cases) == 3
+    assert made.notes[-1].startswith("left out because of timings.total: 1, the first at ")
+
+
+def test_one_id_for_two_questions_is_refused(build: Build) -> None:
+    log = [
+        {"id": "user-7", "question": "Who?", "answer": "a"},
+        {"id": "user-7", "question": "What else?", "answer": "b"},
+    ]
+    with pytest.raises(DataError, match=r"(?s)the id of two questions.*map an id that names one question"):
+        build(log, n=None)
+
+
+@pytest.mark.parametrize(("settings", "match"), [
+    ({"draw": "stratified", "by": "category", "quotas": {"order": 3}}, r"(?s)build\.quotas: order.*did you mean orders"),
+    ({"draw": "stratified", "by": "meta.x"}, "no value in any of 120 cases"),
+    ({"draw": "stratified", "by": "id"}, None),
+])  # fmt: skip
+def test_what_cannot_be_drawn(build: Build, settings: dict[str, Any], match: str | None) -> None:
+    log = LOG if match else [{"id": f"t{n}", "question": f"q{n}"} for n in range(201)]
+    with pytest.raises(DataError, match=match or "more than 200 values"):
+        build(log, **settings)
+
+
+def test_a_score_that_nobody_has(build: Build) -> None:
+    for settings, match in (
+        ({"draw": "low_score"}, "no case with a value"),
+        ({"draw": "disagreement"}, "methods differ"),
+    ):
+        with pytest.raises(DataError, match=match):
+            build(LOG, RecordedValues("x", between_judges=False), score="x", **settings)
+
+
+@pytest.mark.parametrize("settings", [
+    {"draw": "stratified"}, {"by": "category"}, {"quotas": {"a": 1}}, {"draw": "low_score"}, {"score": "x"}, {"run": "x"},
+    {"draw": "stratified", "by": "a", "quotas": {"a": 1}, "n": 3}, {"draw": "stratified", "by": "a", "n": None}, {"n": 0}, {"near": 1.0},
+    {"draw": "disagreement", "score": "x", "run": "r", "between": "judges"}, {"draw": "stratified", "by": "a["},
+])  # fmt: skip
+def test_settings_that_do_not_go_together(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="BuildSettings"):
+        BuildSettings(dir="x", **settings)

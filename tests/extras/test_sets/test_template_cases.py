@@ -1,0 +1,224 @@
+"""Cases from templates: they fit their documents, on the handbook and on documents of any content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragpipe.core.errors import ConfigError, DataError
+from ragpipe.core.resources import data_path
+from ragpipe.documents.markdown import Document, parse_document, read_documents
+from ragpipe.extras.test_sets.answered_cases import silent_conflicts
+from ragpipe.extras.test_sets.drafts import QuestionDraw
+from ragpipe.extras.test_sets.meaningful_words import meaning_words
+from ragpipe.extras.test_sets.question_templates import Kind, read_templates, template_names
+from ragpipe.extras.test_sets.source_documents import SourceDocuments
+from ragpipe.extras.test_sets.template_cases import KINDS, Record, template_cases
+from tests.extras.test_sets.synthesized import faults
+
+TEMPLATES = read_templates([])
+
+
+def made(documents: list[Document], seed: int = 0, **counts: int | None) -> list[Record]:
+    asked: dict[Kind, int | None] = {kind: counts.get(kind, 0 if counts else None) for kind in KINDS}
+    return template_cases(SourceDocuments(documents, "Acme"), TEMPLATES, asked, QuestionDraw(seed), seed)
+
+
+@pytest.fixture(scope="module")
+def handbook() -> list[Document]:
+    return read_documents(data_path("package:handbook"))
+
+
+@pytest.mark.slow
+def test_every_case_fits_the_handbook(handbook: list[Document]) -> None:
+    cases = made(handbook, 3, complete=100, policy=60, no_context=30, partial_list=20, partial_dates=15, partial_entities=15, edge=20,
+                 citation_pair=10, quote_only=6, conflict=6)  # fmt: skip
+    assert [fault for case in cases for fault in faults(case, handbook)] == []
+    assert Counter(case["category"] for case in cases) == {
+        "should_answer_complete": 122, "should_answer_partial": 50, "should_reject_policy": 60, "should_reject_no_context": 30,
+        "edge_cases": 20,
+    }  # fmt: skip
+    words = [meaning_words(case["question"]) for case in cases]
+    assert len(set(words)) == len(cases) == len({case["id"] for case in cases})
+    assert all(case["meta"]["origin"].keys() - {"fact"} == {"kind", "source", "documents", "seed"} for case in cases)
+    facts = [
+        (case["question_type"], case["meta"]["origin"]["fact"]) for case in cases if case["question_type"] != "policy"
+    ]
+    assert len(set(facts)) == len(facts)
+
+
+@pytest.mark.parametrize(("kind", "labels"), [
+    ("complete", {"answerable": True, "expected": {"behavior": "answer"}}),
+    ("quote_only", {"expected": {"behavior": "answer", "must_quote": True}}),
+    ("conflict", {"recency_conflict_rule": "cite_newer"}),
+    ("no_context", {"answerable": False, "relevant_docs": [], "expected": {"behavior": "reject", "rejection_reason": "no_context"}}),
+])  # fmt: skip
+def test_labels_of_a_kind(kind: str, labels: dict[str, Any], handbook: list[Document]) -> None:
+    for case in made(handbook, **{kind: 5}):
+        assert {name: case[name] for name in labels} == labels
+
+
+@pytest.mark.slow
+def test_labels_that_depend_on_the_documents(handbook: list[Document]) -> None:
+    pair = made(handbook, citation_pair=3)[0]
+    assert pair["expected"]["citations"] == pair["relevant_docs"]
+    assert pair["expected"]["requires_citations"]
+    conflict = made(handbook, conflict=3)[0]
+    assert [place["role"] for place in conflict["anchors"]] == ["newer", "older"]
+    policy = made(handbook, policy=30)
+    assert Counter(case["expected"]["rejection_reason"] for case in policy) == {
+        "financial_advice": 10, "predictions": 10, "personal_data": 10,
+    }  # fmt: skip
+    edge = {case["subcategory"]: case["expected"]["behavior"] for case in made(handbook, edge=16)}
+    assert edge["ambiguous"] is None
+    assert edge["false_premise"] == "answer"
+    assert edge["mixed_with_policy"] is None
+    silent = {item.rel_path for item in handbook if item.policy == "no_use"}
+    assert not [case for case in made(handbook) if silent & set(case["meta"]["origin"]["documents"])]
+
+
+def test_a_fact_is_asked_for_once_unless_more_wordings_are_allowed() -> None:
+    text = "---\ntitle: Alder\n---\nWe like Alder.\n\n## Facts\n- **Height:** 9 m\n- **Colour:** grey\n"
+    source = SourceDocuments([parse_document(text.encode(), "alder.md")])
+    own = read_templates(["complete.v1", "partial_entities.v1"])
+
+    def asked(per_fact: int) -> list[str]:
+        counts: dict[Kind, int | None] = {"complete": None, "partial_entities": None}
+        cases = template_cases(source, own, counts, QuestionDraw(0, per_fact), 0)
+        return [f"{case['question_type']} {case['meta']['origin']['fact']}" for case in cases]
+
+    once = [f"{kind} alder.md#Facts#{key}" for kind in ("complete", "partial_entities") for key in ("Colour", "Height")]
+    assert sorted(asked(1)) == once
+    assert sorted(asked(2))[2:] == [once[2]] * 2 + [once[3]] * 2  # one invented name each: two wordings
+
+
+def test_a_conflict_names_neither_note() -> None:
+    body = "---\ntitle: Note on frost {0}\n{1}---\n# Note on frost {0}\n\n## Lowest temperature\n\nIt is {2} degrees.\n"
+    texts = {
+        "a.md": body.format(2024, "", "four"), "b.md": body.format(2026, "replaces: a.md\n", "six"),
+        "c.md": "---\ntitle: Salt\nreplaces: a.md\n---\nAll is new.\n",
+    }  # fmt: skip
+    source = SourceDocuments([parse_document(text.encode(), path) for path, text in texts.items()])
+    cases = template_cases(source, TEMPLATES, {"conflict": None}, QuestionDraw(0), 0)
+    assert [case["relevant_docs"] for case in cases] == [["b.md", "a.md"]]
+    assert "20" not in cases[0]["question"]
+    assert "lowest temperature" in cases[0]["question"].lower()
+    assert silent_conflicts(source, TEMPLATES) == ["c.md"]
+
+
+def test_a_false_premise_has_a_value_of_the_same_unit() -> None:
+    values = {"Alder": "9 m", "Birch": "12 m", "Cedar": "300 cm", "Dogwood": "low"}
+    documents = [
+        parse_document(
+            f"---\ntitle: {name}\n---\nWe like {name}.\n\n## Facts\n- **Height:** {value}\n".encode(), f"{name}.md"
+        )
+        for name, value in values.items()
+    ]
+    cases = [case for case in made(documents, edge=None) if case["subcategory"] == "false_premise"]
+    assert cases
+    for case in cases:
+        wrong = {"Alder.md": "12 m", "Birch.md": "9 m"}[case["relevant_docs"][0]]
+        assert wrong in case["question"]
+
+
+@pytest.mark.slow
+def test_a_seed_decides_everything(handbook: list[Document]) -> None:
+    assert made(handbook, 1) == made(list(reversed(handbook)), 1)
+    assert made(handbook, 1) != made(handbook, 2)
+
+
+@pytest.mark.slow
+def test_documents_of_one_name_and_many_documents_of_one_key() -> None:
+    """Titles that differ in brackets alone give the same questions; a key of many documents is not paired with all of them."""
+    texts = [f"---\ntitle: Alder ({n})\n---\nWe like Alder.\n\n## Facts\n- **Height:** {n} m\n" for n in (1, 2)]
+    texts += [f"---\ntitle: Tree{n}\n---\nWe like Tree{n}.\n\n## Facts\n- **Height:** {n} m\n" for n in range(3, 40)]
+    documents = [parse_document(text.encode(), f"{n:02}.md") for n, text in enumerate(texts)]
+    cases = made(documents, policy=90, citation_pair=60, edge=60, complete=30)
+    assert [fault for case in cases for fault in faults(case, documents)] == []
+    pairs = [tuple(sorted(case["relevant_docs"])) for case in cases if case["question_type"] == "citation_pair"]
+    assert len(set(pairs)) == len(pairs) == 60
+
+
+def test_too_few_questions_are_counted(handbook: list[Document]) -> None:
+    with pytest.raises(DataError, match=r"counts\.quote_only=6") as caught:
+        made(handbook, quote_only=7, complete=3)
+    assert [problem.key for problem in caught.value.problems] == ["synthesize.counts.quote_only"]
+    assert len(made(handbook, quote_only=6)) == 6
+
+
+NAMES = ("Alder", "Birch", "Cedar", "Dogwood", "Elm")
+KEYS = ("Height", "Notice period", "Opening hours", "Colour", "Founded", "Made in", "VAT rate", "Owner", "Head office")
+WORDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs", "Sc")), min_size=1, max_size=30).map(
+    lambda text: " ".join(text.split())
+)
+VALUES = WORDS.filter(lambda text: any(sign.isalnum() for sign in text))
+ITEMS = st.lists(VALUES.map(lambda text: f"x{text}"), min_size=3, max_size=9, unique_by=lambda text: text.casefold())
+
+
+@st.composite
+def generated(draw: st.DrawFn) -> list[Document]:
+    """Documents about named things, each with facts, a list, a series and a paragraph of any characters."""
+    documents = []
+    for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)):
+        keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=5))
+        lines = [
+            f"# {name}",
+            "",
+            f"We like {name} a lot.",
+            "",
+            "## Facts",
+            *(f"- **{key}:** {draw(VALUES)}" for key in keys),
+        ]
+        mark = draw(st.sampled_from(["-", "*", "1."]))
+        lines += ["", "## Risks", "", *(f"{mark} {item}" for item in draw(ITEMS)), "", "## Sales by quarter", ""]
+        start = draw(st.integers(2000, 2090))
+        lines += [
+            f"- **Q{1 + n % 4} {start + n // 4}:** {draw(st.integers(0, 10**6)):,}"
+            for n in range(draw(st.integers(2, 7)))
+        ]
+        lines += ["", "## Service terms", "", draw(VALUES)]
+        head = draw(st.sampled_from(["", "", "policy: quote_only", "policy: no_use"]))
+        text = f"---\ntitle: {name}\n{head}\n---\n" + "\n".join(lines) + "\n"
+        documents.append(parse_document(text.encode(), f"{name.lower()}.md"))
+    return documents
+
+
+@pytest.mark.slow
+@given(generated(), st.integers(0, 3))
+def test_every_case_fits_documents_of_any_content(documents: list[Document], seed: int) -> None:
+    cases = made(documents, seed)
+    assert [fault for case in cases for fault in faults(case, documents)] == []
+    words = [meaning_words(case["question"]) for case in cases]
+    assert len(set(words)) == len(words)
+
+
+def test_wrong_templates_are_named(tmp_path: Path) -> None:
+    assert "complete.v1" in template_names()
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "kind: complete\ntemplates:\n  - name: a\n    about: fact\n    questions: ['What is {keys}?']\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_templates(["complete.v9", str(own)])
+    first, second = caught.value.problems
+    assert first.found == "no such file"
+    assert "complete.v1" in first.fix
+    assert "{keys} is no slot of complete about fact" in second.found
+    assert "key" in second.found
+
+
+def test_templates_of_ones_own(tmp_path: Path, handbook: list[Document]) -> None:
+    own = tmp_path / "legal.yaml"
+    own.write_text(
+        "kind: policy\npolicy: legal_advice\ntemplates:\n"
+        "  - {name: sue, about: name, questions: ['Can I sue somebody over {name}?']}\n", encoding="utf-8",
+    )  # fmt: skip
+    cases = template_cases(SourceDocuments(handbook), read_templates([str(own)]), {"policy": 4}, QuestionDraw(0), 0)
+    assert {case["expected"]["rejection_reason"] for case in cases} == {"legal_advice"}
+    assert {case["meta"]["origin"]["source"] for case in cases} == {"legal/sue"}

@@ -1,0 +1,223 @@
+"""What the page says of runs: differences, series, history, counters."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.extras.view.history_chart import history_lines
+from ragpipe.extras.view.index_document import index_document, progress_document
+from ragpipe.extras.view.index_page import index_page
+from ragpipe.extras.view.run_changes import RunChanges, runs_before
+from ragpipe.extras.view.run_index import Listing, RunIndex
+from ragpipe.pages.page_file import page_html
+from ragpipe.store.files.processes import this_process
+from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, iso_time
+from tests.support.compared_runs import IDENTITY
+from tests.support.listed_runs import listed_run
+from tests.support.page_blocks import block_json
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
+IDS = [f"{n:012x}" for n in range(10)]
+
+
+def listing_of(folder: Path) -> Listing:
+    return RunIndex(folder).read_all()
+
+
+@pytest.mark.slow
+def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way(tmp_path: Path) -> None:
+    home = tmp_path / "x"
+    other_judge = {**IDENTITY, "judge_identity": {"model": "m-2"}}
+    listed_run(home, IDS[0], 0.5, day=1)
+    listed_run(home, IDS[1], 0.5, day=2, identity=other_judge)
+    listed_run(home, IDS[2], 0.7, day=3)
+    listed_run(tmp_path / "y", IDS[3], 0.9, day=4)
+    runs = listing_of(tmp_path).runs
+    assert {key: run.key for key, run in runs_before(runs).items()} == {f"x/{IDS[2]}": f"x/{IDS[0]}"}
+    changes = RunChanges().all_of(runs)
+    change = changes[f"x/{IDS[2]}"]
+    assert change is not None
+    assert change.words.startswith("+0.20 [")
+    assert change.state == "better"
+
+
+@pytest.mark.slow
+def test_equal_answers_are_no_change(tmp_path: Path) -> None:
+    for place in (0, 1):
+        listed_run(tmp_path / "x", IDS[place], 0.5, day=1 + 4 * place)
+    changes = RunChanges().all_of(listing_of(tmp_path).runs)
+    change = changes[f"x/{IDS[1]}"]
+    assert change is not None
+    assert (change.words, change.state) == ("no change in 30 cases", "same")
+
+
+@pytest.mark.slow
+def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ragpipe.extras.view.run_index as module
+
+    runs = [listed_run(tmp_path / "x", run_id, 0.5, day=1) for run_id in IDS[:3]]
+    index, read = RunIndex(tmp_path), list[str]()
+    real = module.read_run
+    monkeypatch.setattr(module, "read_run", lambda root, key: read.append(key) or real(root, key))  # type: ignore[func-returns-value]
+    before = index.read_all()
+    assert len(read) == 3
+    assert index.read_all().revision == before.revision
+    assert len(read) == 3
+    runs[1].html.write_text("another page")
+    assert index.read_all().revision != before.revision
+    assert read[3:] == [f"x/{IDS[1]}"]
+
+
+@pytest.mark.slow
+def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Path) -> None:
+    for place, identity in enumerate([IDENTITY, IDENTITY, {**IDENTITY, "judge_identity": {"model": "m-2"}}]):
+        listed_run(tmp_path / "x", IDS[place], 0.5 + place / 10, day=1 + place, identity=dict(identity))
+    listed_run(tmp_path / "alone", IDS[5], 0.5)
+    runs = listing_of(tmp_path).runs
+    (line,) = history_lines(runs, RunChanges().all_of(runs))
+    assert (line["name"], line["score"], line["from"], line["to"]) == ("x", "grade", "2026-01-01", "2026-01-03")
+    nodes = line["svg"][2]
+    paths = [attributes["d"] for tag, attributes, _ in nodes if tag == "path" and attributes["class"] == "way"]
+    assert [path.count("L") for path in paths] == [1, 0]  # two runs joined, the third alone
+    marks = [node for node in nodes if node[0] == "a"]
+    assert [mark[1]["href"] for mark in marks] == [f"runs/x/{run_id}/report.html" for run_id in IDS[:3]]
+    assert marks[1][2][0][1]["class"] == "run better"
+
+
+def hold(run: Path, *, pid: int, mark: str, updated: float | None = None, phase: Any = "judging", **more: Any) -> None:
+    """Lock a run folder as a process does, and write its counters."""
+    me = this_process()
+    lock = {"pid": pid, "host": me.host, "mark": mark, "command": "/x/ragpipe/__main__.py +experiment=e name=x", **more}
+    (run / ".lock").write_text(json.dumps(lock))
+    state = ProgressState(
+        phase, me, iso_time(), iso_time(updated), CaseCounts(40, 10, 4), CallCounts(30, 25, 3, 2, 2), waiting_until=None,
+        rate_per_second=1.5, tokens=1234, usd=0.5, errors=1, error_groups={"rate_limit": 2, "<b>": 1}, seconds_left=95.0,
+        command="/x/ragpipe/__main__.py +experiment=e 'data={a: 1}'",
+    )  # fmt: skip
+    (run / "iteration-1").mkdir(exist_ok=True)
+    (run / "iteration-1" / ".progress.json").write_text(json.dumps({"state": state.as_json()}))
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Path:
+    run = listed_run(tmp_path / "x", IDS[0], 0.5, iterations={}).root
+    (run / "final" / "metrics.json").unlink()
+    (run / "config.yaml").write_text("name: x\niterations: 3\n")
+    return run
+
+
+def only(folder: Path) -> dict[str, Any]:
+    (live,) = progress_document(listing_of(folder), "r")["live"].values()
+    return dict(live)
+
+
+def test_the_counters_of_a_run_that_goes_on(unfinished: Path, tmp_path: Path) -> None:
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark)
+    live = only(tmp_path)
+    assert (live["state"], live["reason"]) == ("running", "")
+    assert live["live"]["done"] == "10 of 120 cases"  # three iterations of 40
+    assert live["live"]["left"] == "2 min left"
+    assert live["resume"] == ""
+    assert live["live"]["errors"] == [["rate_limit", "2"], ["<b>", "1"]]
+    figures = dict(live["live"]["figures"])
+    assert figures == {
+        "sent": "30", "answered": "25", "in flight": "3", "waiting": "2", "failed requests": "2", "cases resumed": "4",
+        "cases with an error": "1", "tokens": "1,234", "answers per second": "1.5", "cost": "$0.5000",
+    }  # fmt: skip
+
+
+def test_the_page_is_there_while_a_run_goes_on(unfinished: Path, tmp_path: Path) -> None:
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark)
+    html = page_html(index_page(index_document(tmp_path, listing_of(tmp_path), {}, "r"), is_live=True))
+    (row,) = block_json(html, "index")["rows"]
+    assert (row["state"], row["live"]["done"], row["overall"]) == ("running", "10 of 120 cases", "")
+
+
+def test_a_run_whose_process_is_gone_has_stalled(unfinished: Path, tmp_path: Path) -> None:
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=f"{me.mark}9")  # a later process with the same pid
+    live = only(tmp_path)
+    assert (live["state"], live["reason"]) == ("stalled", f"process {me.pid} is gone")
+    assert live["resume"] == "python -m ragpipe +experiment=e name=x"
+    assert "left" not in live["live"]
+    figures = dict(live["live"]["figures"])
+    assert (figures["sent"], figures["answered"]) == ("30", "25")
+    assert {"in flight", "waiting", "answers per second", "provider"}.isdisjoint(figures)  # a dead process has none
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("phase", "silent_s", "state"),
+    [("judging", 20, "running"), ("judging", 41, "stalled"), ("collecting", 41, "stalled"), ("scoring", 41, "running")],
+)
+def test_half_a_minute_of_silence_is_a_stall_where_a_run_would_speak(
+    unfinished: Path, tmp_path: Path, phase: str, silent_s: int, state: str
+) -> None:
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark, updated=datetime.now(UTC).timestamp() - silent_s, phase=phase)
+    assert only(tmp_path)["state"] == state
+    if state == "stalled":
+        assert "no sign for 4" in only(tmp_path)["reason"]
+        assert "end it before you start it again" in only(tmp_path)["reason"]
+
+
+def test_a_process_of_another_machine_is_judged_by_its_silence(unfinished: Path, tmp_path: Path) -> None:
+    hold(unfinished, pid=1, mark="", host="elsewhere")
+    assert only(tmp_path)["state"] == "running"
+    hold(unfinished, pid=1, mark="", host="elsewhere", updated=datetime.now(UTC).timestamp() - 300)
+    live = only(tmp_path)
+    assert (live["state"], live["reason"]) == ("stalled", "no sign for 5 min from process 1 on elsewhere")
+
+
+@pytest.mark.slow
+def test_a_run_that_nobody_holds_was_stopped(unfinished: Path, tmp_path: Path) -> None:
+    assert only(tmp_path)["state"] == "stopped"
+    assert only(tmp_path)["resume"] == ""  # nobody knows how it was started
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark)
+    (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
+    live = only(tmp_path)
+    assert (live["state"], live["resume"]) == ("stopped", "python -m ragpipe +experiment=e 'data={a: 1}'")
+    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
+    assert row["resume"] == live["resume"]
+
+
+@pytest.mark.slow
+def test_a_run_with_calls_that_failed_has_the_command_too(tmp_path: Path) -> None:
+    run = listed_run(tmp_path / "x", IDS[0], 0.5, iterations={"1": "incomplete"}).root
+    me = this_process()
+    hold(run, pid=me.pid, mark=me.mark, phase="done")
+    (run / ".lock").unlink()
+    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
+    assert (row["state"], row["resume"]) == ("incomplete", "python -m ragpipe +experiment=e 'data={a: 1}'")
+
+
+@pytest.mark.slow
+def test_a_task_over_a_finished_run_does_not_make_it_unfinished(tmp_path: Path) -> None:
+    run = listed_run(tmp_path / "x", IDS[0], 0.5).root
+    me = this_process()
+    hold(run, pid=me.pid, mark=me.mark, phase="done")
+    assert progress_document(listing_of(tmp_path), "r")["live"] == {}
+
+
+@pytest.mark.slow
+def test_texts_of_folders_stay_texts(tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>\u202e"
+    listed_run(tmp_path / name, IDS[0], 0.5)
+    document = index_document(tmp_path, listing_of(tmp_path), {}, "r")
+    (row,) = document["rows"]
+    assert row["name"] == "<img src=x onerror=alert(1)>\\u202e"
+    assert row["links"][0][1] == f"runs/%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%E2%80%AE/{IDS[0]}/report.html"

@@ -1,0 +1,122 @@
+"""The static folder: what it holds, what it leaves out, and what it never overwrites."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from ragpipe.core.errors import ConfigError, DataError, OutputError
+from ragpipe.extras.view.site import SiteContents, write_site
+from tests.support.listed_runs import PAGE, listed_run
+from tests.support.page_blocks import block_json
+
+A, B, C = "aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> Path:
+    """Two finished runs of a name with levels and spaces, and one that is not finished."""
+    home = tmp_path / "outputs" / "team 1" / "night%ly"
+    listed_run(home, A, 0.5, day=1)
+    listed_run(home, B, 0.7, day=2)
+    listed_run(home, C, 0.6, day=3, iterations={})
+    return tmp_path / "outputs"
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_it_holds_the_finished_runs_and_every_link_leads_to_a_file(outputs: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    assert write_site(outputs, site) == SiteContents(runs=2, comparisons=0, left_out=1)
+    runs = {f"runs/team 1/night%ly/{run}/report.{kind}" for run in (A, B) for kind in ("html", "md")}
+    assert files(site) == {"index.html", "site.json", *runs}
+    index = block_json((site / "index.html").read_text(encoding="utf-8"), "index")
+    links = [link for row in index["rows"] for _, link in row["links"]]
+    assert {unquote(link) for link in links} == runs
+    assert (site / unquote(links[0])).read_text() == PAGE
+    assert [row["id"] for row in index["rows"]] == [B, A]  # the newest first
+    assert index["rows"][0]["change"][1] == "better"  # .7 against .5 over 30 questions
+    assert not index["isLive"]
+
+
+@pytest.mark.slow
+def test_nothing_in_it_names_this_machine_or_a_server(outputs: Path, tmp_path: Path) -> None:
+    write_site(outputs, tmp_path / "site")
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    index = block_json(text, "index")
+    assert str(tmp_path) not in text + str(index)
+    assert "connect-src" not in text
+    assert index["folder"] == "outputs"
+
+
+@pytest.mark.slow
+def test_one_run_alone(outputs: Path, tmp_path: Path) -> None:
+    assert write_site(outputs, tmp_path / "site", f"team 1/night%ly/{A}").runs == 1
+    assert not re.search(B, " ".join(files(tmp_path / "site")))
+
+
+@pytest.mark.slow
+def test_a_second_site_replaces_the_first_and_leaves_other_files(outputs: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    write_site(outputs, site)
+    (site / "CNAME").write_text("example.org")
+    write_site(outputs, site, f"team 1/night%ly/{B}")
+    assert files(site) == {"CNAME", "index.html", "site.json", *(f"runs/team 1/night%ly/{B}/report.{kind}" for kind in ("html", "md"))}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_run_whose_report_cannot_be_read_is_left_out(outputs: Path, tmp_path: Path) -> None:
+    report = outputs / "team 1" / "night%ly" / A / "report.html"
+    report.unlink()
+    os.mkfifo(report)
+    assert write_site(outputs, tmp_path / "site") == SiteContents(runs=1, comparisons=0, left_out=2)
+    assert not [name for name in files(tmp_path / "site") if A in name]
+
+
+@pytest.mark.slow
+def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfileobj", full)  # after the first file was begun
+        with pytest.raises(OutputError, match="the disk is full"):
+            write_site(outputs, tmp_path / "site")
+    assert write_site(outputs, tmp_path / "site").runs == 2
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_equal_folders_give_equal_bytes(outputs: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_site(outputs, tmp_path / name)
+    assert (tmp_path / "one" / "index.html").read_bytes() == (tmp_path / "two" / "index.html").read_bytes()
+
+
+@pytest.mark.slow
+def test_no_folder_of_other_files_is_written_into(outputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("mine")
+    with pytest.raises(ConfigError, match="a folder with other files"):
+        write_site(outputs, tmp_path / "mine")
+    with pytest.raises(ConfigError, match="a folder inside"):
+        write_site(outputs, outputs / "site")
+    assert (tmp_path / "mine" / "index.html").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_without_a_finished_run_there_is_no_site(outputs: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a finished run"):
+        write_site(outputs, tmp_path / "site", f"team 1/night%ly/{C}")
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,217 @@
+"""`task=view` and the site of `task=export` from the command line, over real runs; the server over a folder that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from yarl import URL
+
+from ragpipe.cli import compose, main
+from ragpipe.core.errors import ConfigError
+from ragpipe.extras.view import compared_pages, run_index, view_server
+from ragpipe.extras.view.compared_pages import ComparedPage
+from ragpipe.extras.view.run_index import RunIndex
+from tests.extras.view.viewed_runs import allowed, client_of
+from tests.support.listed_runs import listed_run
+from tests.support.page_blocks import block_json
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
+A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+QUICK = ["dataset=demo", "metrics=[retrieval]", "name=demo"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_output_folder_may_still_be_made_and_any_other_must_be_there(folder: Path) -> None:
+    assert str(compose(["task=view"]).options.root) == "outputs"
+    assert str(compose(["task=view", "output_dir=mine"]).options.root) == "mine"
+    with pytest.raises(ConfigError, match=r"(?s)view\.dir.*absent: no such folder"):
+        compose(["task=view", "view.dir=absent"])
+    (folder / "outputs").write_text("")
+    with pytest.raises(ConfigError, match="no folder"):
+        compose(["task=view"])
+
+
+@pytest.mark.slow
+async def test_the_first_run_of_a_folder_that_was_not_there_appears(folder: Path) -> None:
+    async with client_of(folder / "outputs") as (client, server):
+
+        async def index() -> dict[str, Any]:
+            return dict(await (await client.get("/index.json", headers=allowed(server))).json())
+
+        assert (await index())["error"].endswith("outputs: no such folder; a first run makes it")
+        listed_run(folder / "outputs" / "first", A, 0.5)
+        for _ in range(100):
+            if (content := await index())["rows"]:
+                break
+            await asyncio.sleep(0.1)
+        assert [row["key"] for row in content["rows"]] == [f"first/{A}"]
+        assert content["error"] == ""
+
+
+@pytest.mark.slow
+async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(folder: Path) -> None:
+    listed_run(folder / "x" / "a", A, 0.5)
+    listed_run(folder / "x" / "a", B, 0.5)
+    async with client_of(folder / "x") as (client, server):
+        assert (await client.get(f"/runs/a/{A}/report.html", headers=allowed(server))).status == 200
+        shutil.rmtree(folder / "x" / "a" / A)
+        assert (await client.get(f"/runs/a/{A}/report.html", headers=allowed(server))).status == 404
+        for _ in range(100):
+            content = await (await client.get("/index.json", headers=allowed(server))).json()
+            if len(content["rows"]) == 1:
+                break
+            await asyncio.sleep(0.1)
+        assert [row["id"] for row in content["rows"]] == [B]
+        assert (await client.get(f"/compare/strict/a/{A}/to/a/{B}/", headers=allowed(server))).status == 404
+
+
+@pytest.mark.slow
+def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "STALE_S", 0.0)  # as after a minute in which nobody asked
+    listed_run(folder / "a", A, 0.5)
+    index = RunIndex(folder)
+    index.start()
+    try:
+        assert [run.run_id for run in index.listing().runs] == [A]
+        listed_run(folder / "a", B, 0.6)
+        assert {run.run_id for run in index.listing().runs} | {run.run_id for run in index.listing().runs} == {A, B}
+    finally:
+        index.stop()
+
+
+@pytest.mark.slow
+def test_a_fault_while_the_folder_is_read_is_said_and_the_next_look_is_taken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed_run(folder / "a", A, 0.5)
+    monkeypatch.setattr(run_index, "EVERY_S", 0.01)
+    monkeypatch.setattr(run_index, "STALE_S", 0.0)
+    looks = iter([MemoryError("no room"), None])
+    scan_folder = run_index.scan_folder
+
+    def scan(root: Path) -> Any:
+        if (fault := next(looks, None)) is not None:
+            raise fault
+        return scan_folder(root)
+
+    monkeypatch.setattr(run_index, "scan_folder", scan)
+    index = RunIndex(folder)
+    index.start()
+    try:
+        listings = [index.listing() for _ in range(5)]
+    finally:
+        index.stop()
+    assert listings[-1].error == ""
+    assert [run.run_id for run in listings[-1].runs] == [A]
+
+
+async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed_run(folder / "x" / "a", A, 0.5)
+    async with client_of(folder / "x") as (client, server):
+
+        def fail() -> None:
+            raise RuntimeError("the disk is on fire\x1b[2J")
+
+        monkeypatch.setattr(server.index, "listing", fail)
+        with caplog.at_level(logging.WARNING):
+            answer = await client.get("/progress", headers=allowed(server))
+        assert answer.status == 500
+        assert "fire" not in await answer.text()
+        assert answer.headers["Cache-Control"] == "no-store"
+    assert [record.getMessage() for record in caplog.records] == [
+        "GET /progress: RuntimeError: the disk is on fire\\x1b[2J"
+    ]
+
+
+@pytest.mark.slow
+async def test_a_name_with_a_newline_is_served_and_compared(folder: Path) -> None:
+    for place, run_id in enumerate((A, B)):
+        listed_run(folder / "x" / "a\nb", run_id, 0.5, day=1 + place)
+    async with client_of(folder / "x") as (client, server):
+        row = (await (await client.get("/index.json", headers=allowed(server))).json())["rows"][0]
+        for path, status in ((row["links"][0][1], 200), (f"compare/strict/a%0Ab/{A}/to/a%0Ab/{B}/", 200)):
+            url = URL(f"{client.make_url('/')}{path}", encoded=True)
+            answer = await client.session.get(url, headers=allowed(server))
+            assert answer.status == status, path
+
+
+@pytest.mark.slow
+async def test_a_comparison_that_ends_while_its_message_is_made_is_waited_for_and_not_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, run_id in enumerate((A, B)):
+        listed_run(folder / "x" / "a", run_id, 0.5, day=1 + place)
+    began, message = threading.Event(), view_server.message_page
+    make = compared_pages._write_comparison_page
+
+    def made_when_asked(target: Path, page: ComparedPage) -> None:
+        began.wait()
+        make(target, page)
+
+    def message_at_the_end(page: ComparedPage, *, is_ended: bool) -> str:
+        began.set()
+        page.ended.wait()
+        return message(page, is_ended=is_ended)
+
+    monkeypatch.setattr(compared_pages, "_write_comparison_page", made_when_asked)
+    monkeypatch.setattr(view_server, "message_page", message_at_the_end)
+    async with client_of(folder / "x") as (client, server):
+        path = f"/compare/strict/a/{A}/to/a/{B}/"
+        answers = [await client.get(path, headers=allowed(server)) for _ in range(2)]
+        texts = [await answer.text() for answer in answers]
+    assert [answer.status for answer in answers] == [200, 200]
+    assert "<title>comparing two runs" in texts[0]
+    assert "cannot be compared" not in texts[0] + texts[1]
+    assert "<title>comparing two runs" not in texts[1]
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_the_site_of_real_runs_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every link of the index and of the comparison leads to a file of the site; what cannot be read is left out."""
+    for limit in (4, 5):
+        assert main([*QUICK, f"dataset.limit={limit}"]) == 0
+    runs = [path.name for path in (folder / "outputs" / "demo").iterdir() if re.fullmatch(r"[0-9a-f]{12}", path.name)]
+    assert len(runs) == 2
+    base, candidate = (f"outputs/demo/{run}" for run in runs)
+    assert main(["task=compare", f"base={base}", f"candidate={candidate}", "compare.accept=[data]"]) == 0
+    broken = Path(shutil.copytree(folder / base, folder / "outputs" / "demo" / "cccccccccccc"))
+    (broken / "report.html").unlink()
+    (broken / "report.html").mkdir()
+    capsys.readouterr()
+    assert main(["task=export", "formats=[site]", "dir=site"]) == 0
+    printed = capsys.readouterr().out
+    assert "2 runs, 1 comparison; 1 run left out" in printed
+    site = folder / "site"
+    index = block_json((site / "index.html").read_text(encoding="utf-8"), "index")
+    links = [link for row in index["rows"] for _, link in row["links"]] + [link for _, link in index["comparisons"]]
+    assert len(links) == 5
+    assert all((site / unquote(link)).is_file() for link in links)
+    for run in runs:
+        copy = site / "runs" / "demo" / run / "report.html"
+        assert copy.read_bytes() == (folder / "outputs" / "demo" / run / "report.html").read_bytes()
+    names = json.loads((site / "site.json").read_text())["files"]
+    assert {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()} == {*names, "site.json"}
+    assert main(["task=export", "formats=[site]", "dir=site", f"run={base}"]) == 0
+    assert not (site / "runs" / "demo" / runs[1]).exists()
+    assert main(["task=export", "formats=[site]", "dir=outputs/site"]) == 2

@@ -1,0 +1,195 @@
+"""`task=weights`: the run's own overall score under its own weights, other sets, ranks, ratings, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli import main
+from ragpipe.extras.weights.weighing_settings import IN_USE
+
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
+METHODS = ("careful", "quick", "short")
+
+
+def records(count: int) -> list[dict[str, Any]]:
+    """Three methods of each question with recorded scores; people rate by `use` alone, the run weighs `form` three times."""
+    rng = np.random.default_rng(4)
+    rows = []
+    for number in range(count):
+        for method, use in zip(METHODS, (0.8, 0.5, 0.3), strict=True):
+            scores = {"use": use + 0.2 * rng.random(), "form": rng.random(), "depth": rng.random()}
+            rows.append({
+                "id": f"q{number}", "question": f"what is {number}", "method": method, "answer": "an answer",
+                "recorded": {**scores, "person": 1 + 4 * scores["use"] + 0.2 * rng.random()},
+            })  # fmt: skip
+    return rows
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weights")
+    rows = records(40)
+    rows[5]["recorded"]["depth"] = None  # does not apply to this case
+    (folder / "cases.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    take = (
+        "{use: {diagnostic: false}, form: {diagnostic: false}, depth: {diagnostic: false}, person: {low: 1, high: 6}}"
+    )
+    words = ["dataset=jsonl", f"dataset.path={folder}/cases.jsonl", "metrics=[recorded]", f"metrics.recorded.take={take}",
+             "+scoring.weights.use=1", "+scoring.weights.form=3", "+scoring.weights.depth=1",
+             f"output_dir={folder}", "name=x", "report.formats=[markdown]"]  # fmt: skip
+    assert main(words) == 0
+    return (folder / "x/latest").resolve()
+
+
+def weighed(run: Path, *words: str) -> dict[str, Any]:
+    assert main(["task=weights", f"run={run}", "weights.draws=500", *words]) == 0
+    document: dict[str, Any] = json.loads((run / "weights.json").read_text(encoding="utf-8"))
+    return document
+
+
+def test_the_weights_in_use_give_the_runs_own_overall_scores(run: Path) -> None:
+    document = weighed(run)
+    shared = json.loads((run / "final/metrics.json").read_text())["shared"]["scores"]["overall_score"]["methods"]
+    in_use = document["sets"][IN_USE]
+    assert in_use["weights"] == pytest.approx({"use": 0.2, "form": 0.6, "depth": 0.2})
+    assert in_use["questions"] == 40
+    for method in METHODS:
+        figure = in_use["methods"][method]
+        assert figure["mean"] == pytest.approx(shared[method]["mean"])
+        for bound in ("low", "high"):
+            assert figure["interval"][bound] == pytest.approx(shared[method]["interval"][bound])
+
+
+@pytest.mark.slow
+def test_sets_are_weighed_as_a_rescore_would(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only `use` has a weight: the means of that score. With all three, those of a rescore with these weights."""
+    document = weighed(run, "+weights.sets.use_alone={use: 2}", "+weights.sets.even={use: 1, form: 1, depth: 1}")
+    printed = capsys.readouterr().out
+    table = pq.read_table(run / "iteration-1/records.parquet")
+    for method in METHODS:
+        is_method = np.array(table["method"].to_pylist()) == method
+        mean = float(np.mean(np.array(table["use"].to_pylist(), dtype=float)[is_method]))
+        assert document["sets"]["use_alone"]["methods"][method]["mean"] == pytest.approx(mean)
+    assert [document["sets"]["use_alone"]["methods"][method]["rank"] for method in METHODS] == [1, 2, 3]
+    assert "use_alone" in printed
+    assert main(["task=rescore", f"run={run}", f"output_dir={tmp_path}", "scoring.weights.form=1"]) == 0
+    (figures,) = tmp_path.glob("x/*/final/metrics.json")
+    rescored = json.loads(figures.read_text(encoding="utf-8"))
+    methods = rescored["shared"]["scores"]["overall_score"]["methods"]
+    assert {m: document["sets"]["even"]["methods"][m]["mean"] for m in METHODS} == pytest.approx(
+        {m: methods[m]["mean"] for m in METHODS}
+    )
+
+
+def test_ranks_over_all_weights_are_written_sealed_and_repeatable(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = weighed(run)
+    before = (run / "weights.json").stat().st_mtime_ns
+    assert weighed(run) == first
+    assert (run / "weights.json").stat().st_mtime_ns == before
+    methods = first["stability"]["methods"]
+    assert sum(figure["first"] for figure in methods.values()) == pytest.approx(1)
+    # the methods differ in `use` alone, and by more than chance in the two other scores
+    assert methods["careful"]["first"] > 0.7 > 0.3 > methods["short"]["first"]
+    assert methods["careful"]["mean_rank"] == pytest.approx(
+        sum(place * share for place, share in enumerate(methods["careful"]["ranks"], 1))
+    )
+    capsys.readouterr()
+    assert main(["task=verify", f"run={run}"]) == 0
+    assert "weights.json" in capsys.readouterr().out
+    page = (run / "weights.md").read_text(encoding="utf-8")
+    assert "| `careful` |" in page
+
+
+def test_weights_are_fitted_to_a_recorded_score(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit = weighed(run, "weights.ratings=person")["tuning"]
+    assert (fit["n_rated"], fit["n"], fit["questions"]) == (120, 119, 40)
+    assert fit["absent"] == {"depth": 1}
+    assert fit["advised"]
+    assert fit["fitted"]["use"] > 0.9
+    assert sum(fit["fitted"].values()) == pytest.approx(1)
+    assert fit["gain"] == pytest.approx(fit["fitted_correlation"] - fit["correlation"])
+    printed = capsys.readouterr().out
+    assert "advice: take the fitted weights, scoring.weights={use:" in printed
+    assert "without depth (1): left out" in printed
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_weights_are_fitted_to_a_file_of_ratings(run: Path, tmp_path: Path, form: str) -> None:
+    """As the run weighs: nothing to gain. Two ratings of one case count with their mean, an empty one is none."""
+    table = pq.read_table(
+        run / "iteration-1/records.parquet", columns=["sample_id", "method", "overall_score"]
+    ).to_pylist()
+    rows = [{"sample_id": r["sample_id"], "method": r["method"], "rating": r["overall_score"]} for r in table[:60]]
+    rows += [{**rows[0], "rating": rows[0]["rating"] + 1}, {**rows[1], "rating": None}]
+    path = tmp_path / f"ratings.{form}"
+    if form == "csv":
+        lines = [
+            "sample_id,method,rating",
+            *(f"{r['sample_id']},{r['method']},{'' if r['rating'] is None else r['rating']}" for r in rows),
+        ]
+    else:
+        lines = [json.dumps(row) for row in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fit = weighed(run, f"weights.ratings={path}")["tuning"]
+    assert (fit["n_rated"], fit["n"], fit["ask_for"]) == (60, 59, 41)
+    assert not fit["advised"]
+    assert fit["reason"] is None
+
+
+def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "few.jsonl"
+    path.write_text('{"sample_id": "q1", "method": "quick", "rating": 3}\n', encoding="utf-8")
+    fit = weighed(run, f"weights.ratings={path}")["tuning"]
+    assert (fit["n"], fit["reason"], fit["advised"]) == (1, "few_ratings", False)
+    assert "no advice: under 30 rated cases" in capsys.readouterr().out
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize(
+    ("words", "messages"),
+    [
+        (["+weights.sets.a={fom: 1}"], ["weights.sets.a.fom", "did you mean form?"]),
+        (["+weights.sets.a={person: 1}"], ["a score of the run that may have a weight: use, form, depth"]),
+        (["+weights.sets.a={form: 0}"], ["weight over 0 in 'a'"]),
+        (["+weights.sets.in_use={form: 1}"], ["a name of its own"]),
+        (["weights.ratings=persn"], ["did you mean person?"]),
+        (["weights.ratings=form"], ["a score that has no weight in the overall score"]),
+        (
+            ["weights.ratings=nothing.csv"],
+            ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"],
+        ),
+        (
+            ["weights.ratings=ratings.jsonl"],
+            ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"],
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    run: Path,
+    words: list[str],
+    messages: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {"sample_id": "q1", "method": "none", "rating": 3},
+        {"sample_id": "q1", "method": "quick", "rating": "good"},
+        {"sample_id": "q1", "rating": 3},
+    ]
+    (tmp_path / "ratings.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert main(["task=weights", f"run={run}", *words]) == 2
+    error = capsys.readouterr().err
+    for message in messages:
+        assert message in error, error
