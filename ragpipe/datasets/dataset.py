@@ -21,7 +21,7 @@ from ragpipe.datasets.sample_draw import drawn_ids
 from ragpipe.datasets.seen_cases import SeenCases, is_hashed
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
+from ragpipe.store.places import DEFAULT_CACHE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class First:
     fields: tuple[FieldShown, ...]
 
 
-def open_dataset(settings: DatasetSettings, base: Path, storage: Storage = DEFAULT_STORAGE) -> Dataset:
-    """Find and check the data set's files; relative paths start at `base`, and files of object stores are copied by `storage`.
+def open_dataset(settings: DatasetSettings, base: Path, cache: Path = DEFAULT_CACHE) -> Dataset:
+    """Find and check the data set's files; relative paths start at `base`, and files of object stores are copied below `cache`.
     Raises DataError; no record is read yet.
 
     Where the settings name the hash of the content, the files are hashed, and any other content is refused.
     """
-    dataset = Dataset(settings, locate(settings, base, storage))
+    dataset = Dataset(settings, locate(settings, base, cache))
     if settings.sha256 is not None and settings.sha256 not in dataset.hashes:
         problem = Problem(
             settings.path,
