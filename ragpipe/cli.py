@@ -53,7 +53,7 @@ _HELP = """ragpipe {version}: evaluate RAG systems from config files
                                                            cases for people to label, and their labels back
   python -m ragpipe task=verify run=outputs/my/latest      compute every figure again and compare
   python -m ragpipe task=history name=my                   the scores over all runs, each against the run before
-{extras}  also: task=runs, export, publish, fetch, store, schema
+{extras}  also: task=runs, export, store, schema
   python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
 words

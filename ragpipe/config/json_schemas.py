@@ -26,7 +26,6 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.label_question import LabelQuestion
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.store.objects.settings import StorageSettings
 from ragpipe.systems.settings import SYSTEMS
 
 Schema = dict[str, Any]
@@ -198,7 +197,6 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
     sections: dict[str, Schema] = {group: {"$ref": f"{group}.json#/definitions/section"} for group in GROUPS}
     sections["metrics"] = {"$ref": "metrics.json"}
     sections["store"] = _model_schema(StoreSettings, definitions)
-    sections["storage"] = _model_schema(StorageSettings, definitions)
     described = {
         name: {"description": RunConfig.model_fields[name].description, "allOf": [schema]}
         for name, schema in sections.items()

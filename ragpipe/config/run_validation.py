@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ragpipe.config.budget_checks import budget_problems
@@ -28,7 +29,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.store.objects.settings import Storage, StorageSettings
+from ragpipe.store.places import cache_folder
 from ragpipe.systems.settings import SHARED_BY_METHODS, LiveSettings, PythonSystem, method_sections, settings_class
 
 INVALID_CONFIGURATION = "the configuration is wrong; nothing was started"
@@ -50,7 +51,7 @@ def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = No
     sections.read_judge_and_embedder()
     sections.check_judge_is_installed()
     sections.check_embedder_is_installed()
-    sections.read_metrics(prompt_library(sections.prompt_dirs, sections.storage))
+    sections.read_metrics(prompt_library(sections.prompt_dirs, sections.cache))
     sections.check_encoders_are_installed()
     sections.check_scoring()
     return sections.run_config()
@@ -114,10 +115,9 @@ class _Sections:
         return self._top.prompt_dirs if self._top is not None else []
 
     @property
-    def storage(self) -> Storage:
-        """How object stores are reached; with the defaults where the section is wrong, which is reported."""
-        settings = self._sections.get("storage") or StorageSettings()
-        return Storage.of(settings, self._top.output_dir if self._top is not None else "outputs")
+    def cache(self) -> Path:
+        """The folder of the copies of what is fetched."""
+        return cache_folder(self._plain)
 
     def read(self) -> None:
         """The keys outside of any section, and the sections whose settings need no other section."""
@@ -130,7 +130,6 @@ class _Sections:
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)
-        self._read_section("storage", StorageSettings)
         self._read_section("system", settings_class(self._plain.get("system", {})))
         self._check_methods()
 

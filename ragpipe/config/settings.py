@@ -22,9 +22,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.calls.store_place import OUTAGE_S, StorePlace, store_folder_of, store_place_of, url_fault
-from ragpipe.store.objects.addresses import address_fault, is_remote, publishing_fault
-from ragpipe.store.objects.copies import copied_folder
-from ragpipe.store.objects.settings import Storage, StorageSettings
+from ragpipe.store.places import DEFAULT_CACHE, address_fault, is_remote, local_folder, publishing_fault
 from ragpipe.systems.settings import SystemSettings
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
@@ -247,20 +245,16 @@ class RunConfig(TopSettings):
         description="What is printed and written at the end. No number depends on it."
     )
     store: Annotated[StoreSettings, NotInIdentity] = Field(description="Where the judge replies of all runs are kept.")
-    storage: Annotated[StorageSettings, NotInIdentity] = Field(
-        default_factory=StorageSettings,
-        description="How files of object stores are reached, and where their copies are kept. It holds no key.",
-    )
 
     @property
-    def storage_access(self) -> Storage:
-        """How object stores are reached, with the folder of their copies."""
-        return Storage.of(self.storage, self.output_dir)
+    def cache(self) -> Path:
+        """The folder of the copies of files that are fetched from object stores."""
+        return Path(self.output_dir) / DEFAULT_CACHE.name
 
     @property
     def prompts(self) -> PromptLibrary:
         """The user's prompt folders, then the shipped one."""
-        return prompt_library(self.prompt_dirs, self.storage_access)
+        return prompt_library(self.prompt_dirs, self.cache)
 
     def identity(self) -> dict[str, Any]:
         """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
@@ -275,14 +269,14 @@ RUN_KEYS = (*RunConfig.model_fields, JurySettings.section)
 """The keys of a composed configuration. The section `jury` becomes the judge when it is checked."""
 
 
-def prompt_library(prompt_dirs: list[str], storage: Storage) -> PromptLibrary:
+def prompt_library(prompt_dirs: list[str], cache: Path) -> PromptLibrary:
     """Templates of the given folders first, then of the shipped one. Folders of object stores are copied now."""
-    return PromptLibrary([*prompt_folders(prompt_dirs, storage), prompts_dir()])
+    return PromptLibrary([*prompt_folders(prompt_dirs, cache), prompts_dir()])
 
 
-def prompt_folders(prompt_dirs: list[str], storage: Storage) -> list[Path]:
+def prompt_folders(prompt_dirs: list[str], cache: Path) -> list[Path]:
     """The given folders on this machine. Raises DataError for one of an object store that cannot be read."""
-    return [copied_folder(name, storage) if is_remote(name) else Path(name).absolute() for name in prompt_dirs]
+    return [local_folder(name, cache) for name in prompt_dirs]
 
 
 def _is_importable(package: str) -> bool:

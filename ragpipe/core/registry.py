@@ -35,7 +35,7 @@ Kind = Literal[
     "transport",  # what opens a transport beside live and stored, by `transport.kind` (engine/judge_access.py)
     "runner",  # what opens a runner, by `runner.kind`
     "store",  # what opens a call store, by the scheme of `store.url`
-    "file_system",  # what reaches files of an object store, by the scheme of an address
+    "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
     "metric",  # a subclass of Metric, by the name in `metrics.<name>.class`

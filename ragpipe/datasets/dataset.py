@@ -28,7 +28,7 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile
 from ragpipe.datasets.unread_names import unread_names
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
+from ragpipe.store.places import DEFAULT_CACHE
 
 NO_VALUE = frozenset(
     ["NaN", "nan", "-nan", "-NaN", "None", "null", "NULL", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaT"]
@@ -72,13 +72,13 @@ class First:
     fields: tuple[FieldShown, ...]
 
 
-def open_dataset(settings: DatasetSettings, base: Path, storage: Storage = DEFAULT_STORAGE) -> Dataset:
-    """Find and check the data set's files; relative paths start at `base`, and files of object stores are copied by `storage`.
+def open_dataset(settings: DatasetSettings, base: Path, cache: Path = DEFAULT_CACHE) -> Dataset:
+    """Find and check the data set's files; relative paths start at `base`, and files of object stores are copied below `cache`.
     Raises DataError; no record is read yet.
 
     Where the settings name the hash of the content, the files are hashed, and any other content is refused.
     """
-    dataset = Dataset(settings, locate(settings, base, storage))
+    dataset = Dataset(settings, locate(settings, base, cache))
     if settings.sha256 is not None and settings.sha256 not in dataset.hashes:
         problem = Problem(
             settings.path,

@@ -12,9 +12,7 @@ from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.file_formats import SUFFIXES, data_file
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import DataFile
-from ragpipe.store.objects.addresses import parent_of
-from ragpipe.store.objects.copies import Place, RemotePlace, open_place
-from ragpipe.store.objects.settings import Storage
+from ragpipe.store.places import Place, is_remote, open_place, parent_of
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,13 @@ class Files:
         return states
 
 
-def locate(settings: DatasetSettings, base: Path, storage: Storage) -> Files:
+def locate(settings: DatasetSettings, base: Path, cache: Path) -> Files:
     """All files of the data set; those of an object store are copied, and read from their copies.
 
     Raises DataError naming every one that is missing or is never loaded.
     """
     root = data_path(settings.path, base)
-    place = open_place(settings.path, root, storage)
+    place = open_place(settings.path, root, cache)
 
     def shape() -> str:
         from ragpipe.datasets.recognition import foreign_shape
@@ -124,7 +122,7 @@ class _Finder:
     def _file(self, name: str, form: str) -> DataFile | None:
         label = self._settings.path
         if self._place.file is not None:
-            label = parent_of(label) if isinstance(self._place, RemotePlace) else str(Path(label).parent)
+            label = parent_of(label) if is_remote(label) else str(Path(label).parent)
         path = self._place.below(name)
         shown = name if Path(name).is_absolute() else f"{label.rstrip('/')}/{name}"
         file = data_file(path, shown, name, form, self._settings.delimiter, self._faults)

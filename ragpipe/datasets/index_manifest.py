@@ -28,8 +28,7 @@ from ragpipe.datasets import file_formats
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.schema.index_coverage import ChunkTokens, Coverage, IndexCoverage, MissingGold
 from ragpipe.schema.sample import Sample
-from ragpipe.store.objects.copies import open_place
-from ragpipe.store.objects.settings import DEFAULT_STORAGE, Storage
+from ragpipe.store.places import DEFAULT_CACHE, open_place
 
 LISTED = 100  # documents named, each with as many samples
 _VERSIONS = ("chunker", "embedding", "index_version")
@@ -80,10 +79,10 @@ class IndexManifest:
     """The manifest at `path`, as the user named it; a relative path starts at `base`, one of ragpipe's own after `package:`, and that
     of an object store is copied. Raises DataError when it cannot be read."""
 
-    def __init__(self, path: str, base: Path, storage: Storage = DEFAULT_STORAGE):
+    def __init__(self, path: str, base: Path, cache: Path = DEFAULT_CACHE):
         self._title = f"the index manifest {path} cannot be used"
         faults = Faults(self._title)
-        local = open_place(path, data_path(path, base), storage).file or data_path(path, base)
+        local = open_place(path, data_path(path, base), cache).file or data_path(path, base)
         file = file_formats.data_file(local, path, Path(path).name, "auto", ",", faults)
         faults.raise_all()
         assert file is not None

@@ -32,7 +32,7 @@ from ragpipe.datasets.path_expressions import Expression
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
 from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
-from ragpipe.store.objects.addresses import address_fault, is_remote, name_fault
+from ragpipe.store.places import address_fault, is_remote, name_fault
 
 SHORTCUTS = frozenset({"reference", "contexts"})
 SAMPLE_FIELDS = frozenset(Sample.model_fields) | {"reference"}

@@ -26,7 +26,6 @@ from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.manifest import check_formats, read_manifest, write_manifest
-from ragpipe.engine.runs.published_runs import check_target, publish_run
 from ragpipe.engine.runs.run_identity import metric_signatures
 from ragpipe.engine.runs.run_list import write_run_list
 from ragpipe.engine.runs.system_identity import system_versions
@@ -48,6 +47,7 @@ from ragpipe.stages.seal_run import seal_run, sealed_tables, unseal
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.files.atomic import sweep_below
+from ragpipe.store.places import objects
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.progress_file import mark_phase
 from ragpipe.store.run.run_folder import RunFolder
@@ -81,7 +81,7 @@ class Evaluation:
         judgements failed beyond the coverage floor. Raises what stopped the run."""
         self._check_formats()
         if (address := self._config.publish) is not None:
-            check_target(address, self._config.storage_access)
+            objects("task", "publish").check_target(address)
         for warning in self._warnings():
             self._console.warn(warning)
         if self._is_finished():
@@ -332,7 +332,7 @@ class Evaluation:
         if (address := self._config.publish) is None:
             return
         try:
-            self._console.say(publish_run(self._folder, address, self._config.storage_access).line())
+            self._console.say(objects("task", "publish").publish_run(self._folder, address).line())
         except OutputError as error:
             again = shlex.join(["task=publish", f"run={self._folder.root}", f"publish={address}"])
             raise OutputError(

@@ -16,7 +16,7 @@ from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.price_settings import Price
 from ragpipe.judging.redaction import is_variable_name
 from ragpipe.schema.settings import NotInIdentity, Settings
-from ragpipe.store.objects.addresses import address_fault, is_remote
+from ragpipe.store.places import address_fault, is_remote
 
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ADDRESS = re.compile(r"https?://[^\s@]+")

@@ -10,12 +10,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.runs.comparison_files import ComparedRuns, compared_runs, write_comparison
 from ragpipe.engine.runs.named_runs import find_named_run
-from ragpipe.engine.runs.published_runs import fetch_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.pages.side_files import SINGLE_FILE_MB
 from ragpipe.reports.comparison_summary import summary_lines, title_line
@@ -24,7 +22,7 @@ from ragpipe.reports.number_format import plural
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.short_comparison import headline_lines
 from ragpipe.schema.settings import Settings
-from ragpipe.store.objects.addresses import is_remote
+from ragpipe.store.places import cache_folder, is_remote, objects
 from ragpipe.store.run.run_folder import RunFolder
 
 _TITLE = "task=compare cannot start"
@@ -79,11 +77,10 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     output_dir, name = Path(str(plain.get("output_dir", "outputs"))), str(plain.get("name", _DEFAULT_NAME))
     named = name if name != _DEFAULT_NAME or "name" in getattr(origins, "chosen", ()) else None
 
-    storage = read_storage(plain, origins, title=_TITLE)
-
     def folder(key: str, word: str) -> RunFolder:
         if is_remote(word):
-            return fetch_run(word, storage)
+            fetched: RunFolder = objects("task", "fetch").fetch_run(word, cache_folder(plain))
+            return fetched
         return find_named_run(word, output_dir, name=named, key=key)
 
     if settings.compare.kind == "methods":

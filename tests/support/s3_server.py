@@ -1,6 +1,6 @@
-"""A small server that speaks as much of S3's protocol as pyarrow uses, over objects in memory, with faults that a test plants.
+"""A small server that speaks as much of S3's protocol as s3fs uses, over objects in memory, with faults that a test plants.
 
-GET with Range, HEAD, PUT, multipart uploads, DELETE and ListObjectsV2, path-style addresses (`/bucket/key`). Signatures are not
+GET with Range, HEAD, PUT, DELETE and ListObjectsV2, path-style addresses (`/bucket/key`). Signatures are not
 checked; `requests` has every request, with its headers. The same objects can be read over plain HTTP.
 """
 
@@ -46,14 +46,8 @@ class S3Server:
     """Called after each GET of an object: to change it while it is being read."""
     after_put: Callable[[], None] = lambda: None
     """Called after each PUT: to let the next ones fail."""
-    has_ranges: bool = True
     has_versions: bool = True
     """Whether the answers have an ETag and a Last-Modified."""
-    range_shift: int = 0
-    """By how many bytes the parts that are sent begin too early."""
-    encoding: str = ""
-    """What the answers claim as their Content-Encoding."""
-    uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
 
     @property
     def endpoint(self) -> str:
@@ -161,13 +155,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, **self._described(content), Content_Length=str(len(content)))
 
     def _described(self, content: bytes) -> dict[str, str]:
-        accepts = {"Accept_Ranges": "bytes"} if self.state.has_ranges else {}
-        accepts |= {"Content_Encoding": self.state.encoding} if self.state.encoding else {}
         versions = {"ETag": etag(content), "Last_Modified": formatdate(0, usegmt=True)}
         return {
             **(versions if self.state.has_versions else {}),
             "Content_Type": "binary/octet-stream",
-            **accepts,
+            "Accept_Ranges": "bytes",
         }
 
     def do_GET(self) -> None:
@@ -182,16 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         start, end, status = 0, len(content), 200
         is_same = self.headers.get("If-Range", etag(content)) == etag(content)
-        if (
-            self.state.has_ranges
-            and is_same
-            and (asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")))
-        ):
-            start, end, status = (
-                int(asked[1]) - self.state.range_shift,
-                min(len(content), int(asked[2] or len(content)) + 1),
-                206,
-            )
+        if is_same and (asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))):
+            start, end, status = int(asked[1]), min(len(content), int(asked[2] or len(content)) + 1), 206
             if start >= len(content):
                 self._answer(416)
                 return
@@ -235,28 +219,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         if not self._begin():
             return
-        if "uploadId" in self.query:
-            self.state.uploads[self.query["uploadId"][0]][int(self.query["partNumber"][0])] = self.body
-        elif "/" in self.key.rstrip("/"):
+        if "/" in self.key.rstrip("/"):
             self.state.objects[self.key] = self.body
         self._answer(200, ETag=etag(self.body))
         self.state.after_put()
-
-    def do_POST(self) -> None:
-        if not self._begin():
-            return
-        if "uploads" in self.query:
-            number = str(len(self.state.uploads) + 1)
-            self.state.uploads[number] = {}
-            inner = f"<Key>{escape(self.key)}</Key><UploadId>{number}</UploadId>"
-            self._answer(200, f"<InitiateMultipartUploadResult>{inner}</InitiateMultipartUploadResult>".encode())
-        elif "uploadId" in self.query:
-            parts = self.state.uploads.pop(self.query["uploadId"][0])
-            self.state.objects[self.key] = content = b"".join(parts[number] for number in sorted(parts))
-            inner = f"<Key>{escape(self.key)}</Key><ETag>{escape(etag(content))}</ETag>"
-            self._answer(200, f"<CompleteMultipartUploadResult>{inner}</CompleteMultipartUploadResult>".encode())
-        else:
-            self._answer(400)
 
     def do_DELETE(self) -> None:
         if self._begin():

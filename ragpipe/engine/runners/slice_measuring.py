@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
+from ragpipe.config.run_validation import validate_finished_config
 from ragpipe.config.settings import RunConfig, prompt_folders
-from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.validation import NoOrigins
 from ragpipe.engine.judge_access import case_window, open_judge
@@ -27,6 +26,7 @@ from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.measured_cases import MeasuredCases
 from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
+from ragpipe.store.places import cache_folder
 from ragpipe.store.run.run_folder import RunFolder
 
 
@@ -91,6 +91,5 @@ def _known(start: WorkerStart, config: RunConfig) -> KnownMeasurements:
 def _config_of(folder: RunFolder) -> RunConfig:
     """The configuration of a run under way, with the templates that were copied into its folder."""
     plain, origins = read_config(folder), NoOrigins()
-    storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
-    prompts = run_prompts(folder, prompt_folders(plain.get("prompt_dirs") or [], storage))
+    prompts = run_prompts(folder, prompt_folders(plain.get("prompt_dirs") or [], cache_folder(plain)))
     return validate_finished_config(plain, origins, prompts=prompts)

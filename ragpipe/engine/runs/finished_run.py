@@ -17,21 +17,18 @@ from typing import Any
 
 from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_finished_config
 from ragpipe.config.settings import RunConfig, prompt_folders, prompt_library
-from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_files import FastLoader, check_yaml, key_path, lines_of
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.runs.published_runs import fetch_run
 from ragpipe.engine.runs.run_identity import run_identity
 from ragpipe.engine.runs.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
 from ragpipe.engine.runs.system_identity import sources_of, with_sources
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
-from ragpipe.store.objects.addresses import is_remote
-from ragpipe.store.objects.settings import Storage
+from ragpipe.store.places import cache_folder, is_remote, objects
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_regular_file, check_sealed, run_file_error
 from ragpipe.store.run.seals import unchecked
@@ -51,7 +48,6 @@ START_SECTIONS = frozenset(
         "run",
         "prompt_dirs",
         "publish",
-        "storage",
     }
 )
 """Sections that belong to this start and this machine, never to the run: they come from the composed configuration."""
@@ -129,8 +125,7 @@ def open_run(
     """
     origins = origins or NoOrigins()
     with unchecked() if task == "verify" else nullcontext():  # it says what changed, so it reads the run as it is
-        storage = read_storage(plain, origins, title=INVALID_CONFIGURATION)
-        folder = _run_folder(plain, origins, task, storage)
+        folder, cache = _run_folder(plain, origins, task), cache_folder(plain)
         manifest = checked_manifest(folder)
         check_unmodified(folder, manifest["iterations"])
         recorded = read_config(folder)
@@ -143,9 +138,7 @@ def open_run(
             composed["iterations"] = max(_judged_iterations(manifest))
         overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
         dirs = list(plain.get("prompt_dirs") or [])
-        prompts = (
-            prompt_library(dirs, storage) if current_prompts else run_prompts(folder, prompt_folders(dirs, storage))
-        )
+        prompts = prompt_library(dirs, cache) if current_prompts else run_prompts(folder, prompt_folders(dirs, cache))
         config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
         own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
         config, scoring_files = resolved_for_finished(config, folder, own_ids)
@@ -215,7 +208,7 @@ def _judged_iterations(manifest: Mapping[str, Any]) -> list[int]:
     return sorted(map(int, manifest["iterations"])) or [1]
 
 
-def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str, storage: Storage) -> RunFolder:
+def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> RunFolder:
     path = plain.get("run")
     if not isinstance(path, str) or not path:
         fix = f"python -m ragpipe task={task} run=outputs/<name>/latest"
@@ -223,7 +216,8 @@ def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str, sto
             INVALID_CONFIGURATION, [Problem(origins.location("run"), "run", repr(path), "a run folder", fix)]
         )
     if is_remote(path) and task in READ_WHERE_PUBLISHED:
-        return fetch_run(path, storage, check=task != "verify")
+        fetched: RunFolder = objects("task", "fetch").fetch_run(path, cache_folder(plain), check=task != "verify")
+        return fetched
     return RunFolder.find(Path(path))
 
 

@@ -88,7 +88,7 @@ class DatasetSource:
 
     def __init__(self, config: RunConfig, console: Console):
         self._config, self._console = config, console
-        self.dataset: Dataset = open_dataset(config.dataset, Path.cwd(), config.storage_access)
+        self.dataset: Dataset = open_dataset(config.dataset, Path.cwd(), config.cache)
         self._index = open_index(config)
         self.name = self.dataset.name
         self.collected_at: str | None = None
@@ -349,7 +349,7 @@ def abandoned_collections(folder: RunFolder) -> list[Path]:
 def open_index(config: RunConfig) -> IndexManifest | None:
     """The index manifest of the system, None where the configuration names none. Raises DataError."""
     path = config.system.index_manifest
-    return IndexManifest(path, Path.cwd(), config.storage_access) if path is not None else None
+    return IndexManifest(path, Path.cwd(), config.cache) if path is not None else None
 
 
 def check_frozen_tables(source: RunFolder) -> None:

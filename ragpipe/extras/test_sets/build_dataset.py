@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import Field
 
-from ragpipe.config.storage_section import read_storage
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.datasets.dataset import open_dataset
@@ -22,7 +21,7 @@ from ragpipe.labelling.population import read_population
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.store.objects.settings import Storage
+from ragpipe.store.places import cache_folder
 from ragpipe.store.run.run_folder import RunFolder
 
 SECTION = "build"
@@ -31,11 +30,11 @@ _TITLE = "no test set can be built"
 
 @dataclass(frozen=True)
 class BuildTask:
-    """The data set to draw from, and how; `storage` reaches files of object stores."""
+    """The data set to draw from, and how; `cache` gets the copies of files of object stores."""
 
     dataset: DatasetSettings
     build: BuildSettings
-    storage: Storage
+    cache: Path
 
 
 class Keys(Settings):
@@ -61,8 +60,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     if problems or dataset is None or build is None:
         raise ConfigError(_TITLE, problems)
     seed = plain.get("seed")
-    storage = read_storage(plain, origins, title=_TITLE)
-    return BuildTask(dataset, build.seeded(seed if isinstance(seed, int) else 0), storage)
+    return BuildTask(dataset, build.seeded(seed if isinstance(seed, int) else 0), cache_folder(plain))
 
 
 def run(task: BuildTask, console: Console) -> int:
@@ -70,7 +68,7 @@ def run(task: BuildTask, console: Console) -> int:
     folder = Path(task.build.dir)
     refuse_existing(folder, "build.dir")
     scores = _scores(task.build)
-    dataset = open_dataset(task.dataset, Path(), task.storage)
+    dataset = open_dataset(task.dataset, Path(), task.cache)
     built = build_test_set(dataset, task.build, scores, chunk_text=task.dataset.chunk_text)
     cells = [[_cell(row[name]) for name in ("step", "kept", "dropped", "note")] for row in built.card["steps"]]
     console.table(["step", "kept", "dropped", ""], cells, title="from the log to the test set", left=(0, 3))

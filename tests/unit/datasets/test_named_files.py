@@ -1,23 +1,28 @@
-"""Which files `dataset.path` and `dataset.files` name: on disk, in a bucket and on a web server alike."""
+"""Which files `dataset.path` and `dataset.files` name: on disk, in an object store and on a web server alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from tests.support.buckets import server, storage_at
-from tests.support.s3_server import S3Server
+from tests.support.s3_server import S3Server, s3_server
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-__all__ = ["server"]
 Ids = Callable[..., list[str]]
-PLACES = ["local", "s3", "http"]
+PLACES = ["local", "memory", "http"]
+
+
+@pytest.fixture
+def server() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -25,14 +30,17 @@ def ids(server: S3Server, tmp_path: Path) -> Ids:
     """The ids that a data set of `files` has, at one of the places, below the folder `d`."""
 
     def read(place: str, names: list[str], path: str, **files: str | list[str]) -> list[str]:
+        memory = fsspec.filesystem("memory")
+        memory.store.clear()
         for name in names:
             line = b'{"id": "%s", "question": "q"}\n' % name.encode()
             server.objects[f"b/d/{name}"] = line
+            memory.pipe(f"/b/d/{name}", line)
             (tmp_path / "d" / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "d" / name).write_bytes(line)
-        root = {"local": "d", "s3": "s3://b/d", "http": f"{server.endpoint}/b/d"}[place]
+        root = {"local": "d", "memory": "memory://b/d", "http": f"{server.endpoint}/b/d"}[place]
         settings = DatasetSettings(path=f"{root}/{path}".rstrip("/"), files=files)
-        dataset = open_dataset(settings, tmp_path, storage_at(server, tmp_path / "cache"))
+        dataset = open_dataset(settings, tmp_path, tmp_path / "cache")
         return [record.sample.id for record in dataset]
 
     return read
@@ -54,7 +62,7 @@ def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
     assert "name the file in dataset.files.main" in caught.value.problems[0].fix
 
 
-@pytest.mark.parametrize("place", ["local", "s3"])
+@pytest.mark.parametrize("place", ["local", "memory"])
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
@@ -78,7 +86,7 @@ def test_a_pattern_may_begin_at_the_root(ids: Ids, tmp_path: Path) -> None:
     assert ids("local", ["a.jsonl", "b.jsonl"], "", main=f"{tmp_path}/d/*.jsonl") == ["a.jsonl", "b.jsonl"]
 
 
-@pytest.mark.parametrize("place", ["local", "s3"])
+@pytest.mark.parametrize("place", ["local", "memory"])
 @pytest.mark.parametrize("pattern", ["a**.jsonl", "d/**", "**a/*.jsonl"])
 def test_what_is_no_pattern_is_said(ids: Ids, place: str, pattern: str) -> None:
     with pytest.raises(DataError, match="stands for whole folders") as caught:
@@ -86,10 +94,8 @@ def test_what_is_no_pattern_is_said(ids: Ids, place: str, pattern: str) -> None:
     assert pattern in caught.value.problems[0].found
 
 
-def test_files_that_a_pattern_leaves_out_do_not_count(ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragpipe.store.objects.copies.MAX_FILES", 2)
-    names = ["a.jsonl", "b.jsonl", "x/1.bin", "x/2.bin", "x\\y.bin"]
-    assert ids("s3", names, "", main="*.jsonl") == ["a.jsonl", "b.jsonl"]
+def test_files_that_a_pattern_leaves_out_do_not_count(ids: Ids) -> None:
+    assert ids("memory", ["a.jsonl", "b.jsonl", "x/1.bin", "x\\y.bin"], "", main="*.jsonl") == ["a.jsonl", "b.jsonl"]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -23,7 +23,7 @@ def test_only_what_is_declared_is_imported() -> None:
     names |= {"sentence_transformers": "sentence-transformers", "markdown_it": "markdown-it-py"}
     extras = (
         PROJECT["optional-dependencies"][extra]
-        for extra in ("bertscore", "detector", "fsspec", "local", "postgres", "ray")
+        for extra in ("bertscore", "detector", "local", "objects", "postgres", "ray")
     )
     wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
     declared = {re.split(r"[><=\[]", d)[0].strip().lower() for d in wanted}

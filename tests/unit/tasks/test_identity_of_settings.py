@@ -22,7 +22,6 @@ from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.store.objects.settings import StorageSettings
 from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric
 
@@ -92,7 +91,6 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (ScoringSettings, "low_scores"): {"min_cases": 4},
     (TopSettings, "name"): "other",
     (TopSettings, "publish"): "s3://bucket/runs",
-    (StorageSettings, "endpoint"): "http://127.0.0.1:9000",
     (StoreSettings, "url"): "postgresql://user@host/database",
 }  # fmt: skip
 MAPPED = {"fields": {"id": "n", "question": "q"}}
@@ -126,7 +124,7 @@ NEVER = {
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [
     ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("runner", RunnerSettings), ("store", StoreSettings),
-    ("scoring", ScoringSettings), ("report", ReportSettings), ("storage", StorageSettings),
+    ("scoring", ScoringSettings), ("report", ReportSettings),
     *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
     *(("embedder", kind) for kind in EMBEDDERS.values()),
 ]  # fmt: skip
@@ -137,7 +135,6 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     plain: dict[str, Any] = {
         "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings, "runner": RunnerSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
-        "storage": StorageSettings,
     }  # fmt: skip
     if section:
         plain[section] = kind
@@ -213,7 +210,6 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
         "transport",
         "runner",
         "store",
-        "storage",
     )
     assert same == operational
 

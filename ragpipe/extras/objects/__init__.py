@@ -1,0 +1,12 @@
+"""Object stores by fsspec: data sets and prompts from addresses, and finished runs published and fetched."""
+
+from __future__ import annotations
+
+ENTRIES = {
+    "file_system": {"*": "ragpipe.extras.objects.remote_files"},
+    "task": {name: f"ragpipe.extras.objects.{name}" for name in ("fetch", "publish")},
+}
+HELP = """\
+  python -m ragpipe task=publish run=RUN publish=ADDRESS   a finished run to an object store; back: task=fetch run=ADDRESS
+"""
+"""The lines of `--help`."""

@@ -1,0 +1,172 @@
+"""`task=publish`: a sealed run to an object store, seal last.
+
+`<address>/<name>/<run id>/` gets the files that the seal names, `manifest.json` and `seal.json`; `<address>/<name>/latest` is the id of
+the newest run. A folder without a seal was published in part and is no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from ragpipe.core.digest import sha256_file
+from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
+from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.engine.runs.manifest import checked_manifest
+from ragpipe.engine.task_settings import task_settings
+from ragpipe.extras.objects.remote_files import file_system, read_bytes
+from ragpipe.reports.console import Console
+from ragpipe.schema.settings import Settings
+from ragpipe.store.places import BUCKETS, address_below, publishing_fault, scheme_of
+from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.run.run_folder import LATEST, RunFolder
+from ragpipe.store.run.seals import open_seal
+
+MANIFEST, SEAL = "manifest.json", "seal.json"
+_NOT_PUBLISHED = "a run cannot be published"
+
+
+class PublishTaskSettings(Settings):
+    """`run` names the run folder, `publish` where it goes."""
+
+    run: str = Field(min_length=1, description="Folder of the run.")
+    publish: str = Field(
+        min_length=1,
+        description="Address that gets the run, as `<publish>/<name>/<run id>`: s3://bucket/prefix.",
+    )
+
+    @field_validator("publish")
+    @classmethod
+    def _to_an_address(cls, address: str) -> str:
+        if expected := publishing_fault(address):
+            raise ValueError(expected)
+        return address
+
+
+Keys = PublishTaskSettings
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PublishTaskSettings:
+    """Check the keys of this task. Raises ConfigError."""
+    origins, title = origins or NoOrigins(), "task=publish cannot start; nothing was sent"
+    if plain.get("publish") is None:
+        expected, fix = "the address that gets the run", "publish=s3://bucket/prefix"
+        raise ConfigError(title, [Problem(origins.location("publish"), "publish", "not set", expected, fix)])
+    return task_settings(PublishTaskSettings, plain, origins, title=title)
+
+
+def run(task: PublishTaskSettings, console: Console) -> int:
+    """Publish, and print where. Returns 0. Raises DataError for a run that is not there or has no seal, OutputError."""
+    folder = RunFolder.find(Path(task.run))
+    with FolderLock(folder.root) as lock:
+        for notice in lock.notices:
+            console.warn(notice)
+        console.say(publish_run(folder, task.publish).line())
+    return 0
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a run is published, how many files were sent now, and how many were there already."""
+
+    address: str
+    sent: int
+    kept: int
+
+    def line(self) -> str:
+        """What to print."""
+        return f"published: {self.address} ({self.sent:,} files sent, {self.kept:,} there already)"
+
+
+def check_target(address: str) -> None:
+    """Raises ConfigError where nothing can be published to an address, before anything is spent: no such bucket, no access, no answer."""
+    is_bucket = scheme_of(address) in BUCKETS
+    place = "/".join(address.split("/")[:3]) if is_bucket else address
+    try:
+        with file_system(place) as (files, path):
+            if not files.exists(path) and is_bucket:
+                raise FileNotFoundError(path)
+    except DataError as error:
+        fix = "check `publish`, the endpoint, the credentials and the connection"
+        problems = [Problem(place, "publish", each.found, "a store that answers", fix) for each in error.problems]
+        raise ConfigError("nothing can be published; nothing was started", problems) from error
+
+
+def publish_run(folder: RunFolder, address: str) -> Published:
+    """Copy a sealed run to `<address>/<name>/<run id>`. Where the same seal is there, only files that are missing or of another size are sent.
+
+    Raises DataError for a run without a seal and for a file that is not what was sealed, OutputError where something cannot be sent.
+    """
+    manifest, digests = checked_manifest(folder), _digests(folder)
+    named = address_below(address, str(manifest["name"]))
+    target = address_below(named, str(manifest["run_id"]))
+    sizes = {name: (folder.root / name).stat().st_size for name in digests}
+    ends = {name: (folder.root / name).read_bytes() for name in (MANIFEST, SEAL)}
+    with file_system(target, writes=True) as (files, path):
+        listed = files.find(path, detail=True)
+    sent = {name.removeprefix(path).lstrip("/"): info["size"] for name, info in listed.items()}
+    same = {name for name, content in ends.items() if name in sent and _read(address_below(target, name)) == content}
+    missing = [name for name in digests if SEAL not in same or sent.get(name) != sizes[name]]
+    if missing or len(same) < len(ends):
+        if SEAL in sent:
+            with file_system(address_below(target, SEAL), writes=True) as (files, path):
+                files.rm_file(path)  # from here on it is published in part
+        for name in missing:
+            _send(folder.root / name, address_below(target, name))
+        for name in ends:
+            _send(folder.root / name, address_below(target, name))
+    here = folder.latest.is_symlink() or folder.latest.is_file()
+    if here and RunFolder.find(folder.latest).root.resolve() == folder.root.resolve():
+        pointer = f"{manifest['run_id']}\n".encode()
+        if _read(address_below(named, LATEST)) != pointer:
+            with file_system(address_below(named, LATEST), writes=True) as (files, path):
+                files.pipe_file(path, pointer)
+    count = len(missing) + len(ends) if missing or len(same) < len(ends) else 0
+    return Published(target, count, len(digests) + len(ends) - count)
+
+
+def _digests(folder: RunFolder) -> dict[str, str]:
+    """The digests of the sealed files. Raises DataError for no seal, and for a file that is missing or not what was sealed."""
+    try:
+        seal, fault = open_seal(folder.seal), "no seal.json"
+    except ValueError as error:
+        seal, fault = None, f"a damaged seal ({error})"
+    if seal is None:
+        fix = "start the run's command again: it is sealed when it ends"
+        raise DataError(_NOT_PUBLISHED, [Problem(str(folder.root), "run", fault, "a run that has ended", fix)])
+    digests = sealed_digests(seal)
+    fix = f"task=verify run={folder.root} says what differs; start the run's command again"
+    problems = [
+        Problem(str(folder.root / name), "file", "missing, or not what was sealed", "the file as the run ended", fix)
+        for name, digest in digests.items()
+        if local_digest(folder.root / name) != digest
+    ]
+    if problems:
+        raise DataError(_NOT_PUBLISHED, problems)
+    return digests
+
+
+def sealed_digests(seal: Mapping[str, Any]) -> dict[str, str]:
+    """The sha256 of every file that a seal names."""
+    return {**seal["files"], **{name: table["sha256"] for name, table in seal["tables"].items()}}
+
+
+def local_digest(path: Path) -> str | None:
+    """The sha256 of a file of this machine; None for a link, or where there is none."""
+    return sha256_file(path) if path.is_file() and not path.is_symlink() else None
+
+
+def _read(address: str) -> bytes | None:
+    try:
+        return read_bytes(address)
+    except DataError as error:
+        raise OutputError(f"cannot publish to {address}: {error}") from error
+
+
+def _send(source: Path, address: str) -> None:
+    with file_system(address, writes=True) as (files, path):
+        files.put_file(str(source), path)

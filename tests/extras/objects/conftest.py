@@ -1,0 +1,38 @@
+"""Stores for tests: the memory of this process, and a server of `s3_server.py` with credentials that must appear in no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+import pytest
+
+from tests.support.s3_server import S3Server, s3_server
+
+KEY_ID, SECRET = "AKIASENTINELQQ012345", "sentinel/secret+0123456789abcdefghijklmn"
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    """The empty store of `memory://`."""
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+    yield files
+    files.store.clear()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """An empty server, named by the environment with its credentials."""
+    with s3_server() as server:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": server.endpoint,
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield server

@@ -1,0 +1,252 @@
+"""Published runs: sealed, seal last, read where they are published, checked by digest when they are fetched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli import main
+
+pytestmark = pytest.mark.slow  # whole runs, several per test
+ROWS = [
+    {"id": f"q{i}", "question": f"What does case {i} say?", "answer": f"Case {i} says {i * 3} things.", "reference": f"{i * 3} things",
+     "contexts": [f"Passage of case {i}: it says {i * 3} things."]}
+    for i in range(4)
+]  # fmt: skip
+DATA = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+COMMON = ["dataset=jsonl", "metrics=[faithfulness]", "name=r"]
+PROMPTS = Path(__file__).parents[3] / "prompts" / "faithfulness"
+
+
+def _run(*words: str) -> Path:
+    assert main([*COMMON, *words]) == 0
+    return Path("outputs/r/latest").resolve()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.jsonl").write_bytes(DATA)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a run was made."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "data.jsonl").write_bytes(DATA)
+        _run("dataset.path=data.jsonl")
+    return folder
+
+
+@pytest.fixture
+def sent(memory: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that were sent to the store, in order."""
+    names: list[str] = []
+    put, pipe = type(memory).put_file, type(memory).pipe_file
+
+    def noted(send: Callable[..., Any], at: int) -> Callable[..., Any]:
+        def noting(files: Any, *words: Any, **options: Any) -> Any:
+            names.append(str(words[at]))
+            return send(files, *words, **options)
+
+        return noting
+
+    monkeypatch.setattr(type(memory), "put_file", noted(put, 1))
+    monkeypatch.setattr(type(memory), "pipe_file", noted(pipe, 0))
+    return names
+
+
+@pytest.fixture
+def published(finished: Path, here: Path, memory: Any) -> str:
+    """The id of that run: a copy of its folder is below `outputs`, and it is published below memory://b/runs."""
+    shutil.copytree(finished / "outputs", here / "outputs", symlinks=True)
+    assert main(["task=publish", f"run={Path('outputs/r/latest').resolve()}", "publish=memory://b/runs"]) == 0
+    return Path("outputs/r/latest").resolve().name
+
+
+def test_the_place_of_the_data_is_no_part_of_the_run(here: Path, memory: Any) -> None:
+    memory.pipe({"/b/d/data.jsonl": DATA, "/b/d/part/one.jsonl": DATA})
+    memory.pipe({f"/b/mine/faithfulness/{path.name}": path.read_bytes() for path in PROMPTS.glob("*.jinja")})
+    local = _run("dataset.path=data.jsonl")
+    remote = _run("dataset.path=memory://b/d/data.jsonl", "prompt_dirs=[memory://b/mine]")
+    by_pattern = _run("dataset.path=memory://b/d/part", "dataset.files={main: '*.jsonl'}")
+    assert local == remote == by_pattern  # one run: the same folder, by the content alone
+
+
+@pytest.mark.thorough
+def test_templates_of_a_bucket_are_frozen_in_the_run(here: Path, memory: Any) -> None:
+    verify = (PROMPTS / "verify.v2.jinja").read_bytes().replace(b"decide for each", b"now decide for each")
+    memory.pipe("/b/mine/faithfulness/verify.v9.jinja", verify)
+    words = ["dataset.path=data.jsonl", "prompt_dirs=[memory://b/mine]", "metrics.faithfulness.prompts.verify=v9"]
+    run = _run(*words)
+    memory.store.clear()
+    assert (run / "prompts" / "faithfulness" / "verify.v9.jinja").read_bytes() == verify
+    assert main(["task=verify", f"run={run}"]) == 0
+
+
+def test_a_run_is_published_seal_last_and_only_once(
+    published: str, memory: Any, sent: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    local, folder = Path("outputs/r/latest").resolve(), f"/b/all/r/{published}"
+    publish = ["task=publish", f"run={local}", "publish=memory://b/all"]
+    assert main(publish) == 0
+    assert sent[-3:] == [f"{folder}/manifest.json", f"{folder}/seal.json", "/b/all/r/latest"]
+    for name in ("seal.json", "manifest.json", "iteration-1/scores.parquet", "report.html"):
+        assert memory.cat_file(f"{folder}/{name}") == (local / name).read_bytes()
+    assert memory.cat_file("/b/all/r/latest").decode().strip() == published
+    sent.clear()
+    assert main(publish) == 0
+    assert "(0 files sent, " in capsys.readouterr().out
+    assert sent == []
+    memory.pipe_file(f"{folder}/report.md", b"changed there")
+    sent.clear()
+    assert main(publish) == 0
+    assert memory.cat_file(f"{folder}/report.md") == (local / "report.md").read_bytes()
+    assert sent == [f"{folder}/{name}" for name in ("report.md", "manifest.json", "seal.json")]
+
+
+@pytest.mark.thorough
+def test_a_run_that_is_published_in_part_is_no_run(
+    here: Path, memory: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, puts = type(memory).put_file, 0
+
+    def break_down(files: Any, source: str, target: str, **options: Any) -> None:
+        nonlocal puts
+        puts += 1
+        if puts > 9:
+            raise OSError("the store is gone")
+        put(files, source, target, **options)
+
+    monkeypatch.setattr(type(memory), "put_file", break_down)
+    assert main([*COMMON, "dataset.path=data.jsonl", "publish=memory://b/runs"]) == 6
+    said, run = capsys.readouterr().err, Path("outputs/r/latest").resolve()
+    assert f"cannot write memory://b/runs/r/{run.name}/" in said
+    assert f"the run is whole: {Path('outputs/r') / run.name}; task=publish" in said
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert len(memory.find("/b/runs")) == 9
+    for task in ("verify", "fetch"):
+        assert main([f"task={task}", f"run=memory://b/runs/r/{run.name}", "output_dir=elsewhere"]) == 2
+        assert "published in part" in capsys.readouterr().err
+    assert not list(Path("elsewhere/r").glob("*/manifest.json"))
+    assert main(["task=publish", f"run={run}", "publish=memory://b/runs"]) == 0
+    assert main(["task=verify", f"run=memory://b/runs/r/{run.name}"]) == 0
+
+
+def test_another_state_of_a_run_is_sent_as_a_whole_without_its_old_seal(
+    published: str, memory: Any, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the size of the old one may be another one."""
+    local, folder = Path("outputs/r/latest").resolve(), f"/b/runs/r/{published}"
+    memory.pipe_file(f"{folder}/seal.json", memory.cat_file(f"{folder}/seal.json") + b" ")
+    report = memory.cat_file(f"{folder}/report.md")
+    memory.pipe_file(f"{folder}/report.md", report[::-1])
+    sent.clear()
+    assert main(["task=publish", f"run={local}", "publish=memory://b/runs"]) == 0
+    assert memory.cat_file(f"{folder}/report.md") == report
+    assert len(sent) == len(json.loads((local / "seal.json").read_bytes())["files"]) + len(
+        json.loads((local / "seal.json").read_bytes())["tables"]
+    ) + len(["manifest.json", "seal.json"])
+
+
+def test_published_runs_are_read_where_they_are(
+    published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"memory://b/runs/r/{published}"
+    local = Path("outputs/r/latest").resolve()
+    (tmp_path / "far").mkdir()
+    monkeypatch.chdir(tmp_path / "far")
+    assert main(["task=verify", "run=memory://b/runs/r/latest"]) == 0
+    assert "verify: identical" in capsys.readouterr().out
+    assert main(["task=explain", f"run={address}", "case=q1", "metric=faithfulness"]) == 0
+    assert main(["task=compare", f"base={address}", f"candidate={local}"]) == 0
+    capsys.readouterr()
+    assert main(["task=rescore", f"run={address}"]) == 2
+    assert "task=fetch" in capsys.readouterr().err
+    assert main(["task=fetch", "run=memory://b/runs/r"]) == 0
+    capsys.readouterr()
+    assert main(["task=runs"]) == 0
+    assert capsys.readouterr().out.count(published) == 1  # the copy that was verified is no run of its own
+    for path in local.rglob("*.parquet"):
+        assert (Path("outputs/r") / published / path.relative_to(local)).read_bytes() == path.read_bytes()
+    assert main(["task=rescore", f"run=outputs/r/{published}", "scoring.thresholds.faithfulness=0.5"]) == 0
+
+
+def test_a_run_is_not_fetched_over_another_state_of_it(published: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("outputs/r/latest/seal.json").write_text("{}")
+    assert main(["task=fetch", "run=memory://b/runs/r/latest"]) == 2
+    assert "not fetched over one that differs" in capsys.readouterr().err
+
+
+def test_a_file_that_was_changed_there_is_found(
+    published: str, memory: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"/b/runs/r/{published}/iteration-1/metrics.json"
+    memory.pipe_file(name, memory.cat_file(name).replace(b"uncalibrated", b"calibrated", 1))
+    assert memory.cat_file(name) != Path("outputs/r/latest/iteration-1/metrics.json").read_bytes()
+    address = f"run=memory://b/runs/r/{published}"
+    assert main(["task=verify", address]) == 3
+    assert "differs  iteration-1/metrics.json" in capsys.readouterr().out
+    for words in (["task=explain", "case=q1", "metric=faithfulness"], ["task=fetch", "output_dir=elsewhere"]):
+        assert main([*words, address]) == 2
+        assert "content that its seal does not name" in capsys.readouterr().err
+    assert not list(Path("elsewhere").glob("r/*/iteration-1/metrics.json"))
+    assert not list(Path("elsewhere").rglob("seal.json"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("key", ["created_at", "identity", "run_id", "name"])
+def test_a_manifest_that_was_changed_there_is_found(
+    published: str, memory: Any, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    """It is no file that the seal has the digest of: the seal holds what it says."""
+    where = f"/b/runs/r/{published}/manifest.json"
+    changes = {"created_at": "2001-01-01T00:00:00+00:00", "identity": {}, "run_id": "0123456789ab", "name": "better"}
+    manifest = json.loads(memory.cat_file(where))
+    assert manifest[key] != changes[key]
+    memory.pipe_file(where, json.dumps(manifest | {key: changes[key]}).encode())
+    address = f"run=memory://b/runs/r/{published}"
+    for words in (["task=fetch", "output_dir=elsewhere"], ["task=explain", "case=q1", "metric=faithfulness"]):
+        assert main([*words, address]) == 2
+        assert "a manifest that its seal does not hold" in capsys.readouterr().err
+    assert not Path("elsewhere").exists()
+
+
+def test_a_damaged_seal_is_found(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"/b/runs/r/{published}/seal.json"
+    memory.pipe_file(name, memory.cat_file(name).replace(b"report.md", b"report.mx"))
+    assert main(["task=fetch", "run=memory://b/runs/r/latest", "output_dir=elsewhere"]) == 2
+    assert "a damaged seal (its own digest does not fit)" in capsys.readouterr().err
+
+
+def test_a_run_is_the_one_of_its_address(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in memory.find(f"/b/runs/r/{published}"):
+        memory.pipe_file(name.replace(published, "0123456789ab"), memory.cat_file(name))
+    assert main(["task=fetch", "run=memory://b/runs/r/0123456789ab", "output_dir=elsewhere"]) == 2
+    assert f"the run {published}, and not 0123456789ab" in capsys.readouterr().err
+    assert not Path("elsewhere").exists()
+
+
+@pytest.mark.thorough
+def test_a_run_that_was_changed_here_is_not_published(
+    published: str, memory: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(Path("outputs/r/latest").resolve(), "copy"))
+    (run / "report.md").write_text("better than it was")
+    assert main(["task=publish", f"run={run}", "publish=memory://b/elsewhere"]) == 2
+    assert "not what was sealed" in capsys.readouterr().err
+    (run / "seal.json").unlink()
+    assert main(["task=publish", f"run={run}", "publish=memory://b/elsewhere"]) == 2
+    assert "no seal.json" in capsys.readouterr().err
+    assert not memory.exists("/b/elsewhere")
+    assert main(["task=publish", f"run={run}"]) == 2
+    assert "publish=s3://bucket/prefix" in capsys.readouterr().err

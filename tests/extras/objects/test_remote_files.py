@@ -1,0 +1,190 @@
+"""Copies of remote files: whole or absent, used again until the file changes, never half old and half new."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import ConfigError, DataError, OutputError
+from ragpipe.extras.objects import remote_files
+from ragpipe.extras.objects.remote_files import RemotePlace, file_system, open_remote
+from ragpipe.store.places import local_folder
+from tests.support.s3_server import S3Server
+
+CONTENT = b"0123456789" * 300_000
+
+
+def _copy(address: str, cache: Path) -> Path:
+    path = open_remote(address, cache).file
+    assert path is not None
+    return path
+
+
+def raise_within(address: str, error: Exception, *, writes: bool) -> None:
+    with file_system(address, writes=writes):
+        raise error
+
+
+def _copies(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def _gets(server: S3Server, key: str) -> int:
+    return len(server.seen("GET", key))
+
+
+def test_a_file_of_a_web_server_is_copied_until_it_changes(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/d/x.jsonl"] = b"one"
+    address = f"{server.endpoint}/b/d/x.jsonl"
+    first = _copy(address, tmp_path)
+    assert _copy(address, tmp_path) == first
+    assert _gets(server, "b/d/x.jsonl") == 1
+    server.objects["b/d/x.jsonl"] = b"two"  # of the same size
+    second = _copy(address, tmp_path)
+    assert (second.name, second.read_bytes()) == ("x.jsonl", b"two")
+    assert first.read_bytes() == b"one"  # a copy in use stays
+
+
+def test_a_file_without_a_version_is_copied_at_every_start(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.jsonl"] = b"one"
+    server.has_versions = False
+    address = f"{server.endpoint}/b/x.jsonl"
+    first = _copy(address, tmp_path)
+    assert _copy(address, tmp_path) == first  # the same bytes, the same copy
+    server.objects["b/x.jsonl"] = b"two"
+    assert _copy(address, tmp_path).read_bytes() == b"two"
+    assert (first.read_bytes(), _gets(server, "b/x.jsonl")) == (b"one", 3)
+
+
+def test_a_cut_connection_leaves_no_copy(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+    server.cut_after += [1_000_000]
+    address = f"{server.endpoint}/b/x.bin"
+    with pytest.raises(DataError, match="a file of an object store cannot be read") as caught:
+        _copy(address, tmp_path)
+    problem = caught.value.problems[0]
+    assert (problem.where, problem.fix) == (address, "check the address and the connection, and start again")
+    assert _copies(tmp_path) == []
+    assert _copy(address, tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(server: S3Server, tmp_path: Path) -> None:
+    server.objects["b/x.bin"] = CONTENT
+
+    def change(key: str) -> None:
+        server.objects[key] = CONTENT[::-1]
+
+    server.after_get = change
+    with pytest.raises(DataError, match="changed while it was being read") as caught:
+        _copy(f"{server.endpoint}/b/x.bin", tmp_path)
+    assert caught.value.problems[0].fix == "start again"
+    assert _copies(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "fix"),
+    [
+        (403, "access", "credentials come from the environment"),
+        (401, "access", "credentials come from the environment"),
+        (500, "file", "check the address and the connection"),
+    ],
+)
+def test_a_refusal_says_what_to_do(server: S3Server, tmp_path: Path, status: int, key: str, fix: str) -> None:
+    server.objects["b/x.bin"] = b"1"
+    server.statuses += [status] * 9
+    with pytest.raises(DataError) as caught:
+        _copy(f"{server.endpoint}/b/x.bin", tmp_path)
+    problem = caught.value.problems[0]
+    assert problem.key == key
+    assert fix in problem.fix
+
+
+def test_what_cannot_be_written_is_an_output_error() -> None:
+    with pytest.raises(OutputError, match=r"cannot write memory://a/x: no room.*To fix: check the address"):
+        raise_within("memory://a/x", OSError("no room"), writes=True)
+
+
+def test_a_full_disk_of_this_machine_is_no_fault_of_the_store() -> None:
+    with pytest.raises(OSError, match="full"), file_system("memory://a/x"):
+        raise OSError(28, "full")
+
+
+def test_a_missing_file_is_named(memory: Any, server: S3Server, tmp_path: Path) -> None:
+    for address in ("memory://none/none.jsonl", f"{server.endpoint}/b/none.jsonl"):
+        with pytest.raises(DataError, match="nothing at this address") as caught:
+            _copy(address, tmp_path)
+        assert caught.value.problems[0].where == address
+
+
+@pytest.mark.parametrize(
+    ("address", "found", "fix"),
+    [
+        ("nosuch://b/x", "Protocol not known: nosuch", "pip install fsspec, and the package that it names"),
+        ("s3://b/x", "s3fs", "pip install s3fs boto3"),
+        ("gs://b/x", "gcsfs", "pip install gcsfs"),
+        ("abfss://c@a.dfs.core.windows.net/x", "abfss", "pip install adlfs"),
+    ],
+)
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, found: str, fix: str
+) -> None:
+    for package in ("s3fs", "gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for scheme in ("s3", "gs", "abfss"):
+        monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)
+    with pytest.raises(ConfigError) as caught:
+        _copy(address, tmp_path)
+    assert found in caught.value.problems[0].found
+    assert caught.value.problems[0].fix == fix
+
+
+def test_patterns_mean_what_they_mean_in_a_folder(memory: Any, tmp_path: Path) -> None:
+    names = ["a.json", "b.json", "c.jsonl", "d/a.json", "d/e/f.json", "x[1].json"]
+    here = tmp_path / "here"
+    for name in names:
+        memory.pipe(f"/p/{name}", b"{}")
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("{}")
+    place = RemotePlace("memory://p", tmp_path / "cache", None)
+    for pattern in ("*.json", "*/*.json", "**/*.json", "d/**/*.json", "?.json", "none*"):
+        assert place.names(pattern) == sorted(str(path.relative_to(here)) for path in here.glob(pattern)), pattern
+
+
+def test_a_copy_of_a_folder_never_changes(memory: Any, tmp_path: Path) -> None:
+    memory.pipe({"/p/m/one.v1.jinja": b"1", "/p/m/two.v1.jinja": b"2", "/other": b"3"})
+    first = local_folder("memory://p", tmp_path)
+    assert _copies(first) == ["one.v1.jinja", "two.v1.jinja"]
+    assert local_folder("memory://p", tmp_path) == first
+    memory.rm("/p/m/two.v1.jinja")
+    memory.pipe("/p/m/one.v1.jinja", b"9")
+    second = local_folder("memory://p", tmp_path)
+    assert [path.read_bytes() for path in second.rglob("*.jinja")] == [b"9"]
+    assert sorted(path.read_bytes() for path in first.rglob("*.jinja")) == [b"1", b"2"]
+
+
+def test_a_large_folder_is_no_folder_of_prompts(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_files, "MAX_FOLDER_BYTES", 1 << 20)
+    memory.pipe("/p/a.jinja", CONTENT)
+    with pytest.raises(DataError, match="at most 1 MiB"):
+        local_folder("memory://p", tmp_path)
+
+
+def test_a_file_outside_the_folder_is_not_read(memory: Any, tmp_path: Path) -> None:
+    memory.pipe({"/g/a.jsonl": b"1", "/x.jsonl": b"2"})
+    place = RemotePlace("memory://g", tmp_path, None)
+    with pytest.raises(DataError, match=r"without `..`"):
+        place.below("../x.jsonl")
+    with pytest.raises(DataError, match="without a key or a signature") as caught:
+        place.below("a.jsonl?X-Amz-Signature=00")
+    assert "Signature=" not in str(caught.value)
+
+
+def test_a_name_that_would_leave_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        remote_files, "_listed", lambda address: {"../evil.jinja": {"name": "/p/../evil.jinja", "size": 1}}
+    )
+    with pytest.raises(DataError, match="names that stay below"):
+        local_folder("memory://p", tmp_path)

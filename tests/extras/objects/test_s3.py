@@ -1,0 +1,83 @@
+"""`s3://` by s3fs, against a local server: the same run as from disk, published and fetched; and no key anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragpipe.cli import main
+from tests.extras.objects.conftest import KEY_ID, SECRET
+from tests.extras.objects.test_published_runs import COMMON, DATA
+from tests.support.s3_server import S3Server
+
+pytestmark = [pytest.mark.slow, pytest.mark.objects]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: S3Server) -> Path:
+    s3fs = pytest.importorskip("s3fs")
+    s3fs.S3FileSystem.clear_instance_cache()  # it would go on with the server of another test
+    monkeypatch.chdir(tmp_path)
+    server.objects["b/d/data.jsonl"] = DATA
+    return tmp_path
+
+
+def test_a_run_over_a_bucket_is_published_fetched_and_verified(
+    here: Path, server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMON, "dataset.path=s3://b/d/data.jsonl", "publish=s3://b/runs"]) == 0
+    run = Path("outputs/r/latest").resolve()
+    assert len(server.seen("GET", "b/d/data.jsonl")) == 1
+    put = [seen.path for seen in server.seen("PUT")]
+    assert put[-3:] == [f"b/runs/r/{run.name}/{name}" for name in ("manifest.json", "seal.json")] + ["b/runs/r/latest"]
+    server.requests.clear()
+    assert main(["task=publish", f"run={run}", "publish=s3://b/runs"]) == 0
+    assert "(0 files sent, " in capsys.readouterr().out
+    assert not [seen for seen in server.requests if seen.method not in ("GET", "HEAD")]
+    server.objects[f"b/runs/r/{run.name}/report.md"] += b"changed there"
+    assert main(["task=publish", f"run={run}", "publish=s3://b/runs"]) == 0
+    assert server.objects[f"b/runs/r/{run.name}/report.md"] == (run / "report.md").read_bytes()
+    assert main(["task=verify", "run=s3://b/runs/r/latest"]) == 0
+    assert main(["task=fetch", "run=s3://b/runs/r/latest", "output_dir=elsewhere"]) == 0
+    assert (Path("elsewhere/r") / run.name / "seal.json").read_bytes() == (run / "seal.json").read_bytes()
+
+
+def test_a_copy_is_used_until_the_file_changes(here: Path, server: S3Server) -> None:
+    words = [*COMMON, "dataset.path=s3://b/d", "dataset.files={main: '*.jsonl'}"]
+    assert main(words) == 0
+    assert main(words) == 0
+    assert len(server.seen("GET", "b/d/data.jsonl")) == 1
+    server.objects["b/d/data.jsonl"] = DATA.replace(b"3 things", b"4 things")
+    assert main(words) == 0
+    assert len(server.seen("GET", "b/d/data.jsonl")) == 2
+
+
+def test_what_cannot_be_published_is_said_before_anything_is_asked(
+    here: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*COMMON, "dataset.path=s3://b/d/data.jsonl", "publish=s3://no-such-bucket/runs"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "nothing can be published; nothing was started" in said
+    assert "s3://no-such-bucket: publish" in said
+    assert not list(Path("outputs").rglob("manifest.json"))
+
+
+def test_no_key_is_in_any_file_or_message(
+    here: Path, server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMON, "dataset.path=s3://b/d/data.jsonl", "publish=s3://b/runs"]) == 0
+    server.statuses += [403] * 20
+    assert main(["task=verify", "run=s3://b/runs/r/latest"]) == 2
+    said = "".join(capsys.readouterr())
+    assert "credentials come from the environment" in said
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    written = {str(path): path.read_bytes() for path in files} | server.objects
+    assert any(name.endswith("config.yaml") for name in written)
+    header = server.requests[0].headers["authorization"]
+    assert KEY_ID in header
+    assert SECRET not in header
+    for secret in (KEY_ID, SECRET, KEY_ID[4:], SECRET[9:]):
+        assert not [name for name, content in written.items() if secret.encode() in content]
+        assert secret not in said

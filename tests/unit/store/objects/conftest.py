@@ -1,5 +1,0 @@
-"""A server with buckets."""
-
-from tests.support.buckets import server
-
-__all__ = ["server"]
