@@ -94,22 +94,20 @@ async def judge_iteration(
 @contextmanager
 def _watched(source: CaseSource, stage: JudgeStage) -> Iterator[None]:
     """Inside, the stage ends when the data is edited: it would be paid for a run that nobody can start again."""
-    loop = asyncio.get_running_loop()
 
-    def look() -> None:
-        nonlocal timer
+    async def look() -> None:
         try:
-            source.check_unchanged()
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                source.check_unchanged()
         except OutputError as error:
             stage.stop(error)
-        else:
-            timer = loop.call_later(_LOOK_S, look)
 
-    timer = loop.call_later(_LOOK_S, look)
+    watch = asyncio.create_task(look())
     try:
         yield
     finally:
-        timer.cancel()
+        watch.cancel()
 
 
 async def _run_shown(

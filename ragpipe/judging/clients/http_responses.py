@@ -264,9 +264,9 @@ def _usage(usage: Any, *, has_text: bool) -> dict[str, Any]:
     that can be believed: every prompt has a token, and so has every text."""
     if not isinstance(usage, dict):
         return {"usage_reason": "the reply names no usage"}
-    cost = usage.get("cost")  # of OpenRouter, in dollars; 0 where another account is billed
-    is_price = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 < cost <= _DOLLARS_MAX
-    price = {"usd": float(cost)} if is_price else {}
+    cost = usage.get("cost", 0)  # of OpenRouter, in dollars; 0 where another account is billed
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    price = {"usd": cost} if is_number and 0 < cost <= _DOLLARS_MAX else {}
     named = (
         usage.get("prompt_tokens", usage.get("input_tokens")),
         usage.get("completion_tokens", usage.get("output_tokens")),

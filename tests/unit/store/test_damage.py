@@ -290,16 +290,14 @@ def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewh
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     path = tmp_path / "calls.sqlite"
-    with CallStore(path, run_id="0123456789ab") as store:
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("DROP TABLE calls")
-
-        async def work() -> None:
-            with pytest.raises(DataError, match=r"(?s)cannot be read.*action=import from=.*takes them in") as found:
-                await store.put(CALLS[0])
-            assert str(path) in str(found.value)
-
-        asyncio.run(work())
+    store = CallStore(path, run_id="0123456789ab")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DROP TABLE calls")
+    with pytest.raises(OutputError, match="broke while this start used it") as found:
+        asyncio.run(store.put(CALLS[0]))
+    assert str(path) in str(found.value)
+    with pytest.raises(OutputError, match=r"(?s)broke while this start used it.*action=import from=.*takes it in"):
+        store.close()
     (kept,) = (tmp_path / "tmp").iterdir()
     assert import_calls(tmp_path / "new" / "calls.sqlite", kept) == (1, 0)
     assert read_calls(tmp_path / "new" / "calls.sqlite", KEYS) == {KEYS[0]: CALLS[0]}
