@@ -220,10 +220,7 @@ class DatasetSource:
         if (path := self.dataset.touched()) is None:
             return
         try:
-            is_same = (
-                open_dataset(self._config.dataset, Path.cwd(), self._config.storage_access).digest
-                == self.dataset.digest
-            )
+            is_same = open_dataset(self._config.dataset, Path.cwd(), self._config.cache).digest == self.dataset.digest
         except RagpipeError:
             is_same = False
         if not is_same:

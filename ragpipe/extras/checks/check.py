@@ -17,7 +17,6 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
@@ -109,7 +108,6 @@ class ChangedCases:
     ):
         self._source, data = finished.folder, finished.manifest["data"]
         check_frozen_tables(self._source)
-        check_unmodified(self._source, finished.manifest["iterations"], scores=False)
         self._pool_size, self._make = pool, make
         self.name = f"{data['name']}, {word}"
         self.collected_at: str | None = data.get("collected_at")

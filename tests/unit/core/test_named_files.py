@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ragpipe.comparing.judge_drift import read_drift_record
 from ragpipe.core.errors import DataError, RagpipeError
 from ragpipe.core.named_files import named_bytes, named_text
 from ragpipe.core.yaml_files import yaml_text
 from ragpipe.prompting.template_files import read_text
 from ragpipe.scoring.calibration_file import read_calibration
-from ragpipe.store.calls.drift_file import read_drift_record
 from ragpipe.store.calls.recorded_file import read_recorded_file
 
 
