@@ -22,7 +22,7 @@ from ragpipe.store.run.run_folder import RunFolder
 OutputKey = tuple[str, str, int]
 """Sample, method and repeat."""
 SEPARATOR = "~"
-_PATTERNS = "refusals.v2"
+_PATTERNS = "refusals.v3"
 _LONGEST = 5_000
 """Characters from which an answer is no refusal."""
 
@@ -158,7 +158,10 @@ def is_usable(case: Case) -> bool:
     """Whether the system answered: its output has no error, and an answer with words that does not decline."""
     answer = case.answer
     has_answer = case.output.error is None and any(c.isalnum() for c in answer)
-    return has_answer and not (len(answer) <= _LONGEST and read_refusal(answer, load_refusals(_PATTERNS)).refused)
+    if not has_answer or len(answer) > _LONGEST:
+        return has_answer
+    reading = read_refusal(answer, load_refusals(_PATTERNS))
+    return reading.covered and not reading.refused
 
 
 def renamed(base: Case, changed: Case, name: str) -> Case:

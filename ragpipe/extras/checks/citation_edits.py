@@ -72,12 +72,13 @@ def _single_marks(case: Case) -> list[int]:
     marks = [number for number in singles if number in ranks and all_numbers.count(number) == 1]
     if case.output.citations is None:
         return marks
-    return [number for number in marks if _recorded(case.output.citations, number, ranks[number])]
+    return [number for number in marks if _recorded(case, number, ranks[number])]
 
 
-def _recorded(citations: list[Citation], number: int, chunk: Chunk) -> bool:
+def _recorded(case: Case, number: int, chunk: Chunk) -> bool:
+    citations = case.output.citations or ()
     same = [citation for citation in citations if (citation.marker or "").strip("[]^ ") == str(number)]
-    return len(same) == 1 and bool({chunk.id, number} & set(names_of(same[0])))
+    return len(same) == 1 and bool({chunk.id, number} & set(names_of(same[0], case)))
 
 
 def _pointing_to(case: Case, number: int, other: int, chunk: Chunk | None) -> Edit:
