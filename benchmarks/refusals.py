@@ -1,4 +1,4 @@
-"""How well the rules of `refusals.v2` tell refusals from answers, on answers that no rule was made by.
+"""How well the rules of `refusals.v3` tell refusals from answers, on answers that no rule was made by.
 
     python benchmarks/refusals.py --data data
 
@@ -86,7 +86,7 @@ SETS = {
 def measure(data: Path, name: str) -> str:
     """One row of the table."""
     answers = list(SETS[name](data))
-    rules = [read_refusal(one.answer, load_refusals("refusals.v2")).refused for one in answers]
+    rules = [read_refusal(one.answer, load_refusals("refusals.v3")).refused for one in answers]
     phrases = [bool(PHRASES.search(one.answer)) for one in answers]
     declining = sum(one.declines for one in answers)
     return f"| {name} | {len(answers)} | {declining} | {_told(answers, rules)} | {_told(answers, phrases)} |"

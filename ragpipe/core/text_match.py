@@ -1,7 +1,9 @@
 """Quote matching: whether a quote occurs in a text, and at which characters. Typography does not count.
 
 One normal form serves metrics that check quotes, reports that highlight them and literal checks: NFC, case folded, white
-space collapsed, one kind of quotation mark and of dash, no soft hyphens and no zero-width spaces.
+space collapsed (none beside Chinese and Japanese signs), one kind of quotation mark and of dash, one width of letters, digits,
+kana and punctuation, and nothing that readers cannot see: soft hyphens, marks of direction, joiners, Arabic vowel signs, a
+hyphen at the end of a line, `**`.
 """
 
 from __future__ import annotations
@@ -16,16 +18,27 @@ from operator import itemgetter
 Span = tuple[int, int]
 """Start and end (exclusive) of a stretch of a text, in characters."""
 
-INVISIBLE = "\u00ad\u200b"  # soft hyphen, zero-width space
-_SINGLE_QUOTES = "\u2018\u2019\u201a\u2032"
-_DOUBLE_QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u2033"
+INVISIBLE = (
+    "\u00ad\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+"""Soft hyphen, spaces without width, joiners, marks of direction, byte order mark."""
+_VOWEL_SIGNS = "".join(map(chr, (*range(0x64B, 0x653), 0x670, 0x640)))  # of Arabic, with the tatweel
+_SINGLE_QUOTES = "\u2018\u2019\u201a\u201b\u2032\u2039\u203a\uff07"
+_DOUBLE_QUOTES = (
+    "\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\u300c\u300d\u300e\u300f\u301d\u301e\u301f\uff02\uff62\uff63"
+)
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _WITHOUT_INVISIBLE = str.maketrans(dict.fromkeys(INVISIBLE))
 _TYPOGRAPHY = str.maketrans(
     dict.fromkeys(_SINGLE_QUOTES, "'")
     | dict.fromkeys(_DOUBLE_QUOTES, '"')
     | dict.fromkeys(_DASHES, "-")
-    | dict.fromkeys(INVISIBLE)
+    | dict.fromkeys(INVISIBLE + _VOWEL_SIGNS)
+)
+_WIDE = re.compile("[\u3000\uff01-\uffee]+")
+_CJK = "\u3001-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3002"
+_DROPPED = re.compile(  # what a page break or Markdown puts between signs that belong together
+    rf"(?<=[{_CJK}])\s+|(?<!\s)\s+(?=[{_CJK}])|(?<=[^\W\d_])[-\u00ad\u2010]\r?\n[ \t]*(?=[^\W\d_])|\*\*"
 )
 _ASCII_WORDS = re.compile(r"[!-~]+(?: [!-~]+)*(?![^\x00-\x7f])")  # the last character composes with nothing behind it
 _ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
@@ -47,7 +60,7 @@ def normalise(text: str) -> str:
 
 
 def _normal_form(text: str) -> str:
-    return " ".join(_fold(text).split())
+    return " ".join(_fold(_DROPPED.sub("", text)).split())
 
 
 _remembered_form = lru_cache(maxsize=_REMEMBERED_TEXTS)(_normal_form)
@@ -93,7 +106,23 @@ class MatchableText:
     def _origin(self, place: int) -> Span:
         """The characters of the text that the sign at `place` of the normal form was made from."""
         first, (start, end), one_by_one = self._parts[bisect_right(self._parts, place, key=itemgetter(0)) - 1]
-        return (start + place - first, start + place - first + 1) if one_by_one else (start, end)
+        if one_by_one:
+            start, end = start + place - first, start + place - first + 1
+        return self._with_dropped(start), self._with_dropped(end - 1) + 1
+
+    def _with_dropped(self, place: int) -> int:
+        """Where a character of the text without what is dropped stands in the text."""
+        at = bisect_right(self._drops, place, key=itemgetter(0)) - 1
+        return place + (self._drops[at][1] if at >= 0 else 0)
+
+    @cached_property
+    def _drops(self) -> list[Span]:
+        """Where something was dropped, in the text without it, and how many characters up to there."""
+        drops, total = [], 0
+        for match in _DROPPED.finditer(self.text):
+            drops.append((match.start() - total, total + match.end() - match.start()))
+            total = drops[-1][1]
+        return drops
 
     @cached_property
     def _parts(self) -> list[tuple[int, Span, bool]]:
@@ -101,8 +130,9 @@ class MatchableText:
         became its signs one by one."""
         parts: list[tuple[int, Span, bool]] = []
         length, space = 0, None
-        for start, end in _stretches(self.text):
-            stretch = self.text[start:end]
+        text = _DROPPED.sub("", self.text)
+        for start, end in _stretches(text):
+            stretch = text[start:end]
             one_by_one = stretch.isascii() and not stretch.isspace()
             for sign in (stretch,) if one_by_one else _fold(stretch):
                 if sign.isspace():
@@ -120,7 +150,8 @@ class MatchableText:
 def _fold(text: str) -> str:
     if text.isascii():  # there is nothing to compose and no typography
         return text.lower()
-    return unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY).casefold()
+    narrow = _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+    return unicodedata.normalize("NFC", narrow).translate(_TYPOGRAPHY).casefold()
 
 
 def quote_pieces(quote: str) -> list[str]:
@@ -158,7 +189,8 @@ def _clusters(text: str, start: int, end: int) -> Iterator[Span]:
     """This part of a text, cut before everything but marks and Hangul vowels and finals."""
     for place in range(start + 1, end):
         sign = text[place]
-        if sign < "\u0300" or not (unicodedata.category(sign).startswith("M") or "\u1160" <= sign <= "\u11ff"):
+        composes = "\u1160" <= sign <= "\u11ff" or sign in "\uff9e\uff9f"
+        if sign < "\u0300" or not (composes or unicodedata.category(sign).startswith("M")):
             yield start, place
             start = place
     if start < end:

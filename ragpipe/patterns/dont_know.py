@@ -9,6 +9,7 @@ from itertools import islice
 
 from pydantic import Field, model_validator
 
+from ragpipe.patterns.languages import Declining, read_declining
 from ragpipe.patterns.pattern_files import read_patterns
 from ragpipe.patterns.sentences import WORD, sentences, words_of
 from ragpipe.patterns.timed_regex import check_length
@@ -51,6 +52,10 @@ class DontKnowPhrases(Settings):
     non_answers: list[str] = Field(
         default_factory=list, description="Whole answers that count as not knowing. Default: none."
     )
+    languages: dict[str, Declining] = Field(
+        default_factory=dict,
+        description="How answers in other languages decline, by language code. Default: none.",
+    )
     short: list[str] = Field(
         default_factory=list,
         description=(
@@ -90,7 +95,7 @@ class _Clause:
 
 @lru_cache(maxsize=16)
 def _load_shipped(name: str) -> DontKnowPhrases:
-    return DontKnowPhrases.model_validate(read_patterns(name))
+    return DontKnowPhrases.model_validate(read_patterns(name), context={"shipped": True})
 
 
 def load_phrases(phrases: DontKnowPhrases | str) -> DontKnowPhrases:
@@ -113,6 +118,8 @@ def dont_know_phrase(answer: str, phrases: DontKnowPhrases, *, literal: bool = F
     words = words_of(text)
     if words in set(map(words_of, phrases.non_answers)):
         return words
+    if phrases.languages and read_declining(answer, phrases.languages) == "declines":
+        return text[:200]
     clauses = _clauses(text, phrases)
     return _opening_phrase(clauses) or _dominating_phrase(clauses, phrases.dominates)
 

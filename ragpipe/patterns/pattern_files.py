@@ -39,11 +39,14 @@ def read_patterns(name: str) -> dict[str, Any]:
 
 
 def _merge(included: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """The included keys with the file's content: lists are joined, each item once; other values are the file's."""
+    """The included keys with the file's content: lists are joined, each item once, and mappings; other
+    values are the file's."""
     merged = {**included, **content}
     for key in included.keys() & content.keys():
         if isinstance(content[key], list):
             merged[key] = [*included[key], *(item for item in content[key] if item not in included[key])]
+        elif isinstance(content[key], dict):
+            merged[key] = {**included[key], **content[key]}
     return merged
 
 

@@ -2,7 +2,8 @@
 
 The answer is split into clauses. Each is one of: declining, an excuse by the end of the training data, an aside (a
 question, an offer, advice to ask elsewhere, what the sources cover instead), or content. An answer is a refusal when a
-clause declines and no clause is content. English only.
+clause declines and no clause is content. That is for English; an answer in another language is read by phrases of its own
+(`languages`), and where they leave a doubt it is not `covered`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from ragpipe.patterns.languages import Declining, read_declining
 from ragpipe.patterns.pattern_files import read_patterns
 from ragpipe.patterns.sentences import sentences, words_of
 from ragpipe.patterns.timed_regex import Search, check_length, compile_timed
@@ -94,6 +96,10 @@ class RefusalPatterns(Settings):
         default_factory=list,
         description='Whole answers that decline, apart from punctuation, such as "n/a". Default: none.',
     )
+    languages: dict[str, Declining] = Field(
+        default_factory=dict,
+        description="How answers in other languages decline, by language code. Default: none, so that they get no verdict.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -142,13 +148,15 @@ class RefusalReading:
     """How an answer was read.
 
     `refused`: the answer as a whole declines. `training_cutoff`: it mentions the end of its training data, refused or not.
-    `clauses`: each clause with its kind. `reasons`: names of the reasons that a refusal gives.
+    `clauses`: each clause with its kind. `reasons`: names of the reasons that a refusal gives. `covered`: the patterns can read
+    the language of the answer; without that nothing else holds.
     """
 
     refused: bool
     training_cutoff: bool
     clauses: tuple[tuple[Kind, str], ...]
     reasons: tuple[str, ...]
+    covered: bool = True
 
 
 @lru_cache(maxsize=16)
@@ -172,6 +180,9 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> RefusalReading:
     if words_of(text) in set(map(words_of, patterns.non_answers)):
         return RefusalReading(True, False, (("declines", text),), ())
     cutoff, search = False, Search()
+    told = read_declining(text, patterns.languages, search)
+    if told == "declines":
+        return RefusalReading(True, False, (("declines", text),), ())
     clauses: list[tuple[Kind, str]] = []
     for clause in (part for sentence in sentences(text) for part in _clauses(sentence)):
         kind = _kind(clause, patterns, search)
@@ -180,7 +191,7 @@ def read_refusal(answer: str, patterns: RefusalPatterns) -> RefusalReading:
     kinds = {kind for kind, _ in clauses}
     refused = bool(kinds & {"declines", "training_cutoff"}) and "content" not in kinds
     reasons = _reasons(text, patterns, search) if refused else ()
-    return RefusalReading(refused, cutoff, tuple(clauses), reasons)
+    return RefusalReading(refused, cutoff, tuple(clauses), reasons, covered=refused or told != "unknown")
 
 
 async def read_refusal_async(answer: str, patterns: RefusalPatterns | str) -> RefusalReading:

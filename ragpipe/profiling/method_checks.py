@@ -19,7 +19,7 @@ FEW_WORDS = 3
 MANY_SHORT, NEARLY_ALL = 10, 0.9
 """Questions, and their share, from which on an answer of few words is given too often."""
 SHOWN = 4  # methods that a line names
-REFUSALS = "refusals.v2"
+REFUSALS = "refusals.v3"
 
 
 class _SameText:
@@ -106,7 +106,11 @@ def _differing(methods: Mapping[str, _Method], ids: Sequence[str]) -> list[Findi
 
 
 def _is_too_often(answer: str, count: int, questions: int) -> bool:
-    """Whether an answer of this text to so many questions is suspicious. One that declines never is."""
+    """Whether an answer of this text to so many questions is suspicious. One that declines, or may do so in a language that the rules
+    do not cover, never is."""
     if len(answer.split()) <= FEW_WORDS:
         return count >= MANY_SHORT and count >= NEARLY_ALL * questions
-    return count >= max(FEWEST, MANY * questions) and not read_refusal(answer, load_refusals(REFUSALS)).refused
+    if count < max(FEWEST, MANY * questions):
+        return False
+    reading = read_refusal(answer, load_refusals(REFUSALS))
+    return reading.covered and not reading.refused

@@ -48,6 +48,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
         *warnings_about("scoring", settings.warnings()),
         *warnings_about("verdicts", settings.unjudged_warnings(ledger.scores)),
         *warnings_about("coverage", coverage_warnings(overall["scores"], settings.coverage_floor)),
+        *warnings_about("coverage", _languages(overall["scores"])),
         *warnings_about("verdicts", _unjudged(overall["scores"], settings)),
         *warnings_about("unfinished", _unfinished(overall["scores"])),
         *warnings_about("breakdowns", field_warnings),
@@ -241,6 +242,17 @@ def _unjudged(scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings
                 f"{name}: only {judged} of {due} cases with a value are judged passed or failed: for the others "
                 "a score that decides it failed or is not measured"
             )
+
+
+def _languages(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """One warning for all answers whose language no rule covers."""
+    counts = {name: score.get("skipped", {}).get("language_not_covered", 0) for name, score in scores.items()}
+    if most := max(counts.values(), default=0):
+        names = [name for name, count in counts.items() if count]
+        yield (
+            f"{most} answers are in a language that the rules do not cover: skipped (language_not_covered) in "
+            f"{', '.join(names[:4])}{', ...' if len(names) > 4 else ''}; a language model as judge reads them"
+        )
 
 
 def _unfinished(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -172,7 +172,10 @@ def is_usable(case: Case) -> bool:
     """Whether the system answered: its output has no error, and an answer with words that does not decline."""
     answer = case.answer
     has_answer = case.output.error is None and any(c.isalnum() for c in answer)
-    return has_answer and not (len(answer) <= _LONGEST and read_refusal(answer, load_refusals("refusals.v2")).refused)
+    if not has_answer or len(answer) > _LONGEST:
+        return has_answer
+    reading = read_refusal(answer, load_refusals("refusals.v3"))
+    return reading.covered and not reading.refused
 
 
 def renamed(base: Case, changed: Case, name: str) -> Case:

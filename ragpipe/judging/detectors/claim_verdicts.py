@@ -15,7 +15,7 @@ from ragpipe.judging.detectors.reading import Reading, Texts, TokenReading, pair
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.detectors.unsupported_spans import UnsupportedSpan, spans_of
 from ragpipe.judging.heuristic.claim_features import extract_features, index_sources
-from ragpipe.judging.heuristic.claim_splitting import without_citations
+from ragpipe.patterns.citation_marks import without_marks
 from ragpipe.schema.judge_answers.claim_answers import Support
 
 _WINDOW = 3  # sentences in a row of a passage that are quoted at most
@@ -170,7 +170,7 @@ def _worded(passages: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def _bare(claim: str) -> str:
-    return " ".join(without_citations(claim).split()) or claim
+    return " ".join(without_marks(claim).split()) or claim
 
 
 def checker_of(settings: DetectorSettings) -> ClaimChecker:

@@ -23,8 +23,9 @@ from ragpipe.judging.detectors.reading import Reading
 from ragpipe.judging.detectors.reading_session import AsksReadings
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.heuristic.citation_checks import find_cited_claims
-from ragpipe.judging.heuristic.claim_splitting import placed_claims, states_without_words, without_citations
+from ragpipe.judging.heuristic.claim_splitting import placed_claims, states_without_words
 from ragpipe.judging.value_roles import IGNORED_ROLES, source_texts, values_by_role
+from ragpipe.patterns.citation_marks import without_marks
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.citation_answers import CitationVerdict, CitationVerdicts, CitedClaims
@@ -187,7 +188,7 @@ def _check_citations(roles: Mapping[str, Any]) -> _Check:
 
 
 def _uncited(text: str) -> str:
-    return " ".join(without_citations(text).split()) or text
+    return " ".join(without_marks(text).split()) or text
 
 
 def _quotes(verdict: ClaimVerdict) -> list[str]:

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import index_sources
-from ragpipe.judging.heuristic.claim_splitting import extract_claims, states_without_words, without_citations
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, states_without_words
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
+from ragpipe.patterns.citation_marks import without_marks
 from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade, ChunkGrades
 
 
@@ -54,5 +55,5 @@ def _grade(
 
 def _adds_to_question(finding: ClaimFinding, question_words: frozenset[str], stems: frozenset[str]) -> bool:
     """Whether the chunk has a word that the claim adds to the question; true when it adds none."""
-    added = frozenset(tokenize(without_citations(finding.claim)).content) - question_words
+    added = frozenset(tokenize(without_marks(finding.claim)).content) - question_words
     return not added or bool(added & stems)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import index_sources
-from ragpipe.judging.heuristic.claim_splitting import CITATION, extract_claims, without_citations
+from ragpipe.judging.heuristic.claim_splitting import extract_claims
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.judging.heuristic.verdict_rules import decide
-from ragpipe.patterns.refusals import RefusalPatterns, load_refusals, read_refusal
+from ragpipe.patterns.citation_marks import find_marks, marks_before_stops, without_marks
+from ragpipe.patterns.languages import NOT_COVERED, read_declining
+from ragpipe.patterns.refusals import load_refusals, read_refusal
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.judge_answers.citation_answers import (
     CitationVerdict,
@@ -23,6 +24,7 @@ from ragpipe.schema.judge_answers.citation_answers import (
     SourceUses,
 )
 
+_PATTERNS = "refusals.v3"
 _SAME = 0.8  # share of a claim's content words that a recorded citation's text must have to count for the claim
 _QUOTE = 6  # consecutive words that count as a quote
 
@@ -38,7 +40,7 @@ def check_citations(
 def _check_citation(
     index: int, citation: Mapping[str, Any], chunks: Sequence[str], settings: HeuristicSettings
 ) -> CitationVerdict:
-    claims = extract_claims(str(citation["text"])) or (without_citations(str(citation["text"])),)
+    claims = extract_claims(str(citation["text"])) or (without_marks(str(citation["text"])),)
     findings = decide(claims, index_sources((chunks[int(citation["source"]) - 1],)), settings)
     best = max(findings, key=lambda finding: (finding.supported, finding.overlap))
     accurate = best.supported and not any(finding.contradicted for finding in findings)
@@ -47,20 +49,15 @@ def _check_citation(
 
 def find_cited_claims(answer: str, citations: Sequence[str]) -> CitedClaims:
     """The claims of an answer. A claim is cited when it has a citation mark, or a recorded citation says nearly the same."""
-    recorded = [frozenset(tokenize(without_citations(text.partition(": ")[2] or text)).content) for text in citations]
-    return CitedClaims(claims=[_cited(claim, recorded) for claim in extract_claims(_marks_before_stops(answer))])
+    recorded = [frozenset(tokenize(without_marks(text.partition(": ")[2] or text)).content) for text in citations]
+    return CitedClaims(claims=[_cited(claim, recorded) for claim in extract_claims(marks_before_stops(answer))])
 
 
 def _cited(claim: str, recorded: Sequence[frozenset[str]]) -> CitedClaim:
-    mark = CITATION.search(claim)
-    words = frozenset(tokenize(without_citations(claim)).content)
+    mark = next((claim[mark.start : mark.end].strip() for mark in find_marks(claim)), "")
+    words = frozenset(tokenize(without_marks(claim)).content)
     is_recorded = any(words and len(words & text) >= _SAME * len(words) for text in recorded)
-    return CitedClaim(claim=claim, marker=mark[0].strip() if mark else "", cited=bool(mark) or is_recorded)
-
-
-def _marks_before_stops(answer: str) -> str:
-    """The answer with citation marks moved from behind a full stop to before it, so that they stay with their sentence."""
-    return re.sub(r"([.!?])((?:\s?\[\s?\^?\d[\d,; –-]*\])+)", r"\2\1", answer)
+    return CitedClaim(claim=claim, marker=mark, cited=bool(mark) or is_recorded)
 
 
 def classify_source_use(answer: str, chunks: Sequence[str], settings: HeuristicSettings) -> SourceUses:
@@ -85,20 +82,25 @@ def _use(index: int, answer: str, chunk: str, settings: HeuristicSettings) -> So
 
 def _quotes(claim: str, words: str) -> bool:
     """Whether the claim is a quote of the source, or holds one in quotation marks."""
-    tokenized = tokenize(without_citations(claim))
+    tokenized = tokenize(without_marks(claim))
     quotes = [tokenize(quote).plain for quote in tokenized.quotes]
     if any(quote.strip() and quote in words for quote in quotes):
         return True
     return len(tokenized.plain.split()) >= _QUOTE and tokenized.plain in words
 
 
-@lru_cache(maxsize=1)
-def _patterns() -> RefusalPatterns:
-    return load_refusals("refusals.v2")
+def declines(answer: str) -> bool:
+    """Whether an answer in another language than English clearly declines."""
+    return read_declining(answer, load_refusals(_PATTERNS).languages) == "declines"
 
 
 def classify_refusal(answer: str) -> Refusal:
-    """Whether the answer declines, by the rules of `refusals.v2`, which read all of it."""
-    refusal = read_refusal(answer, _patterns())
+    """Whether the answer declines, by the rules of `refusals.v3`, which read all of it.
+
+    Raises Skipped (`language_not_covered`) where they cannot tell it in the language of the answer.
+    """
+    refusal = read_refusal(answer, load_refusals(_PATTERNS))
+    if not refusal.covered:
+        raise Skipped(NOT_COVERED)
     kinds = ", ".join(dict.fromkeys(kind for kind, _ in refusal.clauses)) or "nothing"
     return Refusal(declines=refusal.refused, training_cutoff=refusal.training_cutoff, reason=f"its clauses: {kinds}")

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from ragpipe.judging.heuristic.claim_splitting import without_citations
+from ragpipe.core.text_match import without_invisible
+from ragpipe.judging.heuristic.lexicon import EXCEPT, INCLUDING
+from ragpipe.judging.heuristic.notations import Notation, notations
 from ragpipe.judging.heuristic.numbers import Number
 from ragpipe.judging.heuristic.tokenized_text import Sentence, TokenizedText, tokenize
+from ragpipe.patterns.citation_marks import without_marks
+from ragpipe.patterns.languages import is_english
 
 _QUOTE_MATCH = 95.0  # rapidfuzz partial ratio from which a quotation counts as literal (a comma may differ, no word)
 _MANY = 100  # sentences with a word of the claim, up to which every window is tried
@@ -48,9 +52,11 @@ class SourceIndex:
     """The sources of one question, tokenized and indexed once."""
 
     def __init__(self, texts: tuple[str, ...]):
-        self.sources = tuple(tokenize(text) for text in texts)
+        self.sources = tuple(tokenize(without_invisible(text)) for text in texts)
+        self.is_english = is_english(" ".join(text[:2_000] for text in texts))
         self.sentences: list[tuple[int, Sentence]] = []
         """All sentences in order, each with the position of its source."""
+        self.has_tables = any(text.count("|") > 3 for text in texts)
         self.positions: dict[str, list[int]] = defaultdict(list)
         """By stem, the sentences that have it."""
         self._index_sentences()
@@ -63,6 +69,11 @@ class SourceIndex:
         for source in self.sources:
             for number in source.numbers:
                 self.units[number.value].add(number.unit)
+        self.notations = [notation for source in self.sources for notation in notations(source.text)]
+        self.values = frozenset().union(*(notation.values for notation in self.notations))
+        """What numbers in the notations of other languages may mean."""
+        self.loose = frozenset(number.value for source in self.sources for number in _loose(source))
+        """The numbers whose digits stand in no time or version of the sources."""
         self.features: dict[tuple[str, int], ClaimFeatures] = {}
         """By claim and window, what was worked out already: several metrics ask about the same claims."""
         self.prefixes = {stem[:5] for stem in self.stems if len(stem) >= 5}
@@ -128,7 +139,7 @@ def extract_features(claim: str, index: SourceIndex, window: int) -> ClaimFeatur
 
 
 def _features_of(claim: str, index: SourceIndex, window: int) -> ClaimFeatures:
-    tokenized = tokenize(without_citations(claim))
+    tokenized = tokenize(without_marks(without_invisible(claim)))
     stems = frozenset(tokenized.content)
     first, last = index.best_window(stems, window)
     sentences = [sentence for _, sentence in index.sentences[first : last + 1]]
@@ -178,13 +189,69 @@ def _must_be_found(number: Number) -> bool:
 def _missing_numbers(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
     """Numbers that no source has, or that every source has only with another known unit."""
     missing = []
+    written = notations(claim.text)
     for number in claim.numbers:
         if not _must_be_found(number):
             continue
+        if (told := _told_by_notation(number, written, index)) is not None:
+            if not told:
+                missing.append(number.value)
+            continue
         units = index.units.get(number.value)
-        if not units or (number.unit and number.unit not in units and None not in units):
+        if (
+            not units
+            or _of_another_row(number, claim, index)
+            or (number.unit and number.unit not in units and None not in units)
+        ):
             missing.append(number.value + (f" {number.unit}" if number.unit else ""))
     return tuple(dict.fromkeys(missing))
+
+
+def _of_another_row(number: Number, claim: TokenizedText, index: SourceIndex) -> bool:
+    """Whether the sources have the number in rows of tables alone, none of which has a word of the claim, and another has one."""
+    rows = (
+        [(sentence, index.text(at, at)) for at, (_, sentence) in enumerate(index.sentences)] if index.has_tables else []
+    )
+    having = [(sentence, text) for sentence, text in rows if number.value in sentence.stems]
+    if not having or not all(text.count("|") > 1 for _, text in having):
+        return False
+    words = frozenset(claim.content) - {number.value}
+    specific = words - frozenset().union(
+        *(s.stems for s, text in rows if "|" in text and not any(map(str.isdigit, text))), frozenset()
+    )
+    others = any(specific & s.stems for s, text in rows if text.count("|") > 1 and number.value not in s.stems)
+    return others and not any(specific & s.stems for s, _ in having)
+
+
+def _told_by_notation(number: Number, written: Sequence[Notation], index: SourceIndex) -> bool | None:
+    """Whether a source has the number in a notation of the claim's or of its own; None where plain digits decide."""
+    around = [one for one in written if one.start < number.end and number.start < one.end]
+    for one in around:
+        values = {
+            value for value in one.values if value.startswith("v")
+        } or one.values  # a version is no decimal number
+        if not values.isdisjoint(index.values) or (values == one.values and not values.isdisjoint(index.units)):
+            return True
+    if any(one.strict and _same_kind(one, index) for one in around):
+        return False
+    if number.value in index.values and number.unit in (None, *index.units.get(number.value, {number.unit})):
+        return True
+    if number.value in index.units and number.value not in index.loose:
+        return False  # its digits are those of a time or a version
+    return None
+
+
+def _same_kind(one: Notation, index: SourceIndex) -> bool:
+    """Whether the sources have times where this is a time, and versions where it is a version."""
+    kind = next(iter(sorted(one.values, reverse=True)))[0]
+    return kind in "tv" and any(value[0] == kind for value in index.values)
+
+
+def _loose(source: TokenizedText) -> list[Number]:
+    strict = [
+        one for one in notations(source.text) if one.strict and next(iter(sorted(one.values, reverse=True)))[0] in "tv"
+    ]
+    return [n for n in source.numbers if not any(one.start <= n.start < one.end for one in strict)]
 
 
 def _missing_names(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
@@ -205,7 +272,13 @@ def _negation_differs(claim: TokenizedText, sentences: list[Sentence], stems: fr
     """
     twins = [s for s in sentences if len(s.stems & stems) >= _TWIN * max(len(stems), 2)]
     close = [s for s in twins if len(s.stems & stems) >= _CLOSE * len(s.stems)]
-    return bool(close) and all(s.negated != claim.negated for s in close)
+    return bool(close) and all(s.negated != claim.negated or _excepts_differ(claim, s) for s in close)
+
+
+def _excepts_differ(claim: TokenizedText, sentence: Sentence) -> bool:
+    """Whether one says `except` where the other says `including`."""
+    words = {token.text.casefold() for token in claim.tokens}
+    return any(words & here and sentence.words & there for here, there in ((EXCEPT, INCLUDING), (INCLUDING, EXCEPT)))
 
 
 def _is_quoted(quote: str, index: SourceIndex) -> bool:

@@ -9,6 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from ragpipe.judging.heuristic.tokenized_text import tokenize
+from ragpipe.patterns.citation_marks import without_marks
+from ragpipe.patterns.languages import is_english
+from ragpipe.patterns.sentences import sentences
 
 _SOURCE = r"(?:passages?|contexts?|documents?|sources?|texts?|excerpts?|articles?|information|materials?|chunks?)"
 _GIVEN = r"(?:given|provided|available|above|retrieved|following|supplied)"
@@ -21,13 +24,6 @@ _LEAD = re.compile(
     rf"(?:(?:so|therefore|thus|overall|in summary|in conclusion|hence|however|additionally|yes|no),?\s+)?"
     rf"(?:(?:based (?:solely |only )?on|according to|from|as (?:stated|mentioned|described) in|in)\s+(?:the |these |those |your )?"
     rf"(?:{_GIVEN}\s+)?{_SOURCE}(?:\s+{_GIVEN})?(?:\s*\(?\d+\)?)?(?:\s+and\s+\d+)?,\s*)",
-    re.I,
-)
-CITATION = re.compile(
-    rf"\[\s?\^?\w{{0,12}}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]"
-    rf"|\((?:see\s+|from\s+|according to\s+)?(?:{_SOURCE}|doc|ref|step)\.?\s*\d+(?:(?:\s*,\s*|\s*and\s*|\s*&\s*)(?:{_SOURCE}\s*)?\d+)*\)"
-    rf"|\b(?:passages?|sources?|documents?|contexts?|chunks?)\s+#?\d+(?:(?:\s*,\s*|\s*,?\s*and\s+)\d+)*\b"
-    r"|【[^】]{1,40}】",
     re.I,
 )
 _DENIES = r"(?:unable|not able|not possible|impossible|cannot|can't|can not|could not|couldn't|don't|do not)"
@@ -46,7 +42,10 @@ _REFUSAL = re.compile(
     re.I,
 )
 _PLEASANTRY = re.compile(
-    r"\s*(?:(?:i )?hope (?:this|that) helps|let me know|feel free|please (?:let me know|feel free|consult|refer)|you're welcome"
+    r"\s*(?:(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening|day)|welcome|hallo|guten (?:tag|morgen|abend)|bonjour|salut|hola"
+    r"|buenos días|ciao|buongiorno|olá|bom dia|merhaba|привет|здравствуйте|مرحبا\w*|नमस्ते|cześć|dzień dobry|goedendag|您好|你好|こんにちは|안녕하세요)"
+    r"(?: there| everyone|[,] \w+)?\s*[.!,。！،]?\s*\Z|i(?:'m| am|’m) (?:here|happy|glad) to (?:help|assist)\b|how (?:can|may) i (?:help|assist)\b"
+    r"|(?:i )?hope (?:this|that) helps|let me know|feel free|please (?:let me know|feel free|consult|refer)|you're welcome"
     r"|happy to help|sure[,!.]|certainly[,!.]|of course[,!.]|great question|thank(?:s| you)(?:[,!.]| for)|here (?:is|are|'s)\b|in summary\W*\Z)",
     re.I,
 )
@@ -78,21 +77,26 @@ def placed_claims(text: str) -> list[tuple[str, int, int]]:
 
 def split_sentences(text: str) -> list[str]:
     """Sentences and list items, without list marks and headings. Each is a literal part of the text."""
-    sentences: list[str] = []
-    for line in text.split("\n"):
+    found: list[str] = []
+    lines = text.split("\n")
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if "|" in line and "-" in below and not below.strip("|-: \t"):
+            continue  # the head of a table
         if _HEADING.match(line) or not any(c.isalnum() for c in line):
             continue
         bullet = _BULLET.match(line)
         body = line[bullet.end() :] if bullet else line
         for start in range(0, len(body), _LONGEST_LINE):
-            sentences.extend(s for s in _split(body[start : start + _LONGEST_LINE]) if s)
-    return sentences
+            found.extend(s for s in _split(body[start : start + _LONGEST_LINE]) if s)
+    return found
 
 
 def _split(line: str) -> list[str]:
     """The sentences of a line. Where every stop is plain (`... word. Next`) a plain split gives what pysbd gives, in a
     hundredth of the time."""
     line = line.strip()
+    if not is_english(line) or "।" in line:
+        return sentences(line)
     stops = len(_STOP.findall(line))
     if not stops:
         return [line]
@@ -126,15 +130,13 @@ def _claim(sentence: str) -> str:
     text = _LEAD.sub("", text, count=1).strip() if _LEAD.match(text) else text
     if _asks_or_leads(text) or _PLEASANTRY.match(text) or is_refusal(text):
         return ""
-    return text if tokenize(without_citations(text)).content else ""
+    return text if tokenize(without_marks(text)).content else ""
 
 
 def states_without_words(text: str) -> bool:
     """Whether a text that gives no claim may state something all the same: "No.", "Yes, it is.", "B". What it states is in the
     question, and strings cannot tell it. False for refusals, questions, pleasantries and texts without a word."""
-    sentences = [
-        sentence for sentence in split_sentences(text) if any(c.isalnum() for c in without_citations(sentence))
-    ]
+    sentences = [sentence for sentence in split_sentences(text) if any(c.isalnum() for c in without_marks(sentence))]
     if any(is_refusal(sentence) for sentence in sentences):
         return False
     return any(not (_asks_or_leads(sentence) or _PLEASANTRY.match(sentence)) for sentence in sentences)
@@ -147,13 +149,3 @@ def _asks_or_leads(text: str) -> bool:
 def is_refusal(sentence: str) -> bool:
     """Whether a sentence says that it cannot answer or that the sources do not say. No source could support that."""
     return bool(_REFUSAL.search(sentence.strip()))
-
-
-def without_citations(text: str) -> str:
-    """The text without citation marks (`[1]`, `(Passage 2)`), whose numbers are no facts."""
-    return CITATION.sub(" ", text)
-
-
-def is_cited(text: str) -> bool:
-    """Whether a claim has a citation mark."""
-    return bool(CITATION.search(text))

@@ -16,13 +16,15 @@ from ragpipe.judging.heuristic.citation_checks import (
     check_citations,
     classify_refusal,
     classify_source_use,
+    declines,
     find_cited_claims,
 )
 from ragpipe.judging.heuristic.claim_features import SourceIndex, index_sources
-from ragpipe.judging.heuristic.claim_splitting import extract_claims, is_cited, states_without_words
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, states_without_words
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.verdict_rules import ClaimFinding, decide
 from ragpipe.judging.value_roles import IGNORED_ROLES, source_texts, values_by_role
+from ragpipe.patterns.citation_marks import has_mark
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
@@ -188,7 +190,7 @@ def _mostly_cited(claims: Sequence[str]) -> bool | None:
 
     None without any mark: citations that are recorded apart from the answer are not in its text.
     """
-    marked = sum(is_cited(claim) for claim in claims)
+    marked = sum(has_mark(claim) for claim in claims)
     return 2 * marked >= len(claims) if marked else None
 
 
@@ -223,9 +225,10 @@ def _claims(roles: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _claims_of(text: str) -> tuple[str, ...]:
-    """The claims of a text. Raises Skipped where it has none and may state something all the same."""
-    claims = extract_claims(text)
-    if not claims and states_without_words(text):
+    """The claims of a text; none of one that declines in another language. Raises Skipped where it has none and may state
+    something all the same."""
+    claims = () if declines(text) else extract_claims(text)
+    if not claims and not declines(text) and states_without_words(text):
         raise Skipped(CANNOT_ANSWER)
     return claims
 

@@ -23,6 +23,19 @@ NEGATIONS = _set(
     """not no never none nobody nothing neither nor cannot without unable isn't aren't wasn't weren't don't doesn't
     didn't can't couldn't won't wouldn't shouldn't hasn't haven't hadn't mustn't"""
 )
+# Read in texts that are not English: some are English words of another meaning.
+OTHER_NEGATIONS = _set(
+    """nicht kein keine keinen keinem keiner keines nie niemals ohne weder nichts pas jamais aucun aucune sans ningún ninguna ninguno
+    sin nunca jamás tampoco non nessun nessuna nessuno senza mai né não nenhum nenhuma sem niet geen nooit zonder żaden żadna bez
+    nigdy nie değil yok hiçbir не нет без никогда нельзя لا لم لن ليس ليست غير بدون नहीं न मत बिना"""
+)
+NEGATED_SIGNS = "不没沒無无未非"
+EXCEPT = _set(
+    "except excluding excluded außer ausgenommen ausschließlich sauf hormis excepto salvo exceto eccetto tranne behalve uitgezonderd"
+)
+INCLUDING = _set(
+    "including included einschließlich inklusive inbegriffen compris incluant incluido incluidos inclusive incluso inclusi inclusief"
+)
 
 MONTHS = (
     "",
@@ -63,7 +76,8 @@ _UNITS = {
     "week": "week weeks wk wks",
     "month": "month months",
     "year": "year years yr yrs",
-    "%": "% percent pct",
+    "%": "% percent pct prozent",
+    "percentage points": "prozentpunkte prozentpunkt prozentpunkten pp procentpunten",
     "$": "$ dollar dollars usd",
     "€": "€ euro euros eur",
     "£": "£ gbp",

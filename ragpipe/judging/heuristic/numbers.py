@@ -13,6 +13,7 @@ from ragpipe.judging.heuristic.lexicon import MONTH_NUMBER, SCALE, SHORT_SCALE, 
 
 _PIECE = re.compile(r"(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_]+)|(?P<sign>[%$€£°])")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?\Z")
+_IDENTIFIER = re.compile(r"0\d{3,}\Z")  # a postcode, a telephone number: its zero counts
 _LONGEST = 40  # digits; a longer number is an identifier and is compared as written
 
 
@@ -33,7 +34,7 @@ class Number(NamedTuple):
 
 def normalize_digits(digits: str) -> str:
     """The normal form of a number in digits: `1,000.50` is `1000.5`, `3,5` is `3.5`, `1.2.3` stays."""
-    if len(digits) > _LONGEST:
+    if len(digits) > _LONGEST or _IDENTIFIER.match(digits):
         return digits
     if _GROUPED.match(digits):
         digits = digits.replace(",", "")
@@ -74,8 +75,10 @@ def find_numbers(text: str) -> tuple[Number, ...]:
 
 def _value(pieces: list[_Piece], at: int, text: str) -> tuple[str | None, int]:
     """The number that begins at a piece, and how many pieces it takes; None where none begins there."""
-    kind, word, _, _ = pieces[at]
+    kind, word, start, _ = pieces[at]
     if kind == "number":
+        if text[start - 1 : start] == "^" and text[start - 2 : start - 1].isalpha():
+            return None, 0  # the power of a letter: r^2
         return _scaled(normalize_digits(word), 1, pieces, at, text)
     if kind == "word" and word in TENS:
         value, used = _tens(pieces, at, text)
@@ -113,6 +116,9 @@ def _unit(pieces: list[_Piece], first: int, after: int, text: str) -> tuple[str 
     """The unit of a number (after it, or a currency sign before it), and how many pieces after the number it takes."""
     if first and pieces[first - 1][1] in "$€£" and pieces[first - 1][3] == pieces[first][2]:
         return UNITS[pieces[first - 1][1]], 0
+    points = [piece[1] for piece in pieces[after : after + 2]]
+    if len(points) == 2 and points[0] in ("percentage", "percent") and points[1] in ("point", "points"):
+        return "percentage points", 2
     if after < len(pieces) and pieces[after][1] in UNITS:
         between = text[pieces[after - 1][3] : pieces[after][2]]
         if between in ("", " ", "-", "\u00a0"):

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from ragpipe.judging.heuristic.lexicon import MONTHS, NEGATIONS, STOP_WORDS
+from ragpipe.judging.heuristic.lexicon import (
+    EXCEPT,
+    INCLUDING,
+    MONTHS,
+    NEGATED_SIGNS,
+    NEGATIONS,
+    OTHER_NEGATIONS,
+    STOP_WORDS,
+)
 from ragpipe.judging.heuristic.numbers import Number, find_numbers
+from ragpipe.patterns.languages import is_english
 
 _TOKEN = re.compile(
     r"(?P<cjk>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
     r"|(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*)"
 )
 _ISO_DATE = re.compile(r"(?<!\d)\d{4}-(\d{2})-\d{2}(?!\d)")
-_SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|\n\s*|[。！？؟]|;\s+")
-_QUOTE = re.compile(r"“([^“”\n]{3,400})”|\"([^\"\n]{3,400})\"|«([^«»\n]{3,400})»")
+_SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|\n\s*|[。！？؟।]|;\s+")
+_QUOTE = re.compile(
+    r"“([^“”\n]{3,400})”|\"([^\"\n]{3,400})\"|«([^«»\n]{3,400})»|„([^„“”\n]{3,400})[“”]|「([^「」\n]{3,400})」|『([^『』\n]{3,400})』"
+)
 _SHORT = 5_000  # characters; of longer texts only a few are cached
 _LONGEST_SENTENCE = 600  # characters; a longer sentence is split, so that a window remains a passage
 
@@ -48,6 +59,8 @@ class Sentence:
     content: tuple[str, ...]
     stems: frozenset[str]
     negated: bool
+    words: frozenset[str] = frozenset()
+    """Those of `except` and `including` that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,7 @@ def tokenize(text: str) -> TokenizedText:
 def _tokenize(text: str) -> TokenizedText:
     numbers = find_numbers(text)
     tokens = _tokens(text, numbers)
+    denies = is_negation if is_english(text) else _negates_elsewhere
     content = tuple(token.stem for token in tokens if token.content)
     stems = frozenset(token.stem for token in tokens) | frozenset(content)
     stems |= {MONTHS[int(month)] for month in _ISO_DATE.findall(text) if 1 <= int(month) <= 12}
@@ -132,8 +146,8 @@ def _tokenize(text: str) -> TokenizedText:
         names=_names(text, tokens),
         acronyms=_acronyms(tokens),
         quotes=tuple(next(group for group in match.groups() if group) for match in _QUOTE.finditer(text)),
-        sentences=tuple(_sentences(text, tokens)),
-        negated=any(is_negation(token.text) for token in tokens),
+        sentences=tuple(_sentences(text, tokens, denies)),
+        negated=any(denies(token.text) for token in tokens),
         plain=f" {' '.join(normalize_word(token.text) for token in tokens)} ",
     )
 
@@ -145,6 +159,11 @@ _tokenize_long = lru_cache(maxsize=16)(_tokenize)  # a tokenized text takes some
 def is_negation(word: str) -> bool:
     """Whether the word negates its sentence (`not`, `never`, `without`)."""
     return normalize_word(word) in NEGATIONS
+
+
+def _negates_elsewhere(word: str) -> bool:
+    """The same for a text that is not English."""
+    return word.casefold() in OTHER_NEGATIONS or word in NEGATED_SIGNS or word.casefold().startswith("n'")
 
 
 def _tokens(text: str, numbers: tuple[Number, ...]) -> tuple[Token, ...]:
@@ -167,7 +186,7 @@ def _token(match: re.Match[str], values: Mapping[int, str], months: Set[int]) ->
     return Token(form, word, start, end, content or is_acronym)
 
 
-def _sentences(text: str, tokens: tuple[Token, ...]) -> list[Sentence]:
+def _sentences(text: str, tokens: tuple[Token, ...], denies: Callable[[str], bool]) -> list[Sentence]:
     sentences: list[Sentence] = []
     at = 0
     for start, end in _sentence_spans(text):
@@ -175,9 +194,10 @@ def _sentences(text: str, tokens: tuple[Token, ...]) -> list[Sentence]:
         while at < len(tokens) and tokens[at].start < end:
             at += 1
         content = tuple(token.stem for token in tokens[first:at] if token.content)
-        negated = any(is_negation(token.text) for token in tokens[first:at])
+        negated = any(denies(token.text) for token in tokens[first:at])
         if content or negated:
-            sentences.append(Sentence(start, end, content, frozenset(content), negated))
+            limits = {token.text.casefold() for token in tokens[first:at]} & (EXCEPT | INCLUDING)
+            sentences.append(Sentence(start, end, content, frozenset(content), negated, frozenset(limits)))
     return sentences
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import ClaimFeatures, SourceIndex, extract_features
 from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
+from ragpipe.patterns.languages import NOT_COVERED, is_english
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,18 @@ class ClaimFinding:
 
 
 def decide(claims: Sequence[str], sources: SourceIndex, settings: HeuristicSettings) -> list[ClaimFinding]:
-    """One finding per claim, in order. A repeated claim is decided once."""
+    """One finding per claim, in order. A repeated claim is decided once.
+
+    Raises Skipped (`language_not_covered`) where claims or sources are in another language than English and a claim is neither
+    supported nor contradicted: without stems and stop words, other words say nothing there. Names are not compared in such
+    texts: in some languages every noun has a capital.
+    """
+    covered = is_english(" ".join(claims)) and sources.is_english
+    if not covered:
+        settings = settings.model_copy(update={"require_names": False})
     findings = {claim: _decide_claim(claim, sources, settings) for claim in dict.fromkeys(claims)}
+    if not covered and not all(finding.supported or finding.contradicted for finding in findings.values()):
+        raise Skipped(NOT_COVERED)
     return [findings[claim] for claim in claims]
 
 

@@ -51,7 +51,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"classify": (Class,)}
     classify: Prompt
     patterns: Annotated[DontKnowPhrases | str, AfterValidator(_check_phrases)] = Field(
-        default="dont_know.v2",
+        default="dont_know.v3",
         description=(
             "Phrases of not knowing, which decide which answers are put to the judge: the name of a file in "
             "conf/patterns, or a whole mapping of phrases."

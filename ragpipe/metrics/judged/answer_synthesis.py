@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.context_metric import NO_CLAIMS, NOTHING_RETRIEVED, ContextMetric
+from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.metrics.shared.judge_metric import without_a_word
 from ragpipe.prompting.prompt import Prompt
@@ -88,7 +88,7 @@ class AnswerSynthesisMetric(ContextMetric):
     async def _without_contexts(self, case: Case) -> Sequence[Score]:
         """Nothing was retrieved: what the answer states is made up, and there is nothing whose fit it could explain."""
         names = [spec.name for spec in self.scores()]
-        why = without_a_word(case.answer) or (NO_CLAIMS if await self.declines(case) else None)
+        why = without_a_word(case.answer) or await self.no_claims(case)
         if why:
             return [Score(name=name, status="skipped", reason=why) for name in names]
         details = {"label": FAITHFULNESS[1], "flags": [*answer_flags(case.answer), NOTHING_RETRIEVED]}

@@ -11,11 +11,12 @@ from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.citation_parsing import Cited, citations_of, name_no_chunk
+from ragpipe.metrics.shared.citation_parsing import NAME_NO_CHUNK, Cited, citations_of, name_no_chunk
 from ragpipe.metrics.shared.context_numbers import numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_pair
 from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
+from ragpipe.patterns.languages import NOT_COVERED
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import read_refusal_async
@@ -148,7 +149,7 @@ class CitationMetric(CitationQuestions):
         ),
     )
     patterns: Refusals = Field(
-        default="refusals.v2",
+        default="refusals.v3",
         description=(
             "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
             "mapping of refusal patterns."
@@ -169,7 +170,12 @@ class CitationMetric(CitationQuestions):
     def skip_reason(self, case: Case) -> str | None:
         if case.output.citations is None and not self.markers:
             return "no_citations_recorded"
-        return super().skip_reason(case) or name_no_chunk(case)
+        return super().skip_reason(case) or name_no_chunk(case) or self._names_no_chunk(case)
+
+    def _names_no_chunk(self, case: Case) -> str | None:
+        """The skip reason where the answer cites by marks and none of them can be resolved, as for recorded citations."""
+        cited = citations_of(case, markers=self.markers)
+        return NAME_NO_CHUNK if cited and all(citation.unresolved for citation in cited) else None
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
         cited = citations_of(case, markers=self.markers) or []
@@ -208,11 +214,14 @@ class CitationMetric(CitationQuestions):
         return self._scores(case, values, rows, claims)
 
     async def _uncited(self, case: Case) -> Sequence[Score]:
-        """No citation: 0 in all, or skipped for an answer that only declines."""
+        """No citation: 0 in all, or skipped for an answer that only declines, or may do so in a language that is not covered."""
         required = case.sample.expected.requires_citations if case.sample.expected else None
         names = [spec.name for spec in self.scores()]
-        if self.refusals == "skip" and not required and (await read_refusal_async(case.answer, self.patterns)).refused:
-            return [Score(name=name, status="skipped", reason="refusal_without_citations") for name in names]
+        if self.refusals == "skip" and not required:
+            reading = await read_refusal_async(case.answer, self.patterns)
+            if reading.refused or not reading.covered:
+                why = "refusal_without_citations" if reading.covered else NOT_COVERED
+                return [Score(name=name, status="skipped", reason=why) for name in names]
         return [Score(0.0, name, reason="no_citations_provided") for name in names]
 
     def _scores(

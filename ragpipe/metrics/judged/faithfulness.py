@@ -13,6 +13,7 @@ from ragpipe.metrics.shared.claim_details import claim_details, contradicted_wor
 from ragpipe.metrics.shared.claim_metric import ClaimMetric
 from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags
+from ragpipe.patterns.languages import NOT_COVERED
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score
 
@@ -60,7 +61,10 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         nothing = not case.contexts
-        claims = [] if nothing and await self.declines(case) else await self.checked_claims(case, judge)
+        why = await self.no_claims(case) if nothing else None
+        if why == NOT_COVERED:
+            return Score(status="skipped", reason=why)
+        claims = [] if why else await self.checked_claims(case, judge)
         flags = [*answer_flags(case.answer), *([NOTHING_RETRIEVED] if nothing else [])]
         details = claim_details(claims, case, flags)
         if not claims:

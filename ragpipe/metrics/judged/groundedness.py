@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.citation_parsing import marker_pattern
 from ragpipe.metrics.shared.context_metric import ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
+from ragpipe.patterns.citation_marks import find_marks, has_mark, names_source
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.grade_answers import Groundedness as Grade
@@ -20,16 +20,6 @@ from ragpipe.schema.sample import Case, Citation
 from ragpipe.schema.score import Score, ScoreSpec, whole_grades
 
 TOP = 5
-_MARK = re.compile(r"\[\s*\^?\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\s*\](?!\()|\u3010[^\u3010\u3011\n]{1,60}\u3011")
-_SUPERSCRIPT = r"[\u00b9\u00b2\u00b3\u2074-\u2079]|\^\d"
-_SOURCE = re.compile(  # a superscript behind a word or a stop: "20 m²" and "10^6" cite nothing
-    rf"\(\s*(?:sources?|see|refs?|references?|cf)\b[^()\n]{{0,60}}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{{0,60}}\]"
-    rf"|(?:(?<=[^\W\d_]{{3}})|(?<=[.,;:!?)\"”]))(?:{_SUPERSCRIPT})",
-    re.I,
-)
-_NAMED = re.compile(
-    r"\([^()\n]{0,60}\b(?:1[5-9]|20)\d\d[a-z]?\)|\[[^\[\]\n]{1,60}\]\(|https?://|\baccording to\b", re.I
-)
 
 
 class GroundednessMetric(ContextMetric):
@@ -122,15 +112,16 @@ def _is_cited(case: Case, verdict: bool | None) -> bool:
     """Whether the major claims are cited, by the judge's verdict (None: it gave none) and by the marks and records."""
     if verdict is False:
         return False
-    if case.output.citations or _shows_marks(case) or _SOURCE.search(case.answer):
+    if case.output.citations or has_mark(case.answer):
         return True
-    return verdict is True and bool(_NAMED.search(case.answer))
+    return verdict is True and names_source(case.answer)
 
 
 def _shows_marks(case: Case) -> bool:
-    """Whether the text itself shows citations: by `[n]` or by a recorded marker; a bare number or word only in brackets."""
+    """Whether the text itself shows citations: by a mark or by a recorded marker; a bare number or word only in brackets."""
     markers = {(citation.marker or "").strip() for citation in case.output.citations or ()} - {""}
-    return bool(_MARK.search(case.answer)) or any(marker_pattern(marker).search(case.answer) for marker in markers)
+    named = any(mark.numbers for mark in find_marks(case.answer))
+    return named or any(marker_pattern(marker).search(case.answer) for marker in markers)
 
 
 def _citation_lines(case: Case, contexts_shown: int) -> list[str]:

@@ -11,6 +11,7 @@ from ragpipe.judging.judge_protocol import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
+from ragpipe.patterns.languages import NOT_COVERED
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import RefusalReading, load_refusals, read_refusal_async
@@ -24,9 +25,10 @@ from ragpipe.schema.score import Score, ScoreSpec
 class RejectionCalibrationMetric(JudgeMetric):
     """1 when the answer declines exactly where `expected.behavior` is reject, else 0.
 
-    `detector: patterns` reads the whole answer by `patterns` (a file of conf/patterns or patterns written out;
-    English) and asks no judge: a refusal phrase in an answer that then answers is no refusal. `detector: judge` asks
-    the question of `abstention`, once for both metrics. The details hold `failure_mode`: `false_acceptance`,
+    `detector: patterns` reads the whole answer by `patterns` (a file of conf/patterns or patterns written out) and
+    asks no judge: a refusal phrase in an answer that then answers is no refusal. The rules are for English, with
+    phrases for 14 more languages; an answer that they do not cover is skipped (`language_not_covered`). `detector:
+    judge` asks the question of `abstention`, once for both metrics. The details hold `failure_mode`: `false_acceptance`,
     `false_rejection`, or `training_cutoff_excuse` (a false rejection that points to the end of the training data).
     Such an excuse in an answer that was given anyway is only noted.
 
@@ -44,10 +46,10 @@ class RejectionCalibrationMetric(JudgeMetric):
     detect: Prompt | None = None
     detector: Literal["patterns", "judge"] = Field(
         default="patterns",
-        description="How a refusal is recognised. patterns: rules, free, English only; judge: one small call per case.",
+        description="How a refusal is recognised. patterns: rules, free, for English and 14 more languages; judge: one small call per case.",
     )
     patterns: Refusals = Field(
-        default="refusals.v2",
+        default="refusals.v3",
         description=(
             "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
             "mapping of refusal patterns."
@@ -97,6 +99,8 @@ class RejectionCalibrationMetric(JudgeMetric):
         elif self.detector == "judge":
             reply = await judge(self.prompts()["detect"], Refusal, **self.values(case))
             refused, excuse = reply.declines, reply.training_cutoff
+        elif not reading.covered:
+            return [Score(name=spec.name, status="skipped", reason=NOT_COVERED) for spec in self.scores()]
         mode = _failure_mode(expected, refused, excuse)
         details = {
             "expected": expected,

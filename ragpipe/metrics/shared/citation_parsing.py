@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragpipe.patterns.sentences import sentences
+from ragpipe.patterns.citation_marks import cites_otherwise, find_marks, mark_numbers, marked_sentences
 from ragpipe.schema.sample import Case, Chunk, Citation
 
-_MARK = re.compile(r"\[\s*\^?(\d{1,4}(?:\s*(?:[,;]|-|–)\s*\d{1,4})*)\s*\](?!\()")
-_SPACED_MARK = re.compile(rf"(?:(?<!\s)\s+)?{_MARK.pattern}")  # one start a run of blanks: time linear in the text
-_PART = re.compile(r"(\d+)\s*[-–]\s*(\d+)|(\d+)")
-_WIDEST_RANGE = 50  # numbers that one `[1-9]` may stand for
+NAME_NO_CHUNK = "citations_name_no_chunk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +34,12 @@ class Cited:
 
 
 def citations_of(case: Case, *, markers: bool) -> list[Cited] | None:
-    """The recorded citations; where none are recorded and with `markers`, those of the marks `[n]` in the answer, else
-    None.
+    """The recorded citations; where none are recorded and with `markers`, those of the marks in the answer, else None.
 
-    A mark `[n]` is the chunk of rank n; `[1, 3]` and `[2-4]` are several citations. The recorded marker of a citation
-    without a chunk id is read the same way. The passage of a citation is its recorded `text`, else the sentences of
-    the answer with its marker, else the answer.
+    A mark `[n]`, in any form of `citation_marks`, is the chunk of rank n, or n + 1 where the answer counts from 0: it has a
+    mark 0, and all its marks fit. A number beyond the ranks that is a chunk's id, and an id in brackets, name that chunk;
+    `[1, 3]` and `[2-4]` are several citations. The recorded marker of a citation without a chunk id is read the same way. The
+    passage of a citation is its recorded `text`, else the sentences of the answer with its marker, else the answer.
     """
     if case.output.citations is not None:
         chunks = _by_id(case.contexts)
@@ -50,12 +47,15 @@ def citations_of(case: Case, *, markers: bool) -> list[Cited] | None:
     return list(_marked(case)) if markers else None
 
 
-def names_of(citation: Citation) -> list[str | int]:
-    """What a recorded citation names: a chunk's id; without one the ranks of its marker `[n]`; else nothing (unresolved)."""
+def names_of(citation: Citation, case: Case) -> list[str | int]:
+    """What a recorded citation names: a chunk's id; without one the ranks or ids of its marker; else nothing (unresolved)."""
     if citation.chunk_id:
         return [citation.chunk_id]
-    mark = _mark_of((citation.marker or "").strip())
-    return list(dict.fromkeys(_numbers(mark[1]))) if mark else []
+    marker = (citation.marker or "").strip()
+    if (bare := marker.strip("[]()【】^ ")) and bare in _ids(case) and not bare.isdecimal():
+        return [bare]
+    recorded = [number for one in case.output.citations or () for number in mark_numbers((one.marker or "").strip())]
+    return _names(mark_numbers(marker), recorded, case)
 
 
 def name_no_chunk(case: Case) -> str | None:
@@ -63,7 +63,7 @@ def name_no_chunk(case: Case) -> str | None:
     none.
     """
     citations = case.output.citations or []
-    return "citations_name_no_chunk" if citations and not any(map(names_of, citations)) else None
+    return NAME_NO_CHUNK if citations and not any(names_of(citation, case) for citation in citations) else None
 
 
 def cited_chunks(case: Case) -> list[Chunk]:
@@ -76,7 +76,7 @@ def cited_chunks(case: Case) -> list[Chunk]:
     for chunk in case.contexts:
         by_name.setdefault(chunk.id, []).append(chunk)
         by_name.setdefault(chunk.rank, []).append(chunk)
-    names = dict.fromkeys(name for citation in case.output.citations or () for name in names_of(citation))
+    names = dict.fromkeys(name for citation in case.output.citations or () for name in names_of(citation, case))
     chunks = {(chunk.rank, chunk.id): chunk for name in names for chunk in by_name.get(name, ())}
     return list(chunks.values())
 
@@ -94,7 +94,7 @@ def _by_id(contexts: Sequence[Chunk]) -> dict[str, Chunk]:
 
 def _recorded(citation: Citation, chunks: dict[str, Chunk], case: Case) -> Iterator[Cited]:
     text = (citation.text or "").strip() or _sentences_with(citation.marker, case.answer) or case.answer
-    names = names_of(citation)
+    names = names_of(citation, case)
     if not names:
         yield Cited(citation.marker, None, None, text, unresolved=True)
     for name in names:
@@ -110,9 +110,17 @@ def _ranked(number: int, case: Case, text: str) -> Cited:
     return Cited(f"[{number}]", chunk.id if chunk else None, chunk, text)
 
 
-def _mark_of(marker: str) -> re.Match[str] | None:
-    """The mark that a recorded marker is, with or without its brackets."""
-    return _MARK.fullmatch(marker) or _MARK.fullmatch(f"[{marker}]")
+def _ids(case: Case) -> set[str]:
+    return {chunk.id for chunk in case.contexts}
+
+
+def _names(numbers: Iterable[int], all_numbers: Sequence[int], case: Case) -> list[str | int]:
+    """The ranks that numbers of marks stand for among all that are shown; the id where a number beyond the ranks is one."""
+    ranks = {chunk.rank for chunk in case.contexts}
+    shift = int(0 in all_numbers and all(number + 1 in ranks for number in all_numbers))
+    ids = _ids(case)
+    read = (n + shift if n + shift in ranks or str(n) not in ids else str(n) for n in numbers)
+    return list(dict.fromkeys(read))
 
 
 def _sentences_with(marker: str | None, answer: str) -> str:
@@ -120,11 +128,14 @@ def _sentences_with(marker: str | None, answer: str) -> str:
     marker = (marker or "").strip()
     if not marker:
         return ""
-    mark = _mark_of(marker)
-    numbers = set(_numbers(mark[1])) if mark else set()
-    written = marker_pattern(marker)
-    holding = (piece for piece in _joined(answer) if written.search(piece) or numbers & set(_all_numbers(piece)))
-    return " ".join(written.sub("", _SPACED_MARK.sub("", piece)).strip() for piece in holding)
+    numbers, written = set(mark_numbers(marker)), marker_pattern(marker)
+    marks = find_marks(answer)
+    holding = []
+    for sentence, own in marked_sentences(answer, marks):
+        with_marks = f"{sentence} {' '.join(answer[mark.start : mark.end] for mark in own)}"
+        if written.search(with_marks) or any(numbers & set(mark.numbers) for mark in own):
+            holding.append(written.sub("", sentence).strip())
+    return " ".join(holding)
 
 
 def marker_pattern(marker: str) -> re.Pattern[str]:
@@ -135,7 +146,7 @@ def marker_pattern(marker: str) -> re.Pattern[str]:
     `doc-12`.
     """
     text = re.escape(marker)
-    if all(map(_is_sign, marker)) or _MARK.fullmatch(f"[{marker}]"):
+    if all(map(_is_sign, marker)) or (marker[0].isdecimal() and mark_numbers(marker)):
         return re.compile(rf"\[\s*\^?{text}\s*\](?!\()|\({text}\)")
     before = r"(?<![^\W_])" if _is_sign(marker[0]) else ""
     after = r"(?![^\W_])" if _is_sign(marker[-1]) else ""
@@ -148,32 +159,18 @@ def _is_sign(character: str) -> bool:
 
 
 def _marked(case: Case) -> Iterator[Cited]:
-    for piece in _joined(case.answer):
-        for number in dict.fromkeys(_all_numbers(piece)):
-            yield _ranked(number, case, _SPACED_MARK.sub("", piece).strip())
-
-
-def _all_numbers(text: str) -> Iterator[int]:
-    return (number for mark in _MARK.finditer(text) for number in _numbers(mark[1]))
-
-
-def _numbers(text: str) -> Iterator[int]:
-    for part in _PART.finditer(text):
-        if part[3]:
-            yield int(part[3])
-        else:
-            first, last = int(part[1]), int(part[2])
-            yield from range(first, min(last, first + _WIDEST_RANGE) + 1)
-
-
-def _joined(answer: str) -> list[str]:
-    """Sentences, each with the marks after its full stop: `It rained. [1] Then ...`."""
-    pieces: list[str] = []
-    for piece in sentences(answer):
-        lead = re.match(rf"(?:{_MARK.pattern}\s*)+", piece)
-        if lead and pieces:
-            pieces[-1] = f"{pieces[-1]} {lead[0].strip()}"
-            piece = piece[lead.end() :]
-        if any(c.isalnum() for c in piece):
-            pieces.append(piece)
-    return pieces
+    """The citations of the marks in the answer. Where the text names sources and no mark of it names a chunk, one that is
+    unresolved."""
+    marks = find_marks(case.answer, _ids(case))
+    numbers = [number for mark in marks for number in mark.numbers]
+    if not numbers and not any(mark.ids for mark in marks):
+        if marks or cites_otherwise(case.answer):
+            yield Cited(None, None, None, case.answer, unresolved=True)
+        return
+    chunks = _by_id(case.contexts)
+    for text, own in marked_sentences(case.answer, marks):
+        for name in dict.fromkeys(name for mark in own for name in (*_names(mark.numbers, numbers, case), *mark.ids)):
+            if isinstance(name, int):
+                yield _ranked(name, case, text)
+            else:
+                yield Cited(f"[{name}]", name, chunks.get(name), text)

@@ -11,6 +11,7 @@ from ragpipe.core.errors import JudgeError
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.patterns.languages import NOT_COVERED
 from ragpipe.patterns.pattern_files import pattern_hashes
 from ragpipe.patterns.pattern_input import Refusals
 from ragpipe.patterns.refusals import load_refusals, read_refusal, read_refusal_async
@@ -37,7 +38,7 @@ class ContextMetric(JudgeMetric):
         ),
     )
     patterns: Refusals = Field(
-        default="refusals.v2",
+        default="refusals.v3",
         description=(
             "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
             "mapping of refusal patterns."
@@ -51,22 +52,24 @@ class ContextMetric(JudgeMetric):
         nothing = self.without_contexts == "skip" and not case.contexts
         return super().skip_reason(case) or (NOTHING_RETRIEVED if nothing else None)
 
-    async def declines(self, case: Case) -> bool:
-        """Whether the answer is nothing but a refusal. Raises JudgeError when a pattern takes too long."""
-        return (await read_refusal_async(case.answer, self.patterns)).refused
+    async def no_claims(self, case: Case) -> str | None:
+        """Why the answer is not judged without contexts: it is nothing but a refusal (`no_claims`), or the patterns cannot read its
+        language. None where it states something. Raises JudgeError when a pattern takes too long."""
+        reading = await read_refusal_async(case.answer, self.patterns)
+        return NOT_COVERED if not reading.covered else NO_CLAIMS if reading.refused else None
 
     async def unsupported(self, case: Case) -> Score:
-        """The score of an answer without retrieved contexts, without a call: 0, or skipped where the answer only
-        declines.
-        """
-        if await self.declines(case):
-            return Score(status="skipped", reason=NO_CLAIMS)
+        """The score of an answer without retrieved contexts, without a call: 0, or skipped where the answer only declines or is in a
+        language that the patterns do not cover."""
+        if why := await self.no_claims(case):
+            return Score(status="skipped", reason=why)
         flags = [*answer_flags(case.answer), NOTHING_RETRIEVED]
         return Score(0.0, reason=NOTHING_RETRIEVED, details={"flags": flags})
 
     def lists_claims(self, case: Case) -> bool:
         """For the plan: whether the judge lists the claims of an answer without retrieved contexts."""
         try:
-            return not read_refusal(case.answer, load_refusals(self.patterns)).refused
+            reading = read_refusal(case.answer, load_refusals(self.patterns))
+            return reading.covered and not reading.refused
         except JudgeError:  # too long for patterns: `measure` reports it without a call
             return False

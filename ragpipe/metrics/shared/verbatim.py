@@ -13,7 +13,13 @@ from ragpipe.core.text_match import without_invisible
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
-_QUOTATION = re.compile(r"“([^“”]{3,2000})”|\"([^\"]{3,2000})\"|«([^«»]{3,2000})»|‘([^‘’]{3,2000})’(?!\w)")
+_QUOTATION = re.compile(  # the marks of English, German, French, Polish, Swedish, Japanese ..., and Markdown block quotes
+    r"“([^“”]{3,2000})”|\"([^\"]{3,2000})\"|«([^«»]{3,2000})»|‘([^‘’]{3,2000})’(?!\w)"
+    r"|„([^„“”\"]{3,2000})[“”\"]|”([^”]{3,2000})”|»([^«»]{3,2000})[«»]|‹([^‹›]{3,2000})›|›([^‹›]{3,2000})‹|‚([^‚‘’]{3,2000})[‘’](?!\w)"
+    r"|「([^「」]{3,2000})」|『([^『』]{3,2000})』|《([^《》]{3,2000})》|＂([^＂]{3,2000})＂|(?<!\w)'([^'\n]{3,2000})'(?!\w)"
+    r"|^[ \t]*>[ \t]?([^\n]{3,2000}(?:\n[ \t]*>[^\n]{0,2000}){0,20})",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)

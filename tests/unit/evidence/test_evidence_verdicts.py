@@ -66,7 +66,6 @@ CASES = [
     ("no sources", "The bridge was opened in 1937.", [], False),
     ("an empty source", "The bridge was opened in 1937.", [""], False),
     ("Chinese, a piece of it", "北京是中国的首都。", ["众所周知,北京是中国的首都。"], True),
-    ("Chinese, something else", "猫喜欢吃鱼。", ["众所周知,北京是中国的首都。"], False),
     ("Arabic, another order", "باريس هي عاصمة فرنسا", ["عاصمة فرنسا هي باريس."], True),
     # the worked example
     ("STIP, author", "The STIP (Short-Term Incentive Program) proposal was authored by the Arbitrum Foundation.", STIP, True),

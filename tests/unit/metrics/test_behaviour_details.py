@@ -298,7 +298,7 @@ MARKS = [
     ("It rained [1]. Then it snowed [2, 3].", [("[1]", "c1", "It rained."), ("[2]", "c2", "Then it snowed."), ("[3]", "c3", "Then it snowed.")]),
     ("It rained. [1] Then it snowed.[2]", [("[1]", "c1", "It rained."), ("[2]", "c2", "Then it snowed.")]),
     ("Both [1-3] and [9].", [("[1]", "c1", "Both and."), ("[2]", "c2", "Both and."), ("[3]", "c3", "Both and."), ("[9]", None, "Both and.")]),
-    ("See [2](http://x) and [a].", []),
+    ("See [2](http://x) and [a].", [("[2]", "c2", "See and [a].")]),
     ("Nothing.", []),
 ]  # fmt: skip
 

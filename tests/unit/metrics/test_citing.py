@@ -27,7 +27,7 @@ PASSAGES = [
     ("a", "A band played a song.", None),
     ("[^1]", "It rained [^1]. It snowed in 2011.", "It rained."),
     ("¹", "It rained¹. It snowed.", "It rained."),
-    ("doc-1", "Rain fell (doc-12). Snow fell (doc-1).", "Snow fell ()."),
+    ("doc-1", "Rain fell (doc-12). Snow fell (doc-1).", "Snow fell."),
     ("Smith 2020", "Rain fell (Smith 2020a). Snow fell (Smith 2020).", "Snow fell ()."),
 ]
 

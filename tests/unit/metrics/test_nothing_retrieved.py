@@ -93,7 +93,10 @@ def test_a_refusal_that_goes_on_to_answer_is_none() -> None:
 def test_patterns_of_ones_own() -> None:
     own = {"declines": ["weiß ich nicht"]}
     assert measured("groundedness", "Das weiß ich nicht.", patterns=own)[0]["groundedness"][2] == "no_claims"
-    assert measured("groundedness", "Das weiß ich nicht.")[0]["groundedness"][0] == 0.0
+    assert (
+        measured("groundedness", "Das ist mir schnuppe, glaub mir das.", patterns=own)[0]["groundedness"][2]
+        == "language_not_covered"
+    )
 
 
 @pytest.mark.parametrize(("answer", "steps"), [(INVENTED, ["extract"]), (REFUSAL, [])])

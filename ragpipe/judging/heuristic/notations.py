@@ -1,0 +1,228 @@
+"""Numbers in the notations of other languages and trades: what one may mean, so that equal ones are never called different.
+
+Each notation is a stretch of the text with the values that it may have. Times, versions and dates are *strict*: their digits
+say nothing alone. German `1.200` may be 1200 or 1.2.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import NamedTuple
+
+from ragpipe.judging.heuristic.lexicon import SCALE, SMALL, TENS
+
+_SPACES = " \u00a0\u2009\u202f"
+_GROUPED = re.compile(
+    rf"(?<![\d.,])(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+|\d{{1,3}}(?:['’.,٬]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})*,\d{{3}})(?:[.,٫]\d{{1,3}})?(?![\d])"
+)
+_SCALES = {
+    3: "k thousand tausend tsd mille mil mila duizend tysiąc tysiące tysięcy bin тыс тысяч тысячи тысяча ألف آلاف हज़ार हजार 千 천",
+    4: "万 萬 만",
+    5: "lakh lakhs lac lacs लाख",
+    6: "million millions mio millionen millón millones milione milioni milhão milhões miljoen milion miliony milionów milyon mln млн "
+    "миллион миллиона миллионов مليون ملايين mn m 百万",
+    7: "crore crores करोड़ करोड",
+    8: "亿 億 억",
+    9: "billion billions mrd milliarde milliarden milliard milliards miliardo miliardi bilhão bilhões miljard miliard milyar bn млрд "
+    "миллиард миллиарда миллиардов مليار",
+}
+_POWER = {word: power for power, words in _SCALES.items() for word in words.split()}
+_SCALED = re.compile(
+    rf"(\d+(?:[.,'’{_SPACES}]\d+)*)[ \u00a0-]?({'|'.join(sorted(map(re.escape, _POWER), key=len, reverse=True))})(?![a-zA-Zà-ÿ])",
+    re.I,
+)
+_EXPONENT = re.compile(
+    r"(?:(\d+(?:[.,]\d+)?)\s?[x×·*]\s?)?10(?:\^\{?([-−]?\d{1,3})\}?|([⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}))|(\d+(?:[.,]\d+)?)e([+-]?\d{1,3})\b",
+    re.I,
+)
+_SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_FRACTION = re.compile(
+    r"(?:(\d+)\s?)?([¼½¾⅐-⅞])|(?:(?<![\d/.-])(\d{1,2}) )?(?<![\d/.-])([1-9])/([2-9]|1[0-6])(?![\d/.-])"
+)
+_TIME = re.compile(
+    r"(?<![\d:.])(\d{1,2})(?:[:.h時时시](?:\s?(\d{2}))[分분]?)?\s?((?:a\.?m|p\.?m)\b\.?|uhr\b|o'clock)|(?<![\d:.])([01]?\d|2[0-4])[:h時时](\d{2})[分]?(?![\d:])",
+    re.I,
+)
+_VERSION = re.compile(r"\b(?:version|release|ver|v|python|java|node|rev)\.?\s?(\d{1,4}(?:\.\d{1,4})+)", re.I)
+_PHONE = re.compile(r"(?<![\w.])(?:\+|00)\d{1,3}[\d ()/.-]{5,20}\d(?!\w)")
+_HAN_NUMBER = re.compile(r"[零〇一二两兩三四五六七八九十百千万萬亿億]+")
+_HAN = dict(zip("零〇一二两兩三四五六七八九", (0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+_HAN_UNITS = {"十": 10, "百": 100, "千": 1000}
+_HAN_BIG = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+_MONTHS = (
+    "january januar jänner janvier enero gennaio janeiro januari stycznia ocak января январь يناير जनवरी jan",
+    "february februar février febrero febbraio fevereiro februari lutego şubat февраля февраль فبراير फरवरी feb",
+    "march märz mars marzo março maart marca mart марта март مارس मार्च mar mrz",
+    "april avril abril aprile kwietnia nisan апреля апрель أبريل अप्रैल apr",
+    "may mai mayo maggio maio mei maja mayıs мая май مايو मई",
+    "june juni juin junio giugno junho czerwca haziran июня июнь يونيو जून jun",
+    "july juli juillet julio luglio julho lipca temmuz июля июль يوليو जुलाई jul",
+    "august août agosto augustus sierpnia ağustos августа август أغسطس अगस्त aug",
+    "september septembre septiembre settembre setembro września eylül сентября сентябрь سبتمبر सितंबर sep sept",
+    "october oktober octobre octubre ottobre outubro października ekim октября октябрь أكتوبر अक्टूबर oct okt",
+    "november novembre noviembre novembro listopada kasım ноября ноябрь نوفمبر नवंबर nov",
+    "december dezember décembre diciembre dicembre dezembro grudnia aralık декабря декабрь ديسمبر दिसंबर dec dez",
+)
+_MONTH = {name: place for place, names in enumerate(_MONTHS, 1) for name in names.split()}
+_MONTH_NAMES = "|".join(sorted(_MONTH, key=len, reverse=True))
+_DATE = re.compile(
+    rf"(?<![\d.])(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th|er|º|°)?(?:\s+(?:de|of))?\s+(?P<month>{_MONTH_NAMES})\b\.?(?:,?\s+(?:de\s+|del\s+)?(?P<year>\d{{4}}))?"
+    rf"|\b(?P<month2>{_MONTH_NAMES})\.?\s+(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,?\s+(?P<year2>\d{{4}}))?"
+    r"|(?P<iso>(?<![\d-])\d{4}-\d{2}-\d{2}(?!\d))|(?<![\d.])(?P<numeric>\d{1,2}[./]\d{1,2}[./](?:\d{4}|(?!\d)))"
+    r"|(?:(?P<year3>\d{4})[年년]\s?)?(?P<month3>\d{1,2})[月월]\s?(?P<day3>\d{1,2})[日号號일]",
+    re.I,
+)  # fmt: skip
+_WORDS = {  # small numbers, from one on
+    "de": "ein|eins|eine|einen zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+    "fr": "un|une deux trois quatre cinq six sept huit neuf dix onze douze",
+    "es": "uno|una dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    "it": "uno|una due tre quattro cinque sei sette otto nove dieci undici dodici",
+    "pt": "um|uma dois|duas três quatro cinco seis sete oito nove dez onze doze",
+    "nl": "een|één twee drie vier vijf zes zeven acht negen tien elf twaalf",
+    "pl": "jeden|jedna dwa|dwie trzy cztery pięć sześć siedem osiem dziewięć dziesięć jedenaście dwanaście",
+    "tr": "bir iki üç dört beş altı yedi sekiz dokuz on",
+    "ru": "один|одна два|две три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
+    "ar": "واحد|واحدة اثنان|اثنين|سنتان ثلاثة|ثلاث أربعة|أربع خمسة|خمس ستة|ست سبعة|سبع ثمانية|ثماني تسعة|تسع عشرة|عشر",
+    "hi": "एक दो तीन चार पाँच|पांच छह|छः सात आठ नौ दस",
+    "ko": "한|하나 두|둘 세|셋 네|넷 다섯 여섯 일곱 여덟 아홉 열",
+}
+_SMALL = {name: str(place) for words in _WORDS.values() for place, names in enumerate(words.split(), 1) for name in names.split("|")}  # fmt: skip
+_WORD = re.compile(r"[^\W\d_]+(?:[\u0900-\u097f]+)?")
+_ENGLISH = re.compile(
+    rf"\b(?=(?:{'|'.join([*SMALL, *TENS])})\b)(?:(?:{'|'.join([*SMALL, *TENS, *SCALE])})\b(?:[\s-]+(?:and\s+)?(?=\w))?)+",
+    re.I,
+)
+
+
+class Notation(NamedTuple):
+    """A stretch of a text and the values that its number may have. `strict`: only this whole is meant, not its digits."""
+
+    start: int
+    end: int
+    values: frozenset[str]
+    strict: bool = False
+
+
+@lru_cache(maxsize=4096)
+def notations(text: str) -> tuple[Notation, ...]:
+    """The numbers of a text that are written in more than plain digits."""
+    return tuple(_notations(text))
+
+
+def _notations(text: str) -> Iterator[Notation]:
+    for match in _DATE.finditer(text):
+        if values := _dates(match):
+            yield Notation(*match.span(), values, True)
+    for match in _TIME.finditer(text):
+        if values := _times(match):
+            yield Notation(*match.span(), values, True)
+    for match in _VERSION.finditer(text):
+        yield Notation(match.start(1), match.end(1), frozenset({f"v{match[1]}", match[1]}), True)
+    for match in _GROUPED.finditer(text):
+        yield Notation(*match.span(), _decimals(match[0]))
+    for match in _SCALED.finditer(text):
+        yield Notation(*match.span(), _times_power(_decimals(match[1]), _POWER[match[2].lower()]))
+    for match in _EXPONENT.finditer(text):
+        factor, power = match[1] or match[4] or "1", match[2] or match[3] or match[5]
+        exponent = int(power.translate(_SUPERSCRIPTS).replace("−", "-"))
+        yield Notation(*match.span(), _times_power(_decimals(factor), exponent))
+    for match in _FRACTION.finditer(text):
+        part = unicodedata.numeric(match[2]) if match[2] else int(match[4]) / int(match[5])
+        yield Notation(
+            *match.span(), frozenset({_plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))})
+        )
+    for match in _PHONE.finditer(text):
+        digits = re.sub(r"\D", "", match[0])
+        yield Notation(*match.span(), frozenset({digits, digits.removeprefix("00")}))
+    for match in _HAN_NUMBER.finditer(text):
+        if (number := _han(match[0])) is not None:
+            yield Notation(*match.span(), frozenset({str(number)}))
+    for match in _WORD.finditer(text):
+        if (small := _SMALL.get(match[0].lower())) is not None:
+            yield Notation(*match.span(), frozenset({small}))
+    for match in _ENGLISH.finditer(text):
+        yield Notation(*match.span(), frozenset({str(_english(match[0]))}))
+
+
+def _decimals(digits: str) -> frozenset[str]:
+    """What digits with separators may mean: the last one may be the decimal sign, or all may separate groups."""
+    digits = digits.replace("٬", ",").replace("٫", ".")
+    together = re.sub(r"\D", "", digits)
+    found = {_plain(Decimal(together))} if re.search(r"\D\d{2,3}(?:\D|\Z)", digits) or together == digits else set()
+    head, sign, tail = digits.rpartition("," if digits.rfind(",") > digits.rfind(".") else ".")
+    if sign and head.count(sign) == 0:
+        found.add(_plain(Decimal(f"{re.sub(r'[^0-9٠-٩०-९０-９]', '', head) or 0}.{tail}")))
+    return frozenset(found)
+
+
+def _plain(value: Decimal) -> str:
+    text = format(value, "f")
+    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+
+
+def _times_power(values: frozenset[str], power: int) -> frozenset[str]:
+    try:
+        return frozenset(_plain(Decimal(value).scaleb(power)) for value in values)
+    except InvalidOperation:
+        return values
+
+
+def _times(match: re.Match[str]) -> frozenset[str]:
+    hour, minute, half = int(match[1] or match[4]), match[2] or match[5] or "00", (match[3] or "").lower()
+    if hour > 24 or int(minute) > 59:
+        return frozenset()
+    if half.startswith(("a", "p")):
+        hour = hour % 12 + 12 * half.startswith("p")
+        return frozenset({f"t{hour}:{minute}"})
+    return frozenset({f"t{hour}:{minute}", *([f"t{hour + 12}:{minute}"] if hour < 12 and half == "o'clock" else [])})
+
+
+def _dates(match: re.Match[str]) -> frozenset[str]:
+    """`d3-15` and, with a year, `d2024-3-15`; two readings where day and month may change places."""
+    part = match.groupdict()
+    if part["iso"]:
+        year, month, day = part["iso"].split("-")
+        readings = [(year, int(month), int(day))]
+    elif part["numeric"]:
+        first, second, year = re.split(r"[./]", part["numeric"])
+        readings = [(year, int(second), int(first)), (year, int(first), int(second))]
+    else:
+        month = part["month"] or part["month2"]
+        year = part["year"] or part["year2"] or part["year3"] or ""
+        place = _MONTH[month.lower()] if month else int(part["month3"])
+        readings = [(year, place, int(part["day"] or part["day2"] or part["day3"]))]
+    dates = {(year, month, day) for year, month, day in readings if 1 <= month <= 12 and 1 <= day <= 31}
+    return frozenset(f"d{int(year) if year else ''}-{month}-{day}" for year, month, day in dates)
+
+
+def _han(text: str) -> int | None:
+    """The value of a Chinese numeral; None for one sign alone, which is often a word, and for no numeral."""
+    if len(text) < 2:
+        return None
+    if all(sign in _HAN for sign in text):
+        return int("".join(str(_HAN[sign]) for sign in text))
+    total = section = digit = 0
+    for sign in text:
+        if sign in _HAN:
+            digit = _HAN[sign]
+        elif sign in _HAN_UNITS:
+            section, digit = section + (digit or 1) * _HAN_UNITS[sign], 0
+        else:
+            total, section, digit = (total + section + digit or 1) * _HAN_BIG[sign], 0, 0
+    return total + section + digit
+
+
+def _english(text: str) -> int:
+    total = part = 0
+    for word in re.split(r"[\s-]+", text.lower()):
+        if word in SMALL or word in TENS:
+            part += SMALL.get(word, TENS.get(word, 0))
+        elif word == "hundred":
+            part = (part or 1) * 100
+        elif word in SCALE:
+            total, part = total + (part or 1) * SCALE[word], 0
+    return total + part
