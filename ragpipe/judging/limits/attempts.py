@@ -96,7 +96,7 @@ class AttemptRunner:
         if not self.traffic.waiting:
             return None
         if self._outage.active:
-            return Hold(self._outage.next_probe, "no answer")
+            return Hold(self._outage.next_probe, self._outage.reason)
         if limiter.paused_until > now:
             return Hold(limiter.paused_until, "429")
         if self.traffic.waiting > len(pauses):
@@ -216,12 +216,14 @@ class AttemptRunner:
 
     def _is_outage(self, error: AttemptError, key: str, probe: bool) -> bool:
         """Record a failed attempt. Whether it is attributed to an outage, and not to its call."""
-        if error.kind not in NO_ANSWER:
-            self._outage.record_answer()  # a refusal is an answer too
-            if error.kind not in FATAL and error.kind != "rate_limit":
+        if error.kind not in NO_ANSWER and error.kind != "rate_limit":
+            self._outage.record_answer()  # a refusal of the question is an answer too
+            if error.kind not in FATAL:
                 self.state.answered = True
             return False
-        if not self._outage.record_failure(error, key, probe=probe, answered_before=self.state.answered):
+        # a limit of the rate refuses many requests, but not all: what is under way may be answered
+        may_begin = self.state.answered and not (error.kind == "rate_limit" and self.traffic.in_flight)
+        if not self._outage.record_failure(error, key, probe=probe, answered_before=may_begin):
             return False
         if self._outage.too_long:
             raise self._give_up(self._outage.seconds, error.message)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from ragpipe.judging.clients.client import AttemptError
 
 SILENT = frozenset({"network", "server_error", "deadline"})
-"""Kinds of error that can begin an outage: no answer at all, or a server error. A rate limit cannot."""
+"""Kinds of error that tell of no answer at all, or of an error of the server. They can begin an outage, and so can a rate limit that
+refuses one request after the other."""
 _CONSECUTIVE = 5  # failed attempts that begin an outage
 _FIRST, _LONGEST = 1.0, 60.0  # seconds before the first probe, and at most
 _REPORTED_FROM = 8.0  # seconds before the next probe; failed probes with a shorter wait are not reported
@@ -53,6 +54,7 @@ class OutageGate:
         self._limit, self._probes_per_question = limit, probes_per_question
         self._tell, self._allow_extra = tell, allow_extra
         self.active = False
+        self.reason = ""
         self.count = 0
         self._confirmed = False  # more than one question has met this outage
         self._lone_probes = 0
@@ -113,8 +115,9 @@ class OutageGate:
 
         An outage can only begin where the provider has `answered_before`.
         """
-        if not probe and (error.kind not in SILENT or not answered_before):
+        if not probe and (error.kind not in SILENT | {"rate_limit"} or not answered_before):
             return False
+        self.reason = "429" if error.kind == "rate_limit" else "no answer"
         self._failed_keys.add(key)
         now = time.monotonic()
         self._silent_since = self._silent_since or now
@@ -150,7 +153,9 @@ class OutageGate:
         self._confirmed, self._lone_probes = False, 0
         self._next_probe = now + min(self._wait, self._remaining(now))
         self._unsaid = error.message
-        if not error.overload:  # too many requests at once look like this for a moment: a failed probe tells
+        if (
+            not error.overload and error.kind != "rate_limit"
+        ):  # a limit looks like this for a moment: failed probes tell
             self._say_paused(now)
         self._allow_extra(True)
 
@@ -166,7 +171,7 @@ class OutageGate:
         self._probing, self._last_probe_key = False, key
         self._wait = min(2 * self._wait, _LONGEST)
         self._next_probe = now + min(self._wait, self._remaining(now))
-        if self._unsaid:
+        if self._unsaid and (self.reason != "429" or self._wait >= _REPORTED_FROM):
             self._say_paused(now)
         elif self._wait >= _REPORTED_FROM:
             self._tell(f"no answer for {self.seconds:.0f} s; next probe in {self._next_probe - now:.0f} s")

@@ -71,6 +71,7 @@ class RateState:
 
     def take(self, now: float, tokens: Mapping[Unit, float] | None) -> None:
         """An attempt starts, with these tokens."""
+        self.pace.record_start()
         if self.pace.rate is not None:
             self.pace_free_from = max(self.pace_free_from, now) + 1 / self.pace.rate
         for unit, bucket in self._buckets:
