@@ -8,23 +8,88 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
 from ragpipe.core.errors import FATAL
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.limits.outage import SILENT, OutageGate
-from ragpipe.judging.limits.rate_limit import RateLimiter, Sleep
-from ragpipe.judging.limits.retries import RetryLimits, RetryLoop
-from ragpipe.judging.limits.token_demand import Demand
-from ragpipe.judging.limits.traffic import OVERLOAD, RETRY_REASONS, Hold, Traffic
+from ragpipe.judging.limits.rate_limit import Demand, RateLimiter
+from ragpipe.judging.limits.retries import CaseTime, RetryLimits, RetryLoop, Sleep
 from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 
 T = TypeVar("T")
 
 NO_ANSWER = SILENT | {"not_an_api_answer"}
 """Errors that say nothing about the server except that it gave no answer."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The requests to one server. Every attempt counts, retries and probes of an outage too; stored replies do not.
+
+    `sent` were handed to the network, `answered` of them gave an answer that can be used, `failed` gave none (an error, a
+    refusal, a broken or cancelled request). `waiting` calls hold their next attempt back for the server: the rate limit, a
+    Retry-After, an outage, or the pause before a retry. Of the failed ones, `refusals` were refused by a rate limit (429),
+    `overloads` because the server takes no more at once (503, 529, or a 429 that says so).
+    """
+
+    sent: int = 0
+    answered: int = 0
+    failed: int = 0
+    refusals: int = 0
+    overloads: int = 0
+    waiting: int = 0
+    pauses: dict[object, tuple[float, str]] = field(default_factory=dict)
+    """The calls that pause before a retry: when each ends (monotonic seconds), and the kind of failure before it."""
+    answer_seconds: float = 0.0
+    """What the answered requests took, all together."""
+    first_answer: float | None = None
+    """When the first request was answered (monotonic seconds); None before."""
+    last_answer: float | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer yet."""
+        return max(0, self.sent - self.answered - self.failed)
+
+    async def count(self, request: Awaitable[T]) -> T:
+        """Count one request, and how it ends."""
+        self.sent += 1
+        start = time.monotonic()
+        try:
+            answer = await request
+        except BaseException:
+            self.failed += 1
+            raise
+        self.answered += 1
+        self.last_answer = time.monotonic()
+        self.answer_seconds += self.last_answer - start
+        if self.first_answer is None:
+            self.first_answer = self.last_answer
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds requests back: `until` in monotonic seconds (it may have passed already), and the reason in a word or two."""
+
+    until: float
+    reason: str
+
+
+OVERLOAD = "overload"
+"""Why a call waits that a server's limit of concurrency holds back."""
+RETRY_REASONS = {
+    "rate_limit": "429",
+    "server_error": "server error",
+    "network": "no connection",
+    "deadline": "timeout",
+    "empty_reply": "empty reply",
+    "not_an_api_answer": "no usable answer",
+}
+"""Why a call pauses before its next attempt, by the kind of its failure."""
 
 
 class ServerState(Protocol):

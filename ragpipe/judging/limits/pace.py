@@ -1,4 +1,4 @@
-"""Paces: how many requests, or tokens, may start per second, by a known limit or by what refusals have taught."""
+"""The pace: how many requests may start per second, by what refusals have taught."""
 
 from __future__ import annotations
 
@@ -132,30 +132,3 @@ class LearnedPace:
             0.01, self._answers[-1] - self._answers[-16]
         ):  # twice the answers
             self.rate = rate * min(_MOST_SEARCH, 1 + _SEARCH * seconds)
-
-
-class Bucket:
-    """A limit of so many units (requests or tokens) per second, spaced evenly: what is taken delays what comes next.
-
-    What the server counted less than was taken is credit for the next attempts, up to `CREDIT` seconds of it. Times are seconds of a clock that only grows.
-    """
-
-    CREDIT = 2.0
-
-    def __init__(self, per_second: float, why: str):
-        self.per_second, self.why = per_second, why
-        self._free_from = self._credit = 0.0
-
-    def next_start(self, now: float) -> float:
-        """When the next attempt may start."""
-        return max(now, self._free_from)
-
-    def take(self, amount: float, now: float) -> None:
-        """An attempt of so many units starts."""
-        from_credit = min(self._credit, amount)
-        self._credit -= from_credit
-        self._free_from = max(self._free_from, now) + (amount - from_credit) / self.per_second
-
-    def settle(self, amount: float) -> None:
-        """The server counted so many units more (negative: fewer) than were taken."""
-        self._credit = min(self._credit - amount, self.CREDIT * self.per_second)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.judging.limits.pace import Bucket, LearnedPace
+from ragpipe.judging.limits.pace import LearnedPace
+from ragpipe.judging.limits.rate_limit import Bucket
 from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 
 
