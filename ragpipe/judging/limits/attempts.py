@@ -6,8 +6,8 @@ A judge's transport and a live system both send through it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -218,7 +218,8 @@ class AttemptRunner:
             probe = await self._acquire(key, tally)
             tally.attempts += 1
             if admit is not None:
-                await self._admitted(admit, probe=probe)
+                with self._given_back(probe=probe):
+                    await admit()
             started, case_time = time.monotonic(), tally.case_time
             seconds = self._limits.timeout_s if probe else retries.attempt_timeout
             try:
@@ -247,15 +248,22 @@ class AttemptRunner:
             finally:
                 is_held = self._slots.is_full
                 self._slots.release()
-            self._learn_of_answer(is_held=is_held)
+            self.state.answered = True
+            self._outage.record_answer()
+            self.state.rate_limiter.record_success()
+            if self.state.width.limit is not None:
+                self.state.width.record_answer(is_held=is_held)
+                self._slots.admit()
             return result
 
-    async def _admitted(self, admit: Callable[[], Awaitable[None]], *, probe: bool) -> None:
-        """Wait until an attempt is admitted, with its slot; the slot is free again where it is not."""
+    @contextmanager
+    def _given_back(self, *, probe: bool, slot: bool = True) -> Iterator[None]:
+        """Where it is left by an exception, the slot is free again and another may be the probe."""
         try:
-            await admit()
+            yield
         except BaseException:
-            self._slots.release()
+            if slot:
+                self._slots.release()
             if probe:
                 self._outage.abandon_probe()
             raise
@@ -269,15 +277,6 @@ class AttemptRunner:
         elif error.kind == "rate_limit":
             self.traffic.refusals += 1
             self.state.rate_limiter.record_limit(started)
-
-    def _learn_of_answer(self, *, is_held: bool) -> None:
-        self.state.answered = True
-        self._outage.record_answer()
-        self.state.rate_limiter.record_success()
-        width = self.state.width
-        if width.limit is not None:
-            width.record_answer(is_held=is_held)
-            self._slots.admit()
 
     def _is_outage(self, error: AttemptError, key: str, probe: bool) -> bool:
         """Record a failed attempt. Whether it is attributed to an outage, and not to its call."""
@@ -298,33 +297,21 @@ class AttemptRunner:
         """Wait until an attempt may start, and take a slot for it. Whether it is the probe of an outage."""
         self.traffic.waiting += 1
         try:
-            return await self._allowed(key, tally)
+            while True:
+                probe = await self._outage.acquire(key)
+                with self._given_back(probe=probe, slot=False):
+                    self._check()
+                    await self._slots.acquire()
+                with self._given_back(probe=probe):
+                    self._check()
+                    await self.state.rate_limiter.acquire(self._sleep, tally.demand)
+                    self._check()
+                    raise_if_late(tally)
+                if probe or not self._outage.active:
+                    return probe
+                self._slots.release()
         finally:
             self.traffic.waiting -= 1
-
-    async def _allowed(self, key: str, tally: Tally) -> bool:
-        while True:
-            probe = await self._outage.acquire(key)
-            try:
-                self._check()
-                await self._slots.acquire()
-            except BaseException:
-                if probe:
-                    self._outage.abandon_probe()
-                raise
-            try:
-                self._check()
-                await self.state.rate_limiter.acquire(self._sleep, tally.demand)
-                self._check()
-                raise_if_late(tally)
-            except BaseException:
-                self._slots.release()
-                if probe:
-                    self._outage.abandon_probe()
-                raise
-            if probe or not self._outage.active:
-                return probe
-            self._slots.release()
 
 
 _NO_LIMIT = nullcontext()
