@@ -10,7 +10,6 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.engine.carried_spend import CarriedSpend
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.limits.local_budget import LocalBudget
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import Amount
@@ -55,7 +54,7 @@ def open_budget(config: RunConfig, store: StorePlace, run_id: str) -> Iterator[B
     with FolderLock(folder):
         journal = HoldJournal.open(folder / HOLDS, _ledger(config, owner, store, run_id))
         with closing(journal):
-            yield LocalBudget(owner.budget, owner.section, journal)
+            yield Budget(owner.budget, owner.section, journal)
 
 
 def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: StorePlace, run_id: str) -> Amount:

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragpipe.judging.limits.attempts import AttemptRunner
-from ragpipe.judging.limits.traffic import call_rate
+from ragpipe.judging.limits.attempts import AttemptRunner, Traffic
 from ragpipe.judging.session import JudgeSession
 from ragpipe.store.files.processes import started_command, this_process
 from ragpipe.store.run.progress_state import (
@@ -19,6 +18,8 @@ from ragpipe.store.run.progress_state import (
     TextCounts,
     iso_time,
 )
+
+_FEW_ROUNDS = 3  # answers per request under way from which the answers so far tell the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +168,28 @@ def seconds_left(
         share = fresh / (fresh + remaining)
         calls = share * by_cases + (1 - share) * by_plan
     return None if calls is None else calls / rate
+
+
+def call_rate(traffic: Sequence[Traffic], now: float, *, is_held: bool = False) -> float | None:
+    """Answers per second that may be expected from now on; None before the first answer.
+
+    In the beginning the requests under way by the mean seconds of an answer (Little's law): the first call goes alone, so
+    what was answered so far says little. Later the answers since the first one. A silence counts only where it is longer than
+    two answers usually take: replies of a slow judge arrive in bursts.
+
+    Args:
+        traffic: the requests to the servers that do the work.
+        now: the time of `time.monotonic`.
+        is_held: whether calls wait for a time that is known, such as a Retry-After: then a silence says nothing.
+    """
+    answered, in_flight = sum(t.answered for t in traffic), sum(t.in_flight for t in traffic)
+    firsts = [t.first_answer for t in traffic if t.first_answer is not None]
+    lasts = [t.last_answer for t in traffic if t.last_answer is not None]
+    if not firsts or not lasts:
+        return None
+    latency = max(sum(t.answer_seconds for t in traffic) / max(1, answered), 1e-6)
+    silence = 0.0 if is_held and not in_flight else max(0.0, now - max(lasts) - 2 * latency)
+    span = max(lasts) - min(firsts) + silence
+    if answered < max(2, _FEW_ROUNDS * in_flight) or span <= 0:
+        return max(1, in_flight) / latency
+    return (answered - 1) / span

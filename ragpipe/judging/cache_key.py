@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.judging.limits.deadlines import CaseTime
+from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answer_type import Answer
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.http_responses import replace_surrogates
-from ragpipe.judging.limits.deadlines import CaseTime
+from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.shown_order import shown_order

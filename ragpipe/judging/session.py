@@ -20,7 +20,7 @@ from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.limits.deadlines import CaseTime
+from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session_protocols import (
     ComputesTexts,

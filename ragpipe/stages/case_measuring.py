@@ -13,7 +13,7 @@ from ragpipe.core.user_faults import returned_fault
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.jury.jury import Jury
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.limits.deadlines import CaseTime
+from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey

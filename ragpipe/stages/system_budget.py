@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.limits.local_budget import LocalBudget
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.sample import Output
 from ragpipe.scoring.system_usage import USD, figures
@@ -67,7 +66,7 @@ def open_system_budget(
         before += cost if output.method not in taken_over else Amount()
     journal = HoldJournal.open(outputs_journal.with_name(JOURNAL), ledger, spent_before=before)
     try:
-        yield LocalBudget(settings.budget, "system", journal)
+        yield Budget(settings.budget, "system", journal)
     finally:
         journal.close()
 

@@ -13,14 +13,13 @@ import pytest
 
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.attempts import AttemptRunner
-from ragpipe.judging.limits.deadlines import CaseTime
-from ragpipe.judging.limits.limit_rules import LimitRules
+from ragpipe.judging.limits.limit_headers import LimitRules
 from ragpipe.judging.limits.outage import OutageGate
-from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.token_demand import Demand, TokenDemand
+from ragpipe.judging.limits.rate_limit import Demand, RateLimiter, TokenDemand
+from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.limits.width import LearnedWidth
 
-_MODULES = ("attempts", "deadlines", "outage", "rate_limit")
+_MODULES = ("attempts", "outage", "rate_limit", "retries")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

@@ -16,8 +16,7 @@ from ragpipe.judging.batches.batch_api import BatchApi, BatchLine, BatchStatus
 from ragpipe.judging.batches.batch_folder import BatchFolder
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.rate_limit import Sleep
-from ragpipe.judging.limits.retries import RETRYABLE
+from ragpipe.judging.limits.retries import RETRYABLE, Sleep
 
 T = TypeVar("T")
 

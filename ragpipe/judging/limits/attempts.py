@@ -6,25 +6,90 @@ A judge's transport and a live system both send through it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
 from ragpipe.core.errors import FATAL
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.deadlines import CaseTime
 from ragpipe.judging.limits.outage import SILENT, OutageGate
-from ragpipe.judging.limits.rate_limit import RateLimiter, Sleep
-from ragpipe.judging.limits.retries import RetryLimits, RetryLoop
-from ragpipe.judging.limits.token_demand import Demand
-from ragpipe.judging.limits.traffic import OVERLOAD, RETRY_REASONS, Hold, Traffic
+from ragpipe.judging.limits.rate_limit import Demand, RateLimiter
+from ragpipe.judging.limits.retries import CaseTime, RetryLimits, RetryLoop, Sleep
 from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 
 T = TypeVar("T")
 
 NO_ANSWER = SILENT | {"not_an_api_answer"}
 """Errors that say nothing about the server except that it gave no answer."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The requests to one server. Every attempt counts, retries and probes of an outage too; stored replies do not.
+
+    `sent` were handed to the network, `answered` of them gave an answer that can be used, `failed` gave none (an error, a
+    refusal, a broken or cancelled request). `waiting` calls hold their next attempt back for the server: the rate limit, a
+    Retry-After, an outage, or the pause before a retry. Of the failed ones, `refusals` were refused by a rate limit (429),
+    `overloads` because the server takes no more at once (503, 529, or a 429 that says so).
+    """
+
+    sent: int = 0
+    answered: int = 0
+    failed: int = 0
+    refusals: int = 0
+    overloads: int = 0
+    waiting: int = 0
+    pauses: dict[object, tuple[float, str]] = field(default_factory=dict)
+    """The calls that pause before a retry: when each ends (monotonic seconds), and the kind of failure before it."""
+    answer_seconds: float = 0.0
+    """What the answered requests took, all together."""
+    first_answer: float | None = None
+    """When the first request was answered (monotonic seconds); None before."""
+    last_answer: float | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer yet."""
+        return max(0, self.sent - self.answered - self.failed)
+
+    async def count(self, request: Awaitable[T]) -> T:
+        """Count one request, and how it ends."""
+        self.sent += 1
+        start = time.monotonic()
+        try:
+            answer = await request
+        except BaseException:
+            self.failed += 1
+            raise
+        self.answered += 1
+        self.last_answer = time.monotonic()
+        self.answer_seconds += self.last_answer - start
+        if self.first_answer is None:
+            self.first_answer = self.last_answer
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds requests back: `until` in monotonic seconds (it may have passed already), and the reason in a word or two."""
+
+    until: float
+    reason: str
+
+
+OVERLOAD = "overload"
+"""Why a call waits that a server's limit of concurrency holds back."""
+RETRY_REASONS = {
+    "rate_limit": "429",
+    "server_error": "server error",
+    "network": "no connection",
+    "deadline": "timeout",
+    "empty_reply": "empty reply",
+    "not_an_api_answer": "no usable answer",
+}
+"""Why a call pauses before its next attempt, by the kind of its failure."""
 
 
 class ServerState(Protocol):
@@ -96,7 +161,7 @@ class AttemptRunner:
         if not self.traffic.waiting:
             return None
         if self._outage.active:
-            return Hold(self._outage.next_probe, "no answer")
+            return Hold(self._outage.next_probe, self._outage.reason)
         if limiter.paused_until > now:
             return Hold(limiter.paused_until, "429")
         if self.traffic.waiting > len(pauses):
@@ -153,7 +218,8 @@ class AttemptRunner:
             probe = await self._acquire(key, tally)
             tally.attempts += 1
             if admit is not None:
-                await self._admitted(admit, probe=probe)
+                with self._given_back(probe=probe):
+                    await admit()
             started, case_time = time.monotonic(), tally.case_time
             seconds = self._limits.timeout_s if probe else retries.attempt_timeout
             try:
@@ -182,15 +248,22 @@ class AttemptRunner:
             finally:
                 is_held = self._slots.is_full
                 self._slots.release()
-            self._learn_of_answer(is_held=is_held)
+            self.state.answered = True
+            self._outage.record_answer()
+            self.state.rate_limiter.record_success()
+            if self.state.width.limit is not None:
+                self.state.width.record_answer(is_held=is_held)
+                self._slots.admit()
             return result
 
-    async def _admitted(self, admit: Callable[[], Awaitable[None]], *, probe: bool) -> None:
-        """Wait until an attempt is admitted, with its slot; the slot is free again where it is not."""
+    @contextmanager
+    def _given_back(self, *, probe: bool, slot: bool = True) -> Iterator[None]:
+        """Where it is left by an exception, the slot is free again and another may be the probe."""
         try:
-            await admit()
+            yield
         except BaseException:
-            self._slots.release()
+            if slot:
+                self._slots.release()
             if probe:
                 self._outage.abandon_probe()
             raise
@@ -205,23 +278,16 @@ class AttemptRunner:
             self.traffic.refusals += 1
             self.state.rate_limiter.record_limit(started)
 
-    def _learn_of_answer(self, *, is_held: bool) -> None:
-        self.state.answered = True
-        self._outage.record_answer()
-        self.state.rate_limiter.record_success()
-        width = self.state.width
-        if width.limit is not None:
-            width.record_answer(is_held=is_held)
-            self._slots.admit()
-
     def _is_outage(self, error: AttemptError, key: str, probe: bool) -> bool:
         """Record a failed attempt. Whether it is attributed to an outage, and not to its call."""
-        if error.kind not in NO_ANSWER:
-            self._outage.record_answer()  # a refusal is an answer too
-            if error.kind not in FATAL and error.kind != "rate_limit":
+        if error.kind not in NO_ANSWER and error.kind != "rate_limit":
+            self._outage.record_answer()  # a refusal of the question is an answer too
+            if error.kind not in FATAL:
                 self.state.answered = True
             return False
-        if not self._outage.record_failure(error, key, probe=probe, answered_before=self.state.answered):
+        # a limit of the rate refuses many requests, but not all: what is under way may be answered
+        may_begin = self.state.answered and not (error.kind == "rate_limit" and self.traffic.in_flight)
+        if not self._outage.record_failure(error, key, probe=probe, answered_before=may_begin):
             return False
         if self._outage.too_long:
             raise self._give_up(self._outage.seconds, error.message)
@@ -231,33 +297,21 @@ class AttemptRunner:
         """Wait until an attempt may start, and take a slot for it. Whether it is the probe of an outage."""
         self.traffic.waiting += 1
         try:
-            return await self._allowed(key, tally)
+            while True:
+                probe = await self._outage.acquire(key)
+                with self._given_back(probe=probe, slot=False):
+                    self._check()
+                    await self._slots.acquire()
+                with self._given_back(probe=probe):
+                    self._check()
+                    await self.state.rate_limiter.acquire(self._sleep, tally.demand)
+                    self._check()
+                    raise_if_late(tally)
+                if probe or not self._outage.active:
+                    return probe
+                self._slots.release()
         finally:
             self.traffic.waiting -= 1
-
-    async def _allowed(self, key: str, tally: Tally) -> bool:
-        while True:
-            probe = await self._outage.acquire(key)
-            try:
-                self._check()
-                await self._slots.acquire()
-            except BaseException:
-                if probe:
-                    self._outage.abandon_probe()
-                raise
-            try:
-                self._check()
-                await self.state.rate_limiter.acquire(self._sleep, tally.demand)
-                self._check()
-                raise_if_late(tally)
-            except BaseException:
-                self._slots.release()
-                if probe:
-                    self._outage.abandon_probe()
-                raise
-            if probe or not self._outage.active:
-                return probe
-            self._slots.release()
 
 
 _NO_LIMIT = nullcontext()

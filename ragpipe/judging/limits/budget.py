@@ -6,9 +6,12 @@ only where what is spent, what is held and its own hold fit together; so no numb
 
 from __future__ import annotations
 
+import asyncio
 import math
-from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from ragpipe.core.errors import Incomplete
 from ragpipe.judging.budget_settings import BudgetSettings
@@ -25,13 +28,25 @@ class BudgetUsedUp(Incomplete):
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What is held for one request."""
+    """What is held for one request, and its number in the journal."""
 
     amount: Amount
+    number: int
 
 
-class Budget(ABC):
-    """The account of one budget. Several transports may share it.
+class HoldRecord(Protocol):
+    """Where holds are written down (`ragpipe.store.run.hold_journal`)."""
+
+    carried: Amount
+    assumed: Amount
+    named: Mapping[str, tuple[int, Amount]]
+
+    def hold(self, amount: Amount, name: str = "") -> int: ...
+    def settle(self, number: int, cost: Amount) -> None: ...
+
+
+class Budget:
+    """The account of one budget, of one event loop. Several transports may share it.
 
     `spent` are the costs of answered requests, and the holds of those that nobody knows the end of (`assumed` is their
     part); `held` is what may still be spent by the requests under way. `spent + held` never exceeds the limits. A request of a batch
@@ -40,18 +55,18 @@ class Budget(ABC):
     Args:
         limits: the limits.
         section: the section of the configuration that has them, for messages.
+        journal: where holds are written down; what it carries over is spent already.
     """
 
-    spent: Amount
-    assumed: Amount
-    held: Amount
-
-    def __init__(self, limits: BudgetSettings, section: str):
-        self.limits, self.section = limits, section
+    def __init__(self, limits: BudgetSettings, section: str, journal: HoldRecord):
+        self.limits, self.section, self._journal = limits, section, journal
         self.used_up: BudgetUsedUp | None = None
         """Why nothing more is sent; None as long as requests are admitted."""
+        self.spent, self.assumed, self.held = journal.carried, journal.assumed, Amount()
+        self.under_way = 0
+        self._waiting: deque[tuple[asyncio.Future[None], Amount, str]] = deque()
+        self._left = dict(journal.named)  # holds of earlier starts by name; part of `spent` until they are taken over
 
-    @abstractmethod
     async def reserve(self, amount: Amount, name: str = "") -> Reservation:
         """Hold what a request may cost; wait for the requests under way where it does not fit yet.
 
@@ -60,26 +75,125 @@ class Budget(ABC):
         way, and at once from then on; OutputError where the hold cannot be written down. The hold of an earlier start with the
         same name, of a request that a batch has, is taken over: it is counted once.
         """
+        if self.used_up is not None and name not in self._left:
+            raise self.used_up
+        if self._fits_now(amount, name):
+            self._take(amount)
+        else:
+            await self._admission(amount, name)
+        return self._written_down(amount, name)
 
-    @abstractmethod
     def reserve_now(self, amount: Amount, name: str) -> Reservation | None:
         """As `reserve`, for a request that can come later: None where it does not fit before those under way have ended."""
+        if self.used_up is not None and name not in self._left:
+            raise self.used_up
+        if not self._fits_now(amount, name):
+            if self.under_way:
+                return None
+            self._close(amount)
+            assert self.used_up is not None
+            raise self.used_up
+        self._take(amount)
+        return self._written_down(amount, name)
 
-    @abstractmethod
     def drop(self, name: str) -> None:
         """The request of an earlier start was never sent: its hold costs nothing. Nothing where there is none of this name."""
+        if (left := self._left.pop(name, None)) is not None:
+            number, amount = left
+            self.spent, self.assumed = self.spent - amount, self.assumed - amount
+            self._journal.settle(number, Amount())
 
-    @abstractmethod
+    def _fits_now(self, amount: Amount, name: str) -> bool:
+        """Whether the amount fits, where nobody waits for room. What an earlier start held for the same request makes room."""
+        return (name in self._left or not self._waiting) and self._fits(amount, name)
+
+    def _written_down(self, amount: Amount, name: str) -> Reservation:
+        """The hold of an amount that was taken, once it is in the journal: before that of an earlier start is given up."""
+        try:
+            hold = Reservation(amount, self._journal.hold(amount, name))
+            self.drop(name)
+            return hold
+        except BaseException:
+            self._give_back(amount)
+            raise
+
     def settle(self, hold: Reservation, cost: Amount | None) -> None:
         """Book what an answered request has cost; None where the answer does not say: then the whole hold."""
+        cost = hold.amount if cost is None else cost
+        self.spent += cost
+        self._journal.settle(self._end(hold), cost)
 
-    @abstractmethod
     def release(self, hold: Reservation) -> None:
         """The request was refused, or never left: it costs nothing."""
+        self._journal.settle(self._end(hold), Amount())
 
-    @abstractmethod
     def assume(self, hold: Reservation) -> None:
         """Nobody knows whether the request is billed (a timeout, a broken connection): the whole hold counts as spent."""
+        self.spent += hold.amount
+        self.assumed += hold.amount
+        self._end(hold)
+
+    def _fits(self, amount: Amount, name: str) -> bool:
+        if name in self._left:
+            amount = (amount - self._left[name][1]).at_least(Amount())
+        limits, total = self.limits, self.spent + self.held + amount
+        return (
+            (limits.usd is None or total.usd <= limits.usd)
+            and (limits.tokens is None or total.tokens <= limits.tokens)
+            and (limits.calls is None or total.calls <= limits.calls)
+        )
+
+    async def _admission(self, amount: Amount, name: str) -> None:
+        """Wait until the amount was taken for this request."""
+        waiter = (asyncio.get_running_loop().create_future(), amount, name)
+        self._waiting.append(waiter)
+        self._admit()
+        try:
+            await waiter[0]
+        except asyncio.CancelledError:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif not waiter[0].cancelled() and waiter[0].exception() is None:  # admitted in the same moment
+                self._give_back(amount)
+            self._admit()
+            raise
+
+    def _admit(self) -> None:
+        """Let those that fit go, in their order; where nothing is under way any more, the first that does not fit ends it."""
+        while self._waiting:
+            admitted, amount, name = self._waiting[0]
+            if admitted.done():
+                self._waiting.popleft()
+            elif self._fits(amount, name):
+                self._take(amount)
+                self._waiting.popleft()
+                admitted.set_result(None)
+            elif self.under_way:
+                return
+            else:
+                self._close(amount)
+
+    def _close(self, amount: Amount) -> None:
+        """Admit nothing more in this start."""
+        self.used_up = self._error(amount)
+        while self._waiting:
+            refused, *_ = self._waiting.popleft()
+            if not refused.done():
+                refused.set_exception(self.used_up)
+
+    def _take(self, amount: Amount) -> None:
+        self.held += amount
+        self.under_way += 1
+
+    def _give_back(self, amount: Amount) -> None:
+        self.under_way -= 1
+        self.held = self.held - amount if self.under_way else Amount()  # no rounding error is left behind
+        self._admit()
+
+    def _end(self, hold: Reservation) -> int:
+        """Hold nothing more for a request; its number in the journal."""
+        self._give_back(hold.amount)
+        return hold.number
 
     def left(self) -> dict[str, float]:
         """By limit, what is neither spent nor held."""

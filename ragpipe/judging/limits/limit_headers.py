@@ -1,4 +1,5 @@
-"""The rate-limit headers of a response: what a server says of its limits, in one form for all providers."""
+"""What is known of a server's limits: by its rate-limit headers, in one form for all providers, and by the provider's documentation
+as of November 2026."""
 
 from __future__ import annotations
 
@@ -9,7 +10,49 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from ragpipe.judging.limits.limit_rules import Style
+Counted = Literal["max_tokens", "used"]
+Style = Literal["openai", "anthropic", "mistral", "plain", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRules:
+    """The limits of one provider.
+
+    `style` names its headers (`limit_headers.py`). `trusts_limits`: its `limit` headers mean requests or tokens per minute
+    and set the pace; otherwise only what is used up holds requests back. `requests_per_day`: its limit of requests is one
+    of a day, which sets no pace. `counts` says whether the limit of tokens counts `max_tokens` when a request arrives, or
+    what was used; `counts_cached`: cached tokens of a prompt count too. `is_per_model`: each model has limits of its own under
+    one key.
+    """
+
+    style: Style = "any"
+    trusts_limits: bool = False
+    requests_per_day: bool = False
+    counts: Counted = "max_tokens"
+    counts_cached: bool = True
+    is_per_model: bool = True
+
+
+_TABLE = {
+    "openai": LimitRules("openai", trusts_limits=True),
+    "azure": LimitRules("openai", trusts_limits=True),
+    "groq": LimitRules("openai", trusts_limits=True, requests_per_day=True),
+    "anthropic": LimitRules("anthropic", trusts_limits=True, counts="used", counts_cached=False),
+    "mistral": LimitRules("mistral", trusts_limits=True, counts="used"),
+    "gemini": LimitRules(counts="used"),
+    "openrouter": LimitRules("plain", counts="used", is_per_model=False),
+}
+_OWN_SERVER = LimitRules(is_per_model=False)
+_OTHER = LimitRules()
+
+
+def limit_rules(provider: str, *, own_address: bool) -> LimitRules:
+    """The rules of a provider. A server at an address of the user's own (`own_address`) may be anything that speaks the same
+    protocol, except that Azure's always are: of its headers only what is used up is believed."""
+    if own_address and provider != "azure":
+        return _OWN_SERVER
+    return _TABLE.get(provider, _OTHER)
+
 
 Unit = Literal["requests", "tokens", "input", "output"]
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0

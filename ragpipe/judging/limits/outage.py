@@ -1,6 +1,7 @@
 """An outage: a provider that has answered before stops answering. All questions wait behind one probe.
 
-Five consecutive attempts without an answer, of any calls, begin an outage. Then one attempt at a time is sent, after 1, 2, 4
+Five consecutive attempts without an answer, of any calls, begin an outage, and so do refusals by a rate limit while nothing else is
+under way. Then one attempt at a time is sent, after 1, 2, 4
 ... 60 seconds, for each waiting question in turn: a question that the provider cannot take must not look like an outage.
 The first answer ends it. Attempts during an outage are attributed to it and to no call. Where only one question has failed,
 the question may be the cause: it gets as many probes as it had retries, and then fails as a call.
@@ -11,30 +12,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ragpipe.judging.clients.client import AttemptError
 
 SILENT = frozenset({"network", "server_error", "deadline"})
-"""Kinds of error that can begin an outage: no answer at all, or a server error. A rate limit cannot."""
+"""Kinds of error that tell of no answer at all, or of an error of the server. They can begin an outage, and so can a rate limit that
+refuses one request after the other."""
 _CONSECUTIVE = 5  # failed attempts that begin an outage
 _FIRST, _LONGEST = 1.0, 60.0  # seconds before the first probe, and at most
 _REPORTED_FROM = 8.0  # seconds before the next probe; failed probes with a shorter wait are not reported
-
-
-@dataclass(eq=False, slots=True)
-class _Waiter:
-    """A waiting attempt: `go` becomes True for the probe, False when the outage is over."""
-
-    key: str
-    go: asyncio.Future[bool]
 
 
 class OutageGate:
     """Holds back the attempts of one transport during an outage. It belongs to one event loop.
 
     Await `acquire` before each attempt, then call `record_answer`, `record_failure` or `abandon_probe`. `active` says
-    whether an outage is on, `count` how many there were that more than one question met.
+    whether an outage is on, `reason` why in a word or two, `count` how many there were that more than one question met. `next_probe`
+    is when the next probe is sent, in monotonic seconds, or was sent.
 
     Args:
         limit: Seconds that an outage may last (`judge.outage_s`).
@@ -52,8 +46,7 @@ class OutageGate:
     ):
         self._limit, self._probes_per_question = limit, probes_per_question
         self._tell, self._allow_extra = tell, allow_extra
-        self.active = False
-        self.count = 0
+        self.active, self.reason, self.count, self.next_probe = False, "", 0, 0.0
         self._confirmed = False  # more than one question has met this outage
         self._lone_probes = 0
         self._unsaid = ""  # what began it, where that was not told yet
@@ -61,21 +54,15 @@ class OutageGate:
         self._failed_keys: set[str] = set()  # questions that failed since the last answer
         self._silent_since: float | None = None
         self._wait = _FIRST
-        self._next_probe = 0.0
         self._last_probe_key = ""
         self._probing = False
-        self._waiting: list[_Waiter] = []
+        self._waiting: list[tuple[str, asyncio.Future[bool]]] = []  # the result: whether it is the probe
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def seconds(self) -> float:
         """Seconds since the first failure after the last answer."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
-
-    @property
-    def next_probe(self) -> float:
-        """When the next probe is sent, in monotonic seconds; of an outage whose probe is under way, when that was sent."""
-        return self._next_probe
 
     @property
     def too_long(self) -> bool:
@@ -86,25 +73,23 @@ class OutageGate:
         """Wait until an attempt for the question `key` may start. Whether it is the probe."""
         if not self.active:
             return False
-        waiter = _Waiter(key, asyncio.get_running_loop().create_future())
+        waiter = (key, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         self._schedule()
         try:
-            return await waiter.go
+            return await waiter[1]
         except asyncio.CancelledError:
-            if waiter.go.done() and not waiter.go.cancelled() and waiter.go.result():
+            if waiter[1].done() and not waiter[1].cancelled() and waiter[1].result():
                 self.abandon_probe()
             raise
         finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
+            self._waiting.remove(waiter)
 
     def record_answer(self) -> None:
         """An attempt was answered: that ends the outage."""
-        if self.active:
-            if not self._unsaid:
-                self._tell(f"answering again after {self.seconds:.0f} s")
-            self._end()
+        if self.active and not self._unsaid:
+            self._tell(f"answering again after {self.seconds:.0f} s")
+        self.release()
         self._failures, self._silent_since = 0, None
         self._failed_keys.clear()
 
@@ -113,8 +98,9 @@ class OutageGate:
 
         An outage can only begin where the provider has `answered_before`.
         """
-        if not probe and (error.kind not in SILENT or not answered_before):
+        if not probe and (error.kind not in SILENT | {"rate_limit"} or not answered_before):
             return False
+        self.reason = "429" if error.kind == "rate_limit" else "no answer"
         self._failed_keys.add(key)
         now = time.monotonic()
         self._silent_since = self._silent_since or now
@@ -124,10 +110,8 @@ class OutageGate:
             self._failures += 1
             if not self.active and self._failures >= _CONSECUTIVE:
                 self._begin(error, now)
-        return self.active and self._blames_outage(probe)
-
-    def _blames_outage(self, probe: bool) -> bool:
-        """Whether more than one question has failed, or the one has probes left."""
+        if not self.active:
+            return False
         if len(self._failed_keys) > 1:
             self.count += not self._confirmed
             self._confirmed = True
@@ -141,23 +125,33 @@ class OutageGate:
         self._schedule()
 
     def release(self) -> None:
-        """Let all waiting attempts go on: the run is ending."""
-        if self.active:
-            self._end()
+        """End the outage and let all waiting attempts go on; also where the run is ending."""
+        if not self.active:
+            return
+        self.active = self._probing = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for _, go in self._waiting:
+            if not go.done():
+                go.set_result(False)
+        self._allow_extra(False)
 
     def _begin(self, error: AttemptError, now: float) -> None:
         self.active, self._wait, self._last_probe_key = True, _FIRST, ""
         self._confirmed, self._lone_probes = False, 0
-        self._next_probe = now + min(self._wait, self._remaining(now))
+        self.next_probe = now + min(self._wait, self._remaining(now))
         self._unsaid = error.message
-        if not error.overload:  # too many requests at once look like this for a moment: a failed probe tells
+        if (
+            not error.overload and error.kind != "rate_limit"
+        ):  # a limit looks like this for a moment: failed probes tell
             self._say_paused(now)
         self._allow_extra(True)
 
     def _say_paused(self, now: float) -> None:
         self._tell(
             f"paused: {self._failures} tries in a row had no answer, the last: {self._unsaid}; next probe in "
-            f"{self._next_probe - now:.0f} s, the run ends after {self._limit:g} s of it"
+            f"{self.next_probe - now:.0f} s, the run ends after {self._limit:g} s of it"
         )
         self._unsaid = ""
 
@@ -165,11 +159,11 @@ class OutageGate:
         """Wait twice as long before the next probe."""
         self._probing, self._last_probe_key = False, key
         self._wait = min(2 * self._wait, _LONGEST)
-        self._next_probe = now + min(self._wait, self._remaining(now))
-        if self._unsaid:
+        self.next_probe = now + min(self._wait, self._remaining(now))
+        if self._unsaid and (self.reason != "429" or self._wait >= _REPORTED_FROM):
             self._say_paused(now)
         elif self._wait >= _REPORTED_FROM:
-            self._tell(f"no answer for {self.seconds:.0f} s; next probe in {self._next_probe - now:.0f} s")
+            self._tell(f"no answer for {self.seconds:.0f} s; next probe in {self.next_probe - now:.0f} s")
         self._schedule()
 
     def _remaining(self, now: float) -> float:
@@ -177,23 +171,13 @@ class OutageGate:
 
     def _schedule(self) -> None:
         if self.active and not self._probing and self._timer is None and self._waiting:
-            wait = max(0.0, self._next_probe - time.monotonic())
+            wait = max(0.0, self.next_probe - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._send_probe)
 
     def _send_probe(self) -> None:
         self._timer = None
-        ready = [waiter for waiter in self._waiting if not waiter.go.done()]
+        ready = [waiter for waiter in self._waiting if not waiter[1].done()]
         if ready:
-            first = next((waiter for waiter in ready if waiter.key != self._last_probe_key), ready[0])
+            _, go = next((waiter for waiter in ready if waiter[0] != self._last_probe_key), ready[0])
             self._probing = True
-            first.go.set_result(True)
-
-    def _end(self) -> None:
-        self.active = self._probing = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for waiter in self._waiting:
-            if not waiter.go.done():
-                waiter.go.set_result(False)
-        self._allow_extra(False)
+            go.set_result(True)

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 
 _CUT_TO = 0.8  # of the requests that were in flight
+_ROUNDS = 3.0  # of answers, each as many as the width, after which it grows by one, at first
+_FASTER_AFTER = 100.0  # answers without a refusal: twice as fast; after twice as many three times, and so on
 
 
 class ConcurrencyLimit:
@@ -49,11 +51,6 @@ class LearnedWidth:
     """How many requests a server takes at once, by its refusals: 0.8 of those in flight after one, then more with every answer
     (additive increase, multiplicative decrease). It belongs to no event loop."""
 
-    ROUNDS = 3.0
-    """Rounds of answers, each as many as the width, after which it grows by one, at first."""
-    FASTER_AFTER = 100.0
-    """Answers without a refusal after which it grows twice as fast; after twice as many three times, and so on."""
-
     def __init__(self) -> None:
         self.limit: float | None = None
         """Requests in flight; None where nothing was learned."""
@@ -72,7 +69,7 @@ class LearnedWidth:
         """An attempt was not refused. `is_held`: the width holds attempts back."""
         if self.limit is not None and is_held:
             self._answers += 1
-            self.limit += (1 + self._answers / self.FASTER_AFTER) / (self.ROUNDS * self.limit)
+            self.limit += (1 + self._answers / _FASTER_AFTER) / (_ROUNDS * self.limit)
 
 
 class RequestSlots:

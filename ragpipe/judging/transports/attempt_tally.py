@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.judging.clients.client import Completion
-from ragpipe.judging.limits.deadlines import CaseTime
-from ragpipe.judging.limits.token_demand import Demand
+from ragpipe.judging.limits.rate_limit import Demand
+from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.schema.call import Paid
 
 _NO_COMPLETION = Completion(None)

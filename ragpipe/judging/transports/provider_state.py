@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ragpipe.core.digest import sha256
-from ragpipe.judging.limits.circuit_breaker import CircuitBreaker
-from ragpipe.judging.limits.limit_rules import limit_rules
-from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.token_demand import TokenDemand
+from ragpipe.judging.limits.limit_headers import limit_rules
+from ragpipe.judging.limits.rate_limit import RateLimiter, TokenDemand
+from ragpipe.judging.limits.retries import CircuitBreaker
 from ragpipe.judging.limits.width import LearnedWidth
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.context_window import ContextWindow

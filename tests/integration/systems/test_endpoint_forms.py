@@ -260,7 +260,7 @@ async def test_a_retry_after_is_waited_for(
     async def wait(limits: AddressLimits, seconds: float) -> None:
         waits.append(seconds)
         if seconds > 1:
-            limits.rate_limiter.state.paused_until = 0.0
+            limits.rate_limiter.paused_until = 0.0
 
     monkeypatch.setattr("ragpipe.systems.asking.AddressLimits._sleep", wait)
     asked = 0

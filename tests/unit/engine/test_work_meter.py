@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from ragpipe.engine.work_meter import WorkDone, WorkMeter, seconds_left
+from ragpipe.engine.work_meter import WorkDone, WorkMeter, call_rate, seconds_left
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.attempts import AttemptRunner
+from ragpipe.judging.limits.attempts import AttemptRunner, Traffic
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.traffic import Traffic, call_rate
 from ragpipe.judging.limits.width import LearnedWidth
 from ragpipe.store.run.progress_state import CallCounts
 

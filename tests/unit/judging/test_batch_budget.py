@@ -18,7 +18,7 @@ from ragpipe.core.errors import Interrupted, ProviderUnusable
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.limits.local_budget import LocalBudget
+from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.price_settings import Price
 from ragpipe.judging.transports.batch_transport import BatchTransport
 from ragpipe.schema.amount import Amount
@@ -52,10 +52,10 @@ class Account:
 
     def start(
         self, *asked: Question, kill_after: float | None = None, once_made: bool = False, **batch: Any
-    ) -> tuple[LocalBudget, list[Call | BaseException]]:
+    ) -> tuple[Budget, list[Call | BaseException]]:
         """One start of the run, which may be ended after some seconds: with `once_made` those after it has made a batch."""
         journal = HoldJournal.open(self.path, self.ledger)
-        budget = LocalBudget(BudgetSettings(**self.limits), "judge", journal)
+        budget = Budget(BudgetSettings(**self.limits), "judge", journal)
         judge = settings(self.server.url, max_tokens=MAX_TOKENS)
         how = BatchSettings(**{**QUICK, "prices": PRICE, **batch})
         sender = BatchTransport(judge, how, self.batches, run_id="run", budget=budget)

@@ -19,8 +19,7 @@ import pytest
 
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.clients.client import AttemptError, Completion
-from ragpipe.judging.limits.budget import BudgetUsedUp
-from ragpipe.judging.limits.local_budget import LocalBudget
+from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.attempt_tally import AttemptTally
@@ -158,7 +157,7 @@ class Schedule:
         """One process: it goes on from the journal, and may be killed."""
         journal = HoldJournal.open(self.path, self.provider.committed)
         process = self.process = Process(journal)
-        budget = LocalBudget(self.limits, "judge", process)
+        budget = Budget(self.limits, "judge", process)
         costs = RequestCosts(
             budget, self.settings, rates_for(self.settings), check=lambda: None, tell=lambda text: pytest.fail(text)
         )

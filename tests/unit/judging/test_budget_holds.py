@@ -12,8 +12,7 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.core.resume_words import with_words
 from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.limits.budget import BudgetUsedUp
-from ragpipe.judging.limits.local_budget import LocalBudget
+from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.request_costs import RequestCosts
@@ -34,8 +33,8 @@ class Memory:
     def settle(self, number: int, cost: Amount) -> None: ...
 
 
-def budget(**limits: float) -> LocalBudget:
-    return LocalBudget(BudgetSettings(**limits), "judge", Memory())
+def budget(**limits: float) -> Budget:
+    return Budget(BudgetSettings(**limits), "judge", Memory())
 
 
 def test_a_hold_is_bytes_and_what_a_format_adds_at_the_dearest_price() -> None:
@@ -159,13 +158,13 @@ def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) ->
     """A batch goes on without its process: two of its requests were held, one is collected by the next start, one by that after."""
     path = tmp_path / "b.jsonl"
     journal = HoldJournal.open(path, Amount())
-    first = LocalBudget(BudgetSettings(calls=3), "judge", journal)
+    first = Budget(BudgetSettings(calls=3), "judge", journal)
     for name in ("t/a", "t/b"):
         assert first.reserve_now(Amount(0.0, 100, 1), name)
     journal.close()
 
     journal = HoldJournal.open(path, Amount())
-    second = LocalBudget(BudgetSettings(calls=2), "judge", journal)
+    second = Budget(BudgetSettings(calls=2), "judge", journal)
     assert (second.spent.calls, second.held.calls) == (2, 0)
     with pytest.raises(BudgetUsedUp):
         second.reserve_now(Amount(0.0, 100, 1), "u/c")
@@ -176,7 +175,7 @@ def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) ->
     journal.close()
 
     journal = HoldJournal.open(path, Amount(0.0, 30, 1))
-    third = LocalBudget(BudgetSettings(calls=3), "judge", journal)
+    third = Budget(BudgetSettings(calls=3), "judge", journal)
     assert (third.spent.calls, third.spent.tokens) == (2, 130)
     third.drop("t/b")  # it was never sent
     assert (third.spent.calls, third.spent.tokens, third.assumed.tokens) == (1, 30, 0)

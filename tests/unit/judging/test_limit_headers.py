@@ -6,10 +6,8 @@ import pytest
 
 from ragpipe.judging.clients.client import ApiResponse, AttemptError
 from ragpipe.judging.clients.http_responses import parse_response
-from ragpipe.judging.limits.limit_headers import LimitState, read_limits
-from ragpipe.judging.limits.limit_rules import limit_rules
-from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.token_demand import TokenDemand
+from ragpipe.judging.limits.limit_headers import LimitState, limit_rules, read_limits
+from ragpipe.judging.limits.rate_limit import RateLimiter, TokenDemand
 
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 OPENAI = {

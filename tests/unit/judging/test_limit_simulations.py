@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.limits.limit_rules import LimitRules
+from ragpipe.judging.limits.limit_headers import LimitRules
 from tests.support.thoroughness import some_of
 from tests.support.virtual_time import Simulated, SimulatedServer, run_virtually, simulate
 

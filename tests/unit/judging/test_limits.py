@@ -9,7 +9,8 @@ import pytest
 
 from ragpipe.core.errors import Incomplete, ProviderUnusable
 from ragpipe.judging.clients.http_responses import asked_to_wait, retry_after
-from ragpipe.judging.limits.rate_limit import RateLimiter, backoff
+from ragpipe.judging.limits.rate_limit import RateLimiter
+from ragpipe.judging.limits.retries import backoff
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.judge_answers.grade_answers import YesNo

@@ -1,10 +1,11 @@
-"""What refusals teach: the cubic pace, the buckets and the width, by figures worked out by hand."""
+"""What refusals teach: the pace, the buckets and the width, by figures worked out by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from ragpipe.judging.limits.pace import Bucket, LearnedPace
+from ragpipe.judging.limits.pace import LearnedPace
+from ragpipe.judging.limits.rate_limit import Bucket
 from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 
 
@@ -43,16 +44,10 @@ def test_the_first_refusal_cuts_what_was_answered() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "rate"),
-    [
-        (0.0, 8.7),
-        (6.0, 10 * (1 - 0.13 / 8)),
-        (12.0, 10.0),
-        (18.0, 10 * (1 + 0.13 / 8)),
-        (24.0, 11.3),
-    ],
+    [(0.0, 8.7), (3.5, 9.35), (7.0, 10.0), (14.0, 11.3)],
 )
-def test_the_cubic_curve(seconds: float, rate: float) -> None:
-    """10 (1 + 0.13 (t / 12 - 1)^3): back at the refused rate after 12 s."""
+def test_it_goes_back_in_a_straight_line(seconds: float, rate: float) -> None:
+    """From 8.7 to the refused 10 in 70 starts at 10 per second, 7 s, and as fast beyond it."""
     pace = learned(10.0)
     answered(pace, 100.0, 100.0 + seconds, 0.25)
     assert pace.rate == pytest.approx(rate)
@@ -60,16 +55,23 @@ def test_the_cubic_curve(seconds: float, rate: float) -> None:
 
 def test_after_twice_that_time_it_grows_by_15_percent_per_second() -> None:
     pace = learned(10.0)
-    end = answered(pace, 100.0, 124.0, 0.25)
-    answered(pace, end, end + 10.0, 0.25)
-    assert pace.rate == pytest.approx(11.3 * (1 + 0.15 * 0.25) ** 40, rel=1e-6)
+    end = answered(pace, 100.0, 114.0, 0.1)
+    answered(pace, end, end + 4.0, 0.1)
+    assert pace.rate == pytest.approx(11.3 * (1 + 0.15 * 0.1) ** 40, rel=0.02)
 
 
-def test_at_a_low_rate_the_curve_is_longer() -> None:
-    """At 0.435 starts per second 30 starts take 69 s."""
-    pace = learned(0.5)
-    answered(pace, 100.0, 100.0 + 30 / 0.435, 30 / 0.435 / 60)
-    assert pace.rate == pytest.approx(0.5)
+def test_it_searches_no_further_than_twice_what_is_answered() -> None:
+    """4 answers per second: at 8 it grows no more."""
+    pace = learned(10.0)
+    answered(pace, 100.0, 160.0, 0.25)
+    assert pace.rate == pytest.approx(11.3)
+
+
+def test_slow_answers_grow_by_real_time() -> None:
+    """One answer in 7 s: what holds for a fast server holds for a slow one."""
+    pace = learned(1 / 7)
+    answered(pace, 100.0, 100.0 + 42 * 7.0, 7.0)
+    assert pace.rate == pytest.approx(1 / 7 * (0.87 + 0.13 * 294 / 300))  # 70 starts are 490 s; 300 at most
 
 
 def test_it_does_not_grow_where_it_holds_nothing_back() -> None:
@@ -85,23 +87,12 @@ def test_refusals_of_what_was_in_flight_cut_once() -> None:
     assert pace.rate == pytest.approx(8.7)
 
 
-def test_repeated_refusals_cut_to_what_is_answered() -> None:
-    """The limit fell from 20 to 5 per second: 0.9 of 5, no more than a half at a time."""
-    pace = learned(20.0)
-    now = answered(pace, 100.0, 102.0, 0.2)
-    pace.record_refusal(now - 0.1, now)
-    assert pace.rate == pytest.approx(0.5 * 20 * (1 - 0.13 * (10 / 12) ** 3))  # the half of the curve after 2 s
-    for _ in range(2):
-        now = answered(pace, now, now + 2.0, 0.2)
-        pace.record_refusal(now - 0.1, now)
-    assert pace.rate == pytest.approx(0.9 * 5, rel=0.12)
-
-
 def ask(pace: LearnedPace, start: float, until: float, every: float, refused_every: int) -> float:
     """Attempts at equal distances, of which one in `refused_every` is refused; returns the time of the last."""
     now, number = start, 0
-    while now < until:
+    while now < until - 1e-9:
         now, number = now + every, number + 1
+        pace.record_start()
         if number % refused_every:
             pace.record_answer(now, is_held=True)
         else:
@@ -109,34 +100,70 @@ def ask(pace: LearnedPace, start: float, until: float, every: float, refused_eve
     return now
 
 
-def refused_by_chance(rounds: int) -> tuple[LearnedPace, float, float]:
-    """40 per second are answered for 10 s. Then every fourth attempt is refused, at the pace's own rate. Returns the pace, the time
-    and the lowest rate."""
+def test_a_lone_refusal_below_the_limit_cuts_nothing() -> None:
+    """One in 20 at 10 per second: after 2 s it is refused, and the rate goes on growing."""
+    pace = learned(10.0)
+    ask(pace, 100.0, 103.0, 0.1, 20)
+    assert pace.rate == pytest.approx(8.7 + 1.3 * 3.0 / 7.0, rel=0.02)
+
+
+def test_a_share_that_is_refused_at_any_rate_stops_no_growth() -> None:
+    pace = learned(10.0)
+    ask(pace, 100.0, 160.0, 0.05, 20)
+    assert pace.rate is not None
+    assert pace.rate > 15
+
+
+def test_repeated_refusals_cut_to_what_is_answered() -> None:
+    """The limit fell from 20 to 12: of 17.4 and more every third is refused; 0.95 of the two thirds, and no less than 0.65 at once."""
+    pace = learned(20.0)
+    ask(pace, 100.0, 100.0 + 12 / 17.4, 1 / 17.4, 3)  # the fourth refusal is the twelfth start
+    assert pace.rate == pytest.approx(0.65 * 0.87 * 20, rel=0.03)
+
+
+@pytest.mark.parametrize("every", [4, 2])
+def test_refusals_that_no_cut_avoids_bring_the_old_rate_back(every: int) -> None:
+    """Every fourth attempt, or every second, is refused at 40 per second and at 5: four cuts, and the rate goes back up."""
     pace = LearnedPace()
     now, lowest = answered(pace, 100.0, 110.0, 1 / 40, is_held=False), 40.0
-    for _ in range(rounds):
-        every = 1 / min(40.0, pace.rate or 40.0)
-        now = ask(pace, now, now + 4 * every, every, 4)
+    for _ in range(60):
+        distance = 1 / min(40.0, pace.rate or 40.0)
+        now = ask(pace, now, now + every * distance, distance, every)
         lowest = min(lowest, pace.rate or 40.0)
-    return pace, now, lowest
-
-
-def test_refusals_below_a_proven_rate_are_chance() -> None:
-    """Every fourth attempt is refused at 40 per second and at 20: no limit does that, and the rate goes back up."""
-    pace, _, lowest = refused_by_chance(60)
-    assert 10 <= lowest < 30
+    assert 2 <= lowest < 20
     assert pace.rate is not None
     assert pace.rate >= 30
 
 
 def test_a_limit_behind_chance_is_learned_again() -> None:
-    """What counted as chance then refuses every attempt: that is a limit, and the rate falls."""
-    pace, now, _ = refused_by_chance(60)
-    for _ in range(200):
-        now += 1 / max(5.0, pace.rate or 40.0)
-        pace.record_refusal(now - 0.001, now)
+    """What counted as chance then refuses four of five: that is a limit, and the rate falls."""
+    pace, now = LearnedPace(), answered(LearnedPace(), 100.0, 110.0, 1 / 40, is_held=False)
+    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
+    for _ in range(60):
+        now = ask(pace, now, now + 4 / 40, 1 / 40, 4)
+    for _ in range(20):
+        for number in range(5):
+            now += 1 / 40
+            pace.record_start()
+            if number:
+                pace.record_refusal(now - 0.001, now)
+            else:
+                pace.record_answer(now, is_held=True)
     assert pace.rate is not None
-    assert pace.rate < 5
+    assert pace.rate < 10
+
+
+def test_refusals_without_an_answer_between_them_are_one_outage() -> None:
+    """A minute of refusals, one per second, at 10 per second: one cut, and 20 s after the first answer the old rate."""
+    pace = learned(10.0)
+    for second in range(60):
+        pace.record_start()
+        pace.record_refusal(120.0 + second - 0.01, 120.0 + second)
+    assert pace.rate is not None
+    assert pace.rate >= 10 * 0.87 * 0.87
+    end = answered(pace, 180.0, 200.5, 0.1)
+    assert end < 201
+    assert pace.rate == pytest.approx(10.0, rel=0.02)  # the rate when they began
 
 
 def test_a_bucket_spaces_and_settles() -> None:
