@@ -77,7 +77,8 @@ class OutageGate:
         self._waiting.append(waiter)
         self._schedule()
         try:
-            return await waiter[1]
+            is_probe: bool = await waiter[1]
+            return is_probe
         except asyncio.CancelledError:
             if waiter[1].done() and not waiter[1].cancelled() and waiter[1].result():
                 self.abandon_probe()
