@@ -253,7 +253,8 @@ def test_a_text_that_many_rows_repeat_is_once_in_memory(tmp_path):
     columns = {"id": [f"q{n}" for n in range(120)], "question": ["q?"] * 120, "answer": ["x" * (1 << 20)] * 120}
     pq.write_table(pa.table(columns), path, dictionary_pagesize_limit=1 << 30)
     parts = [
-        batch for batch in parquet_rows._batches(pq.ParquetFile(path, read_dictionary=["id", "question", "answer"]))
+        batch
+        for batch in parquet_rows._batches(pq.ParquetFile(path, read_dictionary=["id", "question", "answer"]), 128)
     ]
     assert max(part.nbytes for part in parts) <= (16 << 20) + 10_000
     assert sum(part.num_rows for part in parts) == 120

@@ -37,6 +37,7 @@ NEEDED: dict[type[Settings], dict[str, Any]] = {
 SHA = "a" * 64
 PRICE = {"input": 1.0, "output": 2.0}
 OTHERS: dict[tuple[type[Settings], str], Any] = {
+    (DatasetSettings, "format"): "csv",
     (DatasetSettings, "files"): {"main": "b.jsonl"},
     (DatasetSettings, "join"): {"texts": {"file": "t.jsonl", "by": "id", "key": "id"}},
     (DatasetSettings, "split"): {"hits": {"text": "text", "pattern": "-"}},
