@@ -65,13 +65,13 @@ def _single_marks(case: Case) -> list[int]:
     all_numbers = [int(number) for group in numbers for number in re.findall(r"\d+", group)]
     singles = [int(group) for group in numbers if group.isdigit()]
     marks = [number for number in singles if number in ranks and all_numbers.count(number) == 1]
-    recorded = case.output.citations
-    return marks if recorded is None else [number for number in marks if _is_recorded(recorded, ranks[number], number)]
+    recorded = case.output.citations is not None
+    return [number for number in marks if _is_recorded(case, ranks[number], number)] if recorded else marks
 
 
-def _is_recorded(citations: list[Citation], chunk: Chunk, number: int) -> bool:
-    same = [citation for citation in citations if _has_marker(citation, number)]
-    return len(same) == 1 and bool({chunk.id, number} & set(names_of(same[0])))
+def _is_recorded(case: Case, chunk: Chunk, number: int) -> bool:
+    same = [citation for citation in case.output.citations or () if _has_marker(citation, number)]
+    return len(same) == 1 and bool({chunk.id, number} & set(names_of(same[0], case)))
 
 
 def _has_marker(citation: Citation, number: int) -> bool:
