@@ -13,6 +13,7 @@ from ragpipe.judging.heuristic.lexicon import EXCEPT, INCLUDING
 from ragpipe.judging.heuristic.notations import Notation, notations
 from ragpipe.judging.heuristic.numbers import Number
 from ragpipe.judging.heuristic.tokenized_text import Sentence, TokenizedText, tokenize
+from ragpipe.judging.heuristic.tokenized_text import stem as stem_of
 from ragpipe.patterns.citation_marks import without_marks
 from ragpipe.patterns.languages import is_english
 
@@ -72,8 +73,6 @@ class SourceIndex:
         self.notations = [notation for source in self.sources for notation in notations(source.text)]
         self.values = frozenset().union(*(notation.values for notation in self.notations))
         """What numbers in the notations of other languages may mean."""
-        self.loose = frozenset(number.value for source in self.sources for number in _loose(source))
-        """The numbers whose digits stand in no time or version of the sources."""
         self.features: dict[tuple[str, int], ClaimFeatures] = {}
         """By claim and window, what was worked out already: several metrics ask about the same claims."""
         self.prefixes = {stem[:5] for stem in self.stems if len(stem) >= 5}
@@ -232,35 +231,40 @@ def _told_by_notation(number: Number, written: Sequence[Notation], index: Source
         } or one.values  # a version is no decimal number
         if not values.isdisjoint(index.values) or (values == one.values and not values.isdisjoint(index.units)):
             return True
-    if any(one.strict and _same_kind(one, index) for one in around):
+    if any(one.strict and _is_another(one, index) for one in around):
         return False
     if number.value in index.values and number.unit in (None, *index.units.get(number.value, {number.unit})):
         return True
-    if number.value in index.units and number.value not in index.loose:
-        return False  # its digits are those of a time or a version
     return None
 
 
-def _same_kind(one: Notation, index: SourceIndex) -> bool:
-    """Whether the sources have times where this is a time, and versions where it is a version."""
-    kind = next(iter(sorted(one.values, reverse=True)))[0]
-    return kind in "tv" and any(value[0] == kind for value in index.values)
-
-
-def _loose(source: TokenizedText) -> list[Number]:
-    strict = [
-        one for one in notations(source.text) if one.strict and next(iter(sorted(one.values, reverse=True)))[0] in "tv"
-    ]
-    return [n for n in source.numbers if not any(one.start <= n.start < one.end for one in strict)]
+def _is_another(one: Notation, index: SourceIndex) -> bool:
+    """Whether the sources have the other half of the day where this is a time, another version where it is a version."""
+    value = max(one.values)
+    if value[0] != "t":
+        return value[0] == "v" and any(other[0] == "v" for other in index.values)
+    hour, _, minute = value[1:].partition(":")
+    return f"t{(int(hour) + 12) % 24}:{minute}" in index.values
 
 
 def _missing_names(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
     """Names that no source has: not as a word, not as initials, not in a derived form (America, American)."""
+    in_numbers = {
+        stem_of(word)
+        for one in notations(claim.text)
+        if not one.strict  # the month of a date must be found
+        for word in claim.text[one.start : one.end].lower().split()
+    }
     written_out = "".join(initials for initials in claim.acronyms & index.capitals if len(initials) >= 3)
     return tuple(
         name
         for name in claim.names
-        if not (name in index.stems or (len(name) >= 6 and name[:5] in index.prefixes) or name[0] in written_out)
+        if not (
+            name in index.stems
+            or name in in_numbers
+            or (len(name) >= 6 and name[:5] in index.prefixes)
+            or name[0] in written_out
+        )
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import ClaimFeatures, SourceIndex, extract_features
 from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
-from ragpipe.patterns.languages import NOT_COVERED, is_english
+from ragpipe.patterns.languages import NOT_COVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class ClaimFinding:
 def decide(claims: Sequence[str], sources: SourceIndex, settings: HeuristicSettings) -> list[ClaimFinding]:
     """One finding per claim, in order. A repeated claim is decided once.
 
-    Raises Skipped (`language_not_covered`) where claims or sources are in another language than English and a claim is neither
+    Raises Skipped (`language_not_covered`) where the sources are in another language than English and a claim is neither
     supported nor contradicted: without stems and stop words, other words say nothing there. Names are not compared in such
     texts: in some languages every noun has a capital.
     """
-    covered = is_english(" ".join(claims)) and sources.is_english
+    covered = sources.is_english
     if not covered:
         settings = settings.model_copy(update={"require_names": False})
     findings = {claim: _decide_claim(claim, sources, settings) for claim in dict.fromkeys(claims)}

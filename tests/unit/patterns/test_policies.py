@@ -101,10 +101,10 @@ PUBLISHED = {
     "predictions.v1": "791a141b0824f086e29300c9b97e45bf7387bcbaa5f7059946fb687ddece31cb",
     "refusals.v1": "cb49c96aed65e9119703e8bbd024f5e91dbf72027664fd812fb0d5d6a6ded485",
     "refusals.v2": "fab95c6be8a0dd75cffac6eb2366922a51bd4fb3074893f7a5d1e8b152f2d2ca",
-    "declining.v1": "138755a83394e9559c0f30bc74b2cc042c1b566fc24872a3362cda75f7bc97a2",
-    "dont_know.v3": "b5d94f1e4f028bd53a2b4ad47cc1d35a186e1469364c1172b56f201a5e4cab59",
+    "declining.v1": "f68995ee48d61517cbfc70496b3436ed7ceeb22fefad5e14f6b381ce6900963d",
+    "dont_know.v3": "6dadd5243bdc790493390fed038763d9bc215b5faf2b736d4fc5b3ce2bdc6995",
     "languages.v2": "f42ace44dd20f44c81d041f103c70d9bd7aa890466f1744cef90ac578c9f69ba",
-    "refusals.v3": "01d8079ab92d593bbf2fdf985e22cd277f79b7bd9c02396612341c0b114f440d",
+    "refusals.v3": "bbeb80ede3e72431239200e2aa65cbf8d1666ef720af0a435f6c33d86802509f",
 }  # fmt: skip
 
 
