@@ -73,7 +73,7 @@ class OutageGate:
         """Wait until an attempt for the question `key` may start. Whether it is the probe."""
         if not self.active:
             return False
-        waiter = (key, asyncio.get_running_loop().create_future())
+        waiter: tuple[str, asyncio.Future[bool]] = (key, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         self._schedule()
         try:

@@ -61,10 +61,8 @@ class RetryLoop:
 
     @property
     def attempt_timeout(self) -> float:
-        """Seconds that the next attempt may take.
-
-        An attempt that took its full time leaves slightly less than another one: the next is not cut for that.
-        """
+        """Seconds that the next attempt may take. One that took its full time leaves slightly less than another: the next is not cut
+        for that."""
         timeout = self._settings.timeout_s
         return max(0.001, self._remaining if self._remaining < 0.9 * timeout else timeout)
 
@@ -81,19 +79,19 @@ class RetryLoop:
         """Call `attempt` until it succeeds or was the last. `attempt` calls `record_failure` itself. Raises the last error."""
         try:
             return await attempt()
-        except AttemptError as error:
+        except (
+            AttemptError
+        ) as error:  # tenacity costs more than the rest of a call: only calls that failed once pay for it
             if self.wait is None:
                 raise
             first = [error]
 
-        async def attempts() -> (
-            T
-        ):  # tenacity costs more than the rest of a call: only calls that failed once pay for it
+        async def attempts() -> T:
             if first:
                 raise first.pop()
             return await attempt()
 
-        def is_passing(error: BaseException) -> bool:
+        def is_passing(error: BaseException) -> bool:  # a case that is late raises without `record_failure`
             return isinstance(error, AttemptError) and error.kind in RETRYABLE and self.wait is not None
 
         retry = retry_if_exception(is_passing)
@@ -102,25 +100,24 @@ class RetryLoop:
     def record_failure(self, error: AttemptError, seconds: float, outages: int) -> None:
         """An attempt failed after so many seconds. `outages` counts those so far: failures before an outage are attributed
         to it, and the call has all its attempts again."""
-        self.wait, self.last_kind = self._next_wait(error, seconds, outages), error.kind
-
-    def _next_wait(self, error: AttemptError, seconds: float, outages: int) -> float | None:
         if outages > self._outages:
             self._attempts, self._empty_replies, self._outages = 0, 0, outages
         self._attempts += 1
         self._empty_replies += error.kind == "empty_reply"
         self._elapsed += seconds
-        if error.kind not in RETRYABLE or error.permanent:
-            return None
-        if self._attempts > self._settings.retries or self._empty_replies > _EMPTY_RETRIES or self._remaining <= 0:
-            return None
+        self.wait, self.last_kind = None, error.kind
+        is_last = (
+            self._attempts > self._settings.retries or self._empty_replies > _EMPTY_RETRIES or self._remaining <= 0
+        )
+        if error.kind not in RETRYABLE or error.permanent or is_last:
+            return
         # after a Retry-After the wait is the one asked for; this spreads the restarts
         wait = backoff(1 if error.retry_after is not None else self._attempts)
         if self._settings.deadline_s is not None:
             self._elapsed += wait
             if self._remaining <= 0:
-                return None
-        return wait if holds_all(error) else wait + (error.retry_after or 0.0)
+                return
+        self.wait = wait if holds_all(error) else wait + (error.retry_after or 0.0)
 
 
 def backoff(attempt: int, *, base: float = 0.5, cap: float = 30.0) -> float:

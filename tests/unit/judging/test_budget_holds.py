@@ -183,3 +183,38 @@ def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) ->
     journal = HoldJournal.open(path, Amount(0.0, 30, 1))
     assert (journal.carried, dict(journal.named)) == (Amount(0.0, 30, 1), {})
     journal.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({"usd": 1.0}, {"usd": 0.75}),
+        ({"tokens": 1000}, {"tokens": 400}),
+        ({"calls": 3, "tokens": 500}, {"calls": 2, "tokens": 0.0}),
+    ],
+)
+async def test_what_is_left_names_the_limits_that_are_set(limits: dict[str, float], left: dict[str, float]) -> None:
+    account = budget(**limits)
+    account.spent = Amount(0.25, 600, 1)
+    assert account.left() == left
+
+
+@pytest.mark.parametrize(
+    ("limits", "amount", "named", "raised"),
+    [
+        ({"usd": 1.0, "tokens": 1000}, Amount(0.1, 1001, 1), "judge.budget.tokens=1000 is used up", ["judge.budget.tokens=2000"]),
+        ({"usd": 1.0, "tokens": 1000}, Amount(2.00001, 10, 1), "judge.budget.usd=1 is used up", ["judge.budget.usd=2.0001"]),
+        ({"usd": 1.0, "tokens": 1000}, Amount(3, 2500, 1), "judge.budget.usd=1 is", ["judge.budget.usd=3", "judge.budget.tokens=2500"]),
+        ({"calls": 1}, Amount(0, 0, 2), "judge.budget.calls=1 is used up", ["judge.budget.calls=2"]),
+    ],
+)  # fmt: skip
+async def test_the_raised_limit_admits_the_call_that_was_refused(
+    limits: dict[str, float], amount: Amount, named: str, raised: list[str]
+) -> None:
+    """What a stopped user types lets that very call pass: rounded up, never down."""
+    with pytest.raises(BudgetUsedUp, match=named) as caught:
+        await budget(**limits).reserve(amount)
+    assert list(caught.value.raised) == raised
+    wider = {word.split("=")[0].rsplit(".", 1)[1]: float(word.split("=")[1]) for word in raised}
+    enough = {part: int(value) if part != "usd" else value for part, value in {**limits, **wider}.items()}
+    await budget(**enough).reserve(amount)

@@ -119,6 +119,32 @@ def test_the_lowest_of_the_users_limits_holds() -> None:
     assert (found.per_minute("requests"), found.per_minute("tokens")) == (pytest.approx(300), pytest.approx(60_000))
 
 
+def test_the_lowest_of_a_header_and_the_users_own_holds() -> None:
+    found = RateLimiter(40.0, rules=limit_rules("openai", own_address=False))
+    found.observe(OPENAI)  # 60 per minute
+    assert found.per_minute("requests") == pytest.approx(40)
+
+
+async def test_attempts_after_a_refusal_are_spaced_by_the_learned_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 4 per second the next starts 0.25 s after the refusal, and the one after it 0.25 s later."""
+    monkeypatch.setattr("ragpipe.judging.limits.rate_limit.time.monotonic", lambda: 1000.0)
+    waits: list[float] = []
+    found = RateLimiter()
+    found.pace.rate = 4.0
+    found.record_limit(999.0)
+    rate = found.pace.rate
+    assert found.next_start(1000.0) == (pytest.approx(1000 + 1 / rate), "429")
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        monkeypatch.setattr("ragpipe.judging.limits.rate_limit.time.monotonic", lambda: 1000.0 + sum(waits))
+
+    for _ in range(3):
+        await found.acquire(sleep)
+    assert waits == [pytest.approx(1 / rate)] * 3
+    assert found.held_s["429"] == pytest.approx(3 / rate)
+
+
 @pytest.mark.parametrize(
     ("provider", "counts"),
     [("openai", "max_tokens"), ("azure", "max_tokens"), ("anthropic", "used"), ("gemini", "used"), ("x", "max_tokens")],
