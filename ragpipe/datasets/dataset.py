@@ -106,6 +106,7 @@ class Dataset:
         self._state = files.state()
         self._missing: Counter[str] = Counter()
         self._passages = JoinedPassages()
+        self._lacks: Counter[str] = Counter()
 
     @cached_property
     def hashes(self) -> tuple[str, ...]:
@@ -132,7 +133,7 @@ class Dataset:
     def __iter__(self) -> Iterator[Record]:
         faults = Faults(f"data set {self.name!r}: {self._files.display_path} cannot be used", self._foreign_shape)
         chosen, kept, yielded = self._chosen, dict[str, None](), 0
-        passages = JoinedPassages()
+        passages, lacks = JoinedPassages(), Counter[str]()
         for record in self.checked_records(faults):
             sample_id = record.sample.id
             if faults or (chosen is not None and sample_id not in chosen):
@@ -142,10 +143,12 @@ class Dataset:
                     continue
                 kept[sample_id] = None
             yielded += 1
+            if isinstance(lack := record.sample.meta.get("lacks"), str):
+                lacks[lack] += 1
             passages.add_case([chunk.text for chunk in (record.output.chunks if record.output else None) or ()])
             yield record
         self.check_whole_reading(faults)
-        self._passages = passages
+        self._passages, self._lacks = passages, lacks
         if not faults and not yielded:
             actual = f"no record that `{self._settings.filter}` lets through" if self._filter else "no records"
             faults.add(
@@ -169,11 +172,13 @@ class Dataset:
             self._mapping.check(self._files.display_path, faults)
 
     def remarks(self) -> list[str]:
-        """What the last whole reading took for no value, and contexts that look like several in one text: a sentence for each."""
+        """What the last whole reading took for no value, what traces lack, and contexts that look like several in one text: a sentence
+        for each."""
         lines = []
         if self._missing:
             names = ", ".join(f"{name} ({count:,})" for name, count in self._missing.items())
             lines = [f"cells that hold only a word for no value (NaN, None, null, N/A) are read as missing: {names}"]
+        lines += [f"in {count:,} trace{'s' * (count > 1)} {lack}" for lack, count in self._lacks.most_common(3)]
         sign = self._passages.separator()
         if sign is not None:
             path = next(
