@@ -25,7 +25,7 @@ def item(canaries: CanarySet, name: str) -> CanaryItem:
 
 @pytest.mark.slow
 def test_the_shipped_set_has_enough_verdicts_of_every_kind_of_judged_metric(shipped: CanarySet) -> None:
-    text = Path(__file__).parents[4].joinpath("ragpipe/data/canaries.v1.yaml").read_text()
+    text = Path(__file__).parents[3].joinpath("ragpipe/data/canaries.v1.yaml").read_text()
     folders = {path.name for path in prompts_dir().iterdir() if path.is_dir()} - {"shared", "synthesize"}
     assert {folder for folder in folders if f"prompt: {folder}/" not in text} == set()
     assert len(shipped.grades) >= 90

@@ -1,1 +1,0 @@
-"""Tests of what stands beside the house."""
