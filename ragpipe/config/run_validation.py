@@ -283,7 +283,7 @@ class _Sections:
             read[str(name)] = validated(settings, member, key, self._origins, self._problems)
         jury = None
         if len(self._problems) == before:
-            jury = validated(JurySettings, {**section, "members": read}, JURY, self._origins, self._problems)
+            jury = validated(JurySettings, section, JURY, self._origins, self._problems, context={"members": read})
         if jury is not None and (transport := self._sections["transport"]) is not None:
             self._problems += jury_problems(jury, transport.kind, self._origins)
         self._sections["judge"] = jury

@@ -46,7 +46,7 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _EXTRAS = "ragpipe.extras"
 _TITLE = "a plugin cannot be used"
-_named: list[str] = []  # packages of `plugins`, of every configuration of this process
+_named: list[str] = []  # packages of `plugins`, of the newest configuration
 
 Entries = Mapping[Kind, Mapping[str, str]]
 
@@ -78,10 +78,9 @@ def everything(kind: Kind) -> dict[str, Any]:
 
 
 def use(plugins: object) -> None:
-    """Let the packages of the key `plugins` be found, in this process. They are imported when a name is looked for that is not
-    here; what is no list of texts the settings refuse."""
-    if isinstance(plugins, list):
-        _named.extend(name for name in plugins if isinstance(name, str) and name not in _named)
+    """Let the packages of the key `plugins` be found, from now on and in place of those before. They are imported when a name is looked
+    for that is not here; what is no list of texts the settings refuse."""
+    _named[:] = [name for name in plugins if isinstance(name, str)] if isinstance(plugins, list) else []
 
 
 def option_folders() -> list[Path]:

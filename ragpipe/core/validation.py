@@ -47,6 +47,7 @@ def validated(
     prefix: str,
     origins: ConfigOrigins,
     problems: list[Problem],
+    context: Any = None,
 ) -> M | None:
     """The section as its model; None when it is wrong.
 
@@ -59,6 +60,7 @@ def validated(
         prefix: the dotted key of the section.
         origins: where its keys were set.
         problems: gets a problem for every fault.
+        context: what the validators of the model are given.
     """
     if not isinstance(section, Mapping):
         problems.append(Problem(origins.location(prefix), prefix, show_value(section), "a mapping (key: value)"))
@@ -66,7 +68,7 @@ def validated(
     plain = json.loads(json.dumps(section))
     for _ in range(2):
         try:
-            return model.model_validate_json(json.dumps(plain))
+            return model.model_validate_json(json.dumps(plain), context=context)
         except ValidationError as error:
             if not _restore_typed_texts(error, plain, prefix, origins):
                 problems += _problems(error, model, plain, prefix, origins)

@@ -22,12 +22,14 @@ from ragpipe.schema.settings import Settings
 
 NOT_COVERED = "language_not_covered"
 LANGUAGES = "languages.v2"
+_LONGEST = 500  # characters of a sentence that declines
 _LEAST_OTHER = 2  # function words of another language that tell it, where English has fewer
 _SCRIPTS = {  # by the first word of a letter's Unicode name
     "CYRILLIC": "ru", "ARABIC": "ar", "DEVANAGARI": "hi", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh",
 }  # fmt: skip
 _OTHER_LETTERS = re.compile("[іїєґўђјљњћџѓќѕәғқңөұүһپچژگٹڈڑںھہے\u06cc\u06a9]", re.I)
 """Letters that Russian and Arabic do not have: of Ukrainian, Serbian, Kazakh, Persian, Urdu."""
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S+|\S+@\S+\.\S+")
 Reading = Literal["english", "declines", "answers", "unknown"]
 
 
@@ -60,6 +62,7 @@ def language_of(text: str) -> str | None:
 
     The script comes first, then the function words. Cyrillic counts as Russian, Devanagari as Hindi, Arabic script as Arabic.
     """
+    text = _ADDRESS.sub(" ", text[:20_000])
     letters = [sign for sign in text[:4_000] if sign.isalpha()]
     foreign = [sign for sign in letters if ord(sign) > 0x24F and not 0x1E00 <= ord(sign) <= 0x1EFF]
     if len(foreign) > len(letters) / 3:
@@ -67,7 +70,7 @@ def language_of(text: str) -> str | None:
         if scripts["HIRAGANA"] + scripts["KATAKANA"]:
             return "ja"
         return "other" if _OTHER_LETTERS.search(text) else _SCRIPTS.get(scripts.most_common(1)[0][0], "other")
-    words = [word.replace("’", "'") for word in WORD.findall(text[:20_000])]
+    words = [word.replace("’", "'") for word in WORD.findall(text)]
     counts = Counter({code: sum(w.casefold() in known for w in words) for code, known in _function_words().items()})
     english = counts.pop("en")
     code, most = counts.most_common(1)[0]
@@ -114,6 +117,8 @@ def read_declining(answer: str, languages: Mapping[str, Declining], search: Sear
 
 def _declines(pieces: list[str], language: Declining, search: Search) -> bool:
     kinds = set()
+    if any(len(piece) > _LONGEST for piece in pieces):
+        return False
     for piece in pieces:
         if any(search(pattern, piece, "languages.declines") for pattern in language.declines):
             kinds.add("declines")

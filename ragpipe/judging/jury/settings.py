@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.budget_settings import BudgetSettings
@@ -98,6 +98,12 @@ class JurySettings(AnyJudge):
         default_factory=dict,
         description="What single metrics do otherwise: `metrics.<name>.judge` and `metrics.<name>.aggregation`.",
     )
+
+    @field_validator("members", mode="before")
+    @classmethod
+    def _read_before(cls, members: Any, info: ValidationInfo) -> Any:
+        """Members that were read with the settings of their kinds, where the context holds them."""
+        return (info.context or {}).get("members", members)
 
     @property
     def label(self) -> str:

@@ -153,7 +153,7 @@ def test_data_that_changes_under_a_run_is_refused_and_opens_its_own_run_after(be
     b.data.write_text("\n".join([*lines[:19], json.dumps(record)]) + "\n")
     text, _ = process.communicate(timeout=HANGS_AFTER_S)
     ran = b.ran(process.returncode, text)
-    assert ran.code == 2, text
+    assert ran.code == 6, text
     assert "changed while the run was going on" in text
     assert str(b.data) in text
     first = ran.folder
@@ -177,5 +177,5 @@ def test_a_data_file_that_goes_away_under_a_run(bench: Make) -> None:
     b.until(4, process)
     os.unlink(b.data)
     text, _ = process.communicate(timeout=HANGS_AFTER_S)
-    assert b.ran(process.returncode, text).code == 2
+    assert b.ran(process.returncode, text).code == 6
     assert str(b.data) in text

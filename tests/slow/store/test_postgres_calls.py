@@ -376,10 +376,10 @@ def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
         ("UPDATE alembic_version SET version_num = '9999'", FormatMismatch, "format 9999"),
         ("UPDATE meta SET value = '99' WHERE name = 'format'", FormatMismatch, "format 99"),
         ("DROP TABLE alembic_version", DataError, "of another program"),
-        ("ALTER TABLE calls RENAME COLUMN text TO words", DataError, "not those of a call store"),
+        ("ALTER TABLE calls RENAME COLUMN text TO words", (DataError, OutputError), "not those of a call store"),
     ],
 )
-def test_tables_of_another_kind_are_refused(place: PostgresPlace, change: str, error: type, words: str) -> None:
+def test_tables_of_another_kind_are_refused(place: PostgresPlace, change: str, error: Any, words: str) -> None:
     table(place, "r").close()
     with session(place) as db:
         _change(change)(db)

@@ -17,6 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from ragpipe.core.errors import DataError
+from ragpipe.core.registry import option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
@@ -49,7 +50,10 @@ TIMEOUT = "TimeoutError: the model did not answer in 10 s"
 def section(option: str) -> dict[str, Any]:
     """The option as the command line composes it, without a path."""
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        composed = compose(overrides=[f"+dataset={option}", "dataset.path=unset"])
+        folders = ",".join(f"file://{folder}" for folder in option_folders())
+        composed = compose(
+            "ragpipe", overrides=[f"dataset={option}", "dataset.path=unset", f"hydra.searchpath=[{folders}]"]
+        )
     plain: Any = OmegaConf.to_container(composed.dataset, resolve=True)
     return plain  # type: ignore[no-any-return]
 
