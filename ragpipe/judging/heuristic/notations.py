@@ -32,7 +32,7 @@ _SCALES = {
 }
 _POWER = {word: power for power, words in _SCALES.items() for word in words.split()}
 _SCALED = re.compile(
-    rf"(\d+(?:[.,'’{_SPACES}]\d+)*)[ \u00a0-]?({'|'.join(sorted(map(re.escape, _POWER), key=len, reverse=True))})(?![a-zA-Zà-ÿ])",
+    rf"(?<!\d)(\d{{1,30}}(?:[.,'’{_SPACES}]\d{{1,3}}){{0,8}}(?:[.,]\d{{4,12}})?)[ \u00a0-]?({'|'.join(sorted(map(re.escape, _POWER), key=len, reverse=True))})(?![a-zA-Zà-ÿ])",
     re.I,
 )
 _EXPONENT = re.compile(

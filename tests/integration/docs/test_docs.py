@@ -141,6 +141,7 @@ COMPOSED = [
     if step.kind == "commands"
     for line in commands(step.text)
     if line.startswith("python -m ragpipe ") and "scoring.calibration=" not in line  # the walk-through makes one
+    if "plugins=[mine]" not in line  # tests/slow/config/test_plugins.py writes the package of the page and runs them
 ]
 
 
