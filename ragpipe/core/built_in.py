@@ -16,11 +16,6 @@ ENTRIES: Final[Any] = {
         "sentence_transformers": "ragpipe.embedding.settings:SentenceTransformers",
         "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
-    "system": {
-        "recorded": "ragpipe.systems.settings:RecordedSystem",
-        "python": "ragpipe.systems.settings:PythonSystem",
-        "http": "ragpipe.systems.settings:HttpSystem",
-    },
     "transport": {
         "batch": "ragpipe.judging.transports.batch_transport:open_batch_transport",
     },

@@ -31,17 +31,12 @@ GROUP = "ragpipe.plugins"
 Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
-    "system",  # the settings of a `system` section, by its `kind`
     "transport",  # what opens a transport beside live and stored, by `transport.kind` (engine/judge_access.py)
-    "runner",  # what opens a runner, by `runner.kind`
-    "store",  # what opens a call store, by the scheme of `store.url`
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
-    "metric",  # a subclass of Metric, by the name in `metrics.<name>.class`
-    "task",  # a module with `run`, and `validate` and KEYS where it has settings of its own
+    "task",  # a module with `run`, and `validate` and `Keys` where it has settings of its own
     "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)
-    "section",  # a function that gives a section of the report, by its name
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _EXTRAS = "ragpipe.extras"
