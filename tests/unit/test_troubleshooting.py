@@ -65,7 +65,6 @@ def fits(quoted: str, message: str) -> bool:
     return re.search(rf"\s*[^a-z]*{ANYTHING}?[^a-z]*\s*".join(pieces), message) is not None
 
 
-@pytest.mark.slow
 def test_a_message_that_the_code_does_not_have_is_found_out() -> None:
     assert not fits("the call store ... is on holiday", all_messages())
     assert not fits("a run ... whole", "a run\nx\nis whole\nx\nthe whole")

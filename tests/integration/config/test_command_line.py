@@ -19,7 +19,6 @@ RUN = ["dataset=mine", "metrics=[retrieval]"]
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "name"),
     [("name=2024", "2024"), ("name=true", "true"), ("name=1e3", "1e3"), ("name=007", "007"), ("name=1.10", "1.10"),
@@ -29,7 +28,6 @@ def test_a_text_is_the_text_that_was_typed(word: str, name: str, here: Path) -> 
     assert compose([*RUN, word]).name == name
 
 
-@pytest.mark.slow
 def test_texts_deep_inside(here: Path) -> None:
     config = compose(
         [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.season=2024", "dataset.path=7"]
@@ -37,7 +35,6 @@ def test_texts_deep_inside(here: Path) -> None:
     assert (config.judge.season, config.dataset.path) == ("2024", "7")
 
 
-@pytest.mark.slow
 def test_keys_need_no_plus(here: Path) -> None:
     config = compose(
         [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.top_p=0.5", "dataset.limit=3"]
@@ -45,7 +42,6 @@ def test_keys_need_no_plus(here: Path) -> None:
     assert (config.judge.top_p, config.dataset.limit) == (0.5, 3)
 
 
-@pytest.mark.slow
 def test_a_metric_is_added_changed_and_taken_away(here: Path) -> None:
     config = compose(
         ["dataset=mine", "metrics=[retrieval,correctness]", "metrics.retrieval.k=[2]", "~metrics.correctness"]
@@ -54,7 +50,6 @@ def test_a_metric_is_added_changed_and_taken_away(here: Path) -> None:
     assert list(config.metrics["retrieval"].k) == [2]
 
 
-@pytest.mark.slow
 def test_own_folder_of_options(here: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("options")
     (other / "experiment").mkdir()
@@ -66,7 +61,6 @@ def test_own_folder_of_options(here: Path, tmp_path_factory: pytest.TempPathFact
         compose(["+experiment=x"])
 
 
-@pytest.mark.slow
 def test_all_faults_of_all_sections_at_once(here: Path) -> None:
     words = [*RUN, "seed=-1", "dataset.limit=0", "judge.window=0", "scoring.level=2", "transport.kind=x", "embedder.kind=y",
              "metrics.retrieval.kk=1", "nonsense=1", "store.path=''"]  # fmt: skip
@@ -77,7 +71,6 @@ def test_all_faults_of_all_sections_at_once(here: Path) -> None:
             "metrics.retrieval.kk", "nonsense", "store.path"} <= keys  # fmt: skip
 
 
-@pytest.mark.slow
 def test_the_last_to_set_a_key_is_named(here: Path) -> None:
     (here / "conf/experiment").mkdir()
     (here / "conf/experiment/x.yaml").write_text(
@@ -95,7 +88,6 @@ def test_the_last_to_set_a_key_is_named(here: Path) -> None:
         assert [p.where for p in caught.value.problems if p.key == "judge.window"] == [where]
 
 
-@pytest.mark.slow
 def test_composed_yaml(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--cfg", "job", *RUN, "name=${oc.env:RAGPIPE_TEST_API_KEY}", "--resolve"]) == 0
     out = capfd.readouterr().out
@@ -116,7 +108,6 @@ def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest
     assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
 
 
-@pytest.mark.slow
 def test_before_task_is_called_once_between_the_checks_and_the_task(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +124,6 @@ def test_before_task_is_called_once_between_the_checks_and_the_task(
     assert start("--help") == []
 
 
-@pytest.mark.slow
 def test_garbage_is_collected_once_a_task_has_begun() -> None:
     """A cycle made before stays, one made afterwards goes."""
     code = """
@@ -159,7 +149,6 @@ print(gc.isenabled(), before() is None, after() is None)
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_help_needs_nothing_heavy() -> None:
     code = ("import sys; from ragpipe.cli import main; main(['--help']); "
             "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm', 'rich', 'yaml') if m in sys.modules])")  # fmt: skip
@@ -167,7 +156,6 @@ def test_help_needs_nothing_heavy() -> None:
     assert done.stdout.rstrip().endswith("[]")
 
 
-@pytest.mark.slow
 def test_importing_ragpipe_takes_nothing_along() -> None:
     code = ("import sys, ragpipe; "
             "print([m for m in ('hydra', 'pydantic', 'pandas', 'pyarrow', 'litellm') if m in sys.modules])")  # fmt: skip
@@ -194,7 +182,6 @@ def _interrupted_at(call: int, words: list[str]) -> tuple[int, int]:
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> None:
     """OmegaConf turns an interrupt into errors of its own; every moment of 25 over the whole composing says 130."""
     words = [*RUN, "task=plan"]
@@ -203,7 +190,6 @@ def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> N
     assert [_interrupted_at(1 + calls * i // 25, words)[0] for i in range(25)] == [130] * 25
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", ["{X-Tenant: X_TENANT}", "{X-Tenant: X_TENANT, Authorization: 'BOT_TOKEN'}", "{}"])
 def test_names_of_variables_may_be_given_as_a_mapping(here: Path, value: str) -> None:
     words = [*RUN, "system=http", "system.url=http://127.0.0.1:1/x", f"system.headers_env={value}"]
@@ -218,7 +204,6 @@ def test_a_value_of_a_header_in_a_mapping_is_refused(here: Path, value: str, cap
     assert value not in err
 
 
-@pytest.mark.slow
 def test_a_folder_that_hydra_cannot_make_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "file").write_text("in the way")
     assert main(["-m", "task=init", "dir=one,two", "hydra.sweep.dir=file/below"]) == 6

@@ -130,7 +130,6 @@ async def test_an_outage_costs_no_call_and_few_probes(serve, quick, fault, width
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "width"), [(14, 1), (30, 16)])
 async def test_an_outage_of_half_a_minute(serve, seconds, width, monkeypatch):
     monkeypatch.undo()

@@ -165,7 +165,6 @@ def demo(finished_runs: FinishedRuns) -> dict[tuple[str, str], tuple[set[str], d
     }
 
 
-@pytest.mark.slow
 def test_planted_failures_that_the_quickstart_can_see(demo: Any) -> None:
     for mode in SEEN:
         assert {k for k, (planted, _) in demo.items() if mode in planted} == {
@@ -176,7 +175,6 @@ def test_planted_failures_that_the_quickstart_can_see(demo: Any) -> None:
         assert (sum(mode in row["failure_modes"] for row in planted), len(planted)) == (both, of), mode
 
 
-@pytest.mark.slow
 def test_planted_failures_that_it_cannot_see_are_not_told(demo: Any) -> None:
     """Their scores need a language model, a detector or a citation check: the run says so instead of counting 0."""
     found = {mode for _, row in demo.values() for mode in row["failure_modes"]}
@@ -184,7 +182,6 @@ def test_planted_failures_that_it_cannot_see_are_not_told(demo: Any) -> None:
     assert SEEN | set(PARTLY) | NOT_TOLD | NO_MODE == {mode for planted, _ in demo.values() for mode in planted}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "first"),
     [

@@ -85,7 +85,6 @@ def test_no_question_in_common_is_a_score_without_a_mean() -> None:
     assert {name: figures["mean"] for name, figures in one["methods"].items()} == {"a": None, "b": None}
 
 
-@pytest.mark.slow
 def test_the_demonstrations_order_turns_round(finished_runs: FinishedRuns) -> None:
     """Measured by a second reading of records.parquet with pandas: over all that each one answered no_rerank_small_k is ahead
     (87.5 to 85.7), on the 19 questions for which all three methods have a value rerank is (92.1 to 86.8)."""

@@ -41,7 +41,6 @@ def _run_metrics(name: str) -> Any:
     return json.loads(Path(f"outputs/{name}/latest/final/metrics.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = [{**record, "recorded": {"harmfulness": 0.25, "grade": 3}} for record in RECORDS]
     _lines("data/shop.jsonl", records)
@@ -87,7 +86,6 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
     assert _run_metrics("mine")["n_cases"] == 2
 
 
-@pytest.mark.slow
 def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _lines("shop.jsonl", RECORDS)
     assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 0
@@ -104,7 +102,6 @@ def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.Capt
     assert "overwrites nothing" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _lines("repo/data/shop.jsonl", RECORDS)
     monkeypatch.chdir(here / "repo")
@@ -116,7 +113,6 @@ def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.M
     assert len(list(open_dataset(config.dataset, here))) == 3
 
 
-@pytest.mark.slow
 def test_data_outside_the_working_directory_are_named_in_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _lines("data/shop.jsonl", RECORDS)
     (here / "work").mkdir()
@@ -125,7 +121,6 @@ def test_data_outside_the_working_directory_are_named_in_full(here: Path, monkey
     assert compose(["+experiment=my"], config_dir="my").dataset.path == str(here / "data/shop.jsonl")
 
 
-@pytest.mark.slow
 def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
     assert main(["logs.csv"]) == 2
@@ -144,7 +139,6 @@ def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pyt
     assert "dataset.fields.question" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_mapping_that_was_filled_in_is_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
     assert main(["logs.csv"]) == 2
@@ -155,7 +149,6 @@ def test_a_mapping_that_was_filled_in_is_run(here: Path, capfd: pytest.CaptureFi
     assert _run_metrics("logs")["overall"]["scores"]["faithfulness"]["n_ok"] == 1
 
 
-@pytest.mark.slow
 def test_questions_without_answers_wait_for_a_system(
     here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +190,6 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.slow
 def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> None:
     _lines("demo.jsonl", RECORDS)
     assert main(["demo.jsonl", "task=plan"]) == 0
@@ -205,7 +197,6 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "answers", "recorded", "code"),
     [

@@ -126,7 +126,6 @@ def test_the_table_of_traces_of_langfuse(latency: str) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "cases"), [(CELLS, 2), (FLAT, 2), (TRACES, 3)])
 def test_a_table_at_the_first_try(rows: list[dict[str, Any]], cases: int, capfd: pytest.CaptureFixture[str]) -> None:
     _write(rows)
@@ -143,7 +142,6 @@ def test_a_table_at_the_first_try(rows: list[dict[str, Any]], cases: int, capfd:
     assert sum(line.startswith(("no value", "not measured", "some answers")) for line in after) <= 4
 
 
-@pytest.mark.slow
 def test_the_commands_to_go_on_run_as_they_are_printed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +169,6 @@ def test_the_commands_to_go_on_run_as_they_are_printed(
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest.CaptureFixture[str]) -> None:
     """A CSV file with German headers and JSON in its cells: the reference is mapped by hand, and metrics that need one come with it."""
     rows = [

@@ -53,7 +53,6 @@ def asked(here: Path) -> list[str]:
     return (here / "asked.txt").read_text().split()
 
 
-@pytest.mark.slow
 def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +90,6 @@ def test_a_system_that_fails_is_an_error_of_that_case_and_no_zero(here: Path) ->
     assert (score["mean"], score["n_ok"], score["n_skipped"]) == (1.0, 5, 1)
 
 
-@pytest.mark.slow
 def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +180,6 @@ def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[st
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

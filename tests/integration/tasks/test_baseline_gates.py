@@ -89,7 +89,6 @@ def start() -> list[str]:
     return ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
 
 
-@pytest.mark.slow
 def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, run = evaluate(24, f"+scoring.gates.drop={DROP % 'latest'}")
     copy = run / "baseline.parquet"
@@ -104,7 +103,6 @@ def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("named", ["id", "name", "folder"])
 def test_a_gate_is_added_later_and_names_its_baseline_as_one_likes(baseline: Path, named: str) -> None:
     _, run = evaluate(late=24)
@@ -143,7 +141,6 @@ def test_latest_before_the_first_run_says_how_to_start(
     assert gate_of(second)["against"] == first.name
 
 
-@pytest.mark.slow
 def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")

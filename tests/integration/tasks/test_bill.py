@@ -256,7 +256,6 @@ def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
     assert len(place.server.log) == 6, "nothing was asked twice"
 
 
-@pytest.mark.slow
 def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     place.server.faults = [ServerFault.read("empty_content:first=3"), ServerFault.read("429:retry_after=20")]
     process = start(place.words, place.root)

@@ -141,7 +141,6 @@ def test_a_calibration_is_sealed_and_the_same_every_time(run: Path, capsys: pyte
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_data: Path) -> None:
     from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
@@ -164,7 +163,6 @@ def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_d
     assert score.state == "failed"
 
 
-@pytest.mark.slow
 def test_verdicts_on_parts_of_an_answer_are_one_label(
     tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,7 +374,6 @@ def test_one_of_several_draws_is_named(run: Path) -> None:
     assert calibration_of(run).scores["faithfulness"].draw_id == "d2"
 
 
-@pytest.mark.slow
 def test_the_embedded_judge_is_fitted_to_labels_and_used(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,7 +75,6 @@ def test_the_methods_of_a_run(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert sum(value > 0 for value in differences) == score["wins"]
 
 
-@pytest.mark.slow
 def test_the_same_comparison_writes_nothing_anew(here: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline")
     assert compare(here, *words) == 0
@@ -85,7 +84,6 @@ def test_the_same_comparison_writes_nothing_anew(here: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (here / "first" / "comparisons").glob("*/*")} == before
 
 
-@pytest.mark.slow
 def test_a_comparison_is_no_run(here: Path) -> None:
     assert compare(here, "compare=methods", "run=first") == 0
     assert [folder.name for folder in run_list_folders(here)] == ["first", "second", "third"]
@@ -138,7 +136,6 @@ def test_another_judge_and_other_data_are_refused_and_can_be_accepted(
     assert comparison[1]["cases"]["only_base"] == 23
 
 
-@pytest.mark.slow
 def test_markdown_and_junit(here: Path) -> None:
     assert compare(here, "compare=methods", "run=first", "compare.base_method=baseline") == 0
     (folder,) = (here / "first" / "comparisons").iterdir()
@@ -158,7 +155,6 @@ def test_markdown_and_junit(here: Path) -> None:
         assert suite.get("failures") == str(sum(score["state"] == "worse" for score in scores.values()))
 
 
-@pytest.mark.slow
 def test_looking_early_decides_less(here: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline", "compare.candidate_methods=[rerank]")
     states = {}
@@ -186,7 +182,6 @@ def test_from_python(here: Path) -> None:
         ragpipe.compare(here / "first", [here / "second"], quiet=True)
 
 
-@pytest.mark.slow
 def test_why_a_score_changed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same answers by another judge: all of it is the judge's, and what no judge decides did not change."""
     assert compare(here, "base=first", "candidate=second", "compare.accept=[judge]", "compare.why=true") == 0

@@ -156,7 +156,6 @@ def test_a_third_interrupt_leaves_the_folder_locked_until_the_work_has_ended(tmp
     FolderLock(tmp_path).acquire(wait_s=5).release()
 
 
-@pytest.mark.slow
 def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:
     """`ragpipe.run` without a running loop: what cannot be given up is waited for, and the script goes on."""
     script = """

@@ -142,7 +142,6 @@ def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_
     assert main(["task=verify", f"run={made}"]) == 0
 
 
-@pytest.mark.slow
 def test_a_stratum_in_which_nobody_could_tell_corrects_nothing(demo: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
     method = sorted({key[1] for key in judged_values(run)})[0]

@@ -173,7 +173,6 @@ def test_what_is_unused_cannot_be_known_beside_a_run_of_another_format(
     assert f"{bench.run / 'manifest.json'}: format" in refused(bench, words, capsys)
 
 
-@pytest.mark.slow
 def test_runs_of_another_format_are_named_and_the_others_listed(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:

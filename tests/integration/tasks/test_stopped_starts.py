@@ -71,7 +71,6 @@ def states(run: Path) -> dict[str, str]:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("stage", ["seal_run", "score_iteration", "combine_iterations", "write_reports"])
-@pytest.mark.slow
 def test_the_first_start_and_one_more_iteration(
     stage: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +97,6 @@ def test_judged_again_is_scored_again(run: Path, monkeypatch: pytest.MonkeyPatch
     assert states(run) == {"1": "complete"}
 
 
-@pytest.mark.slow
 def test_an_iteration_that_only_began_is_no_part_of_a_finished_run(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +107,6 @@ def test_an_iteration_that_only_began_is_no_part_of_a_finished_run(
     assert made == {"iteration-1"}
 
 
-@pytest.mark.slow
 def test_a_lost_iteration_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "iterations=2"]) == 0
     shutil.rmtree(run / "iteration-2")
@@ -117,7 +114,6 @@ def test_a_lost_iteration_is_named(run: Path, capsys: pytest.CaptureFixture[str]
     assert "iteration-2/judge_inputs.parquet" in "".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.slow
 def test_fewer_iterations_than_the_run_has_show_the_newest(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, "iterations=2"]) == 0
     report = (run / "report.md").read_bytes()
@@ -135,7 +131,6 @@ def test_a_second_start_seals_nothing_that_it_did_not_make(run: Path, capsys: py
     assert "the first: final/metrics.json: n_cases: 2, expected 3" in verified(run, capsys)
 
 
-@pytest.mark.slow
 def test_other_folders_in_a_run_stop_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(run / "iteration-1", run / "iteration-1-old")
     assert main([*WORDS]) == 0

@@ -95,7 +95,6 @@ def test_stats_count_what_the_log_counts(place: Place) -> None:
     assert found["claims"] == {"alive": 0, "dead": 0, "unknown": 0}
 
 
-@pytest.mark.slow
 def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
     place.run()
     first = place.folder
@@ -113,7 +112,6 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("days", ["-1", "100001", "1e12", ".inf", ".nan"])
 def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
     words = ["task=store", "action=prune", f"older_than_days={days}", f"output_dir={tmp_path}"]
@@ -122,7 +120,6 @@ def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *place.words, "scoring.weights.faithfulness=0.2,0.3"]) == 0
     assert "would go: 0 calls" in place.store("action=prune", "unused=true")
@@ -131,7 +128,6 @@ def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: py
     assert "sweeps" not in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_unused_is_what_no_run_rests_on(place: Place) -> None:
     import shutil
 
@@ -158,7 +154,6 @@ def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: str) -> None:
     place.run()
@@ -172,7 +167,6 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place: Place) -> None:
     """What a run over stored replies says to do about missing ones does help."""
     place.run()
@@ -185,7 +179,6 @@ def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")]
 )
@@ -207,7 +200,6 @@ def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, colu
         assert not (place.root / "other" / "calls.sqlite").exists()
 
 
-@pytest.mark.slow
 def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     place.run()
     first = place.folder.name
@@ -229,7 +221,6 @@ def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     )
 
 
-@pytest.mark.slow
 def test_why_shows_no_other_cases_question(place: Place) -> None:
     """Four questions that differ in their messages alone, of which none was ever asked in another form."""
     assert place.run() == CASES
@@ -254,7 +245,6 @@ def created(place: Place, key: str) -> tuple[int, int]:
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_why_holds_a_question_against_its_own_earlier_form(place: Place) -> None:
     """Another temperature and another text: the own question differs in two parts, each other case's in one."""
     chain = [word.replace("[correctness]", "[correctness,chunk_faithfulness]") for word in place.words]
@@ -281,7 +271,6 @@ def test_why_holds_a_question_against_its_own_earlier_form(place: Place) -> None
     assert "Case 2 says 8 things." in text
 
 
-@pytest.mark.slow
 def test_the_nearest_of_many_is_found(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     CallStore(path, run_id="r").close()

@@ -70,7 +70,6 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return pq.read_table(folder / "comparison.parquet").to_pylist()
 
 
-@pytest.mark.slow
 def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,7 +126,6 @@ def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> 
     assert [row["calls_spent"] for row in found] == [6, 3, 6, 3]
 
 
-@pytest.mark.slow
 def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> None:
     models = "judge.model=openai/test-model-2026-01-01,openai/gone-model-2026-01-01,gone"
     with serving(faults=["401:match=gone-model"]) as server:
@@ -146,7 +144,6 @@ def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> No
     assert "refused" in page
 
 
-@pytest.mark.slow
 def test_two_jobs_that_are_the_same_run_judge_once(here: Path) -> None:
     with serving() as server:
         assert main(words(here, server.url, "judge.concurrency=4,8")) == 0
@@ -156,7 +153,6 @@ def test_two_jobs_that_are_the_same_run_judge_once(here: Path) -> None:
     assert {row["standing"] for row in table(sweeps(here)[0])} <= {"equal", None}
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
     """kill -9 in the first job, then in the second: what the store holds is not asked for again."""
     with Server(here / "server.jsonl", ["--latency-ms", "20"]) as server:
@@ -179,7 +175,6 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
     with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
         again = words(here, server.url, "judge.temperature=0.0,0.5", cases=10)
@@ -199,7 +194,6 @@ def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 

@@ -250,7 +250,6 @@ def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_with_the_version_alone_an_edit_keeps_the_outputs(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for word in ("system.identity=version", "metrics=[faithfulness,chunk_faithfulness]"):
         assert main([*LIVE, "system.identity=version", word]) == 0
@@ -271,7 +270,6 @@ def test_a_finished_run_is_rescored_and_verified_without_its_system(live: Path) 
     assert asked() == 3
 
 
-@pytest.mark.slow
 def test_a_stopped_collection_of_an_older_source_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Five failures more than the concurrency in a row end it; what was answered before is kept for the same source."""
     Path("q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(9)))
@@ -303,7 +301,6 @@ def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) 
         assert set(callable_sources(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
 
 
-@pytest.mark.slow
 def test_a_callable_from_another_plugin_is_watched_where_it_is_defined(here: Path) -> None:
     Path("q.jsonl").write_text('{"id": "a", "question": "Capital?"}\n')
     write("mysystem/core.py", SYSTEM.format(text="Berlin."))

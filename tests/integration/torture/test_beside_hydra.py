@@ -132,7 +132,6 @@ def test_a_hydra_of_the_programmes_own_goes_on(here: Path, settled: dict[str, An
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_four_threads_at_once(here: Path, settled: dict[str, Any]) -> None:
     """Four runs and two that are refused, started together; a fifth thread resolves with the programme's own resolver."""
     found: dict[str, Any] = {}
@@ -184,7 +183,6 @@ train()
 """
 
 
-@pytest.mark.slow
 def test_inside_a_programme_that_hydra_started(here: Path) -> None:
     (here / "own/cfg.yaml").write_text("opt: {_target_: torch.optim.Adam}\n")
     (here / "programme.py").write_text(PROGRAMME)

@@ -78,7 +78,6 @@ def test_a_provider_that_turns_unusable_keeps_what_it_answered(bench: Make, faul
     _status(again, ok=24)
 
 
-@pytest.mark.slow
 def test_nobody_listens(bench: Make) -> None:
     b = bench()
     with socket.socket() as taken:
@@ -92,7 +91,6 @@ def test_nobody_listens(bench: Make) -> None:
     assert b.run().code == 0
 
 
-@pytest.mark.slow
 def test_a_bad_request_costs_one_try_and_stays_until_asked_for(bench: Make) -> None:
     b = bench(cases=24, zebras=(3,))
     b.fault("400:match=zebra")
@@ -200,7 +198,6 @@ TRANSIENT = [
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("fault", TRANSIENT)
-@pytest.mark.slow
 def test_a_passing_fault_leaves_the_run_incomplete_and_is_asked_again(bench: Make, fault: str) -> None:
     b = bench(zebras=(2,))
     b.fault(f"{fault}{',' if ':' in fault else ':'}match=zebra")
@@ -222,7 +219,6 @@ def test_a_passing_fault_leaves_the_run_incomplete_and_is_asked_again(bench: Mak
     assert b.run("judge.retries=1").requests == []
 
 
-@pytest.mark.slow
 def test_empty_replies_are_tried_again_and_never_read(bench: Make) -> None:
     b = bench(zebras=(2,))
     b.fault("blank_content:match=zebra")
@@ -232,7 +228,6 @@ def test_empty_replies_are_tried_again_and_never_read(bench: Make) -> None:
     _status(ran, ok=11, error=1)
 
 
-@pytest.mark.slow
 def test_every_request_of_a_flaky_server_is_answered_in_the_end(bench: Make) -> None:
     b = bench(cases=16)
     b.fault("500:rate=0.3,times=4", "reset:rate=0.1,seed=2,times=4")  # no question is unlucky for ever
@@ -264,7 +259,6 @@ def test_a_dead_provider_ends_the_run_and_the_rest_is_asked_later(bench: Make, m
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("header", ["seconds", "ms", "date"])
 def test_retry_after_holds_every_worker_back(bench: Make, header: str) -> None:
     b = bench(cases=24)
@@ -293,7 +287,6 @@ def test_a_reply_that_does_not_come_is_given_up_in_time(bench: Make, fault: str)
     assert b.run("judge.timeout_s=1.5", "judge.retries=1").code == 0
 
 
-@pytest.mark.slow
 def test_one_slow_call_holds_nobody_up(bench: Make) -> None:
     b = bench(cases=24, zebras=(3,))  # not the first, which goes alone
     b.fault("hang:match=zebra,seconds=1.5")
@@ -339,7 +332,6 @@ def test_a_server_with_a_limit_is_not_stormed(bench: Make, fault: str) -> None:
     assert len(answered) == len(set(answered))
 
 
-@pytest.mark.slow
 def test_requests_a_minute_are_kept(bench: Make) -> None:
     b = bench(cases=6)
     ran = b.run("judge.rpm=600")

@@ -136,7 +136,6 @@ PACKAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES))
 def test_packages_and_defaults_lead_nowhere_else(
     key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]
@@ -159,7 +158,6 @@ def test_words_about_hydra(word: str, here: Path, capfd: pytest.CaptureFixture[s
     refuse(here, ("-m" if "sweep" in word else "task=plan", *RUN, word), ("hydra",), capfd)
 
 
-@pytest.mark.slow
 def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`hydra/config` is composed into every start: a file of that name would be Hydra's configuration."""
     for name, text in {
@@ -175,7 +173,6 @@ def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.Ca
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "conf/experiment/x.yaml").write_text(
         HEAD + "hydra:\n  launcher: {n_jobs: 1, verbose: 0}\n  sweeper: {max_batch_size: 1}\n"
@@ -190,7 +187,6 @@ def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture
     assert main(["-m", "+experiment=x", "hydra.sweep.dir=jobs", *words]) == 0, capfd.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", [("hydra.sweep.dir=work",), ("hydra.sweep.dir=link",), ()], ids=" ".join)
 def test_no_file_is_replaced_by_a_sweep(words: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Hydra writes a `multirun.yaml`, and would follow a link."""
@@ -204,7 +200,6 @@ def test_no_file_is_replaced_by_a_sweep(words: tuple[str, ...], here: Path, capf
     assert tree(here) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher", [(), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")], ids=["basic", "joblib"]
 )
@@ -238,7 +233,6 @@ DOORS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DOORS)
 def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Hydra takes a package and a key in many forms, and resolves some interpolations while it composes."""
@@ -248,7 +242,6 @@ def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixtu
     refuse(here, ("-m", *RUN, *X), ("x.yaml" if name != "itself" else "found:",), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "word",
     ["+dataset@_global_._global_.hydra.job_logging=mine", "judge=${oc.env:WEBHOOK_AUTH}", "hydra.sweep.dir='${oc.env:WEBHOOK_AUTH}/job.x'",
@@ -258,14 +251,12 @@ def test_nor_by_a_word(word: str, here: Path, capfd: pytest.CaptureFixture[str])
     refuse(here, ("-m", *RUN, "task=plan", word), ("found:", "expected:"), capfd)
 
 
-@pytest.mark.slow
 def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`_name_` would make its name its package."""
     (here / "conf/dataset/hydra.yaml").write_text("# @package _name_\njob: {chdir: true}\n")
     refuse(here, ("-m", *RUN, "dataset=mine,hydra", "task=plan"), ("'hydra'", "mine"), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_package", [False, True])
 @pytest.mark.parametrize(
     "words", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("-m", "task=plan", "seed=1,2", "hydra/launcher=joblib")]
@@ -298,7 +289,6 @@ WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name 
 
 
 @pytest.mark.thorough(tried=5)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3)
 )
@@ -313,7 +303,6 @@ def test_the_value_of_a_secret_variable_goes_nowhere(
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["output_dir", "store.path", "judge.api_key_env", "hydra.sweep.dir", "+x.y"])
 def test_wherever_it_stands(key: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ("-m", "judge=llm", *RUN, "seed=1,2", f"{key}=${{oc.env:WEBHOOK_AUTH}}")
@@ -335,14 +324,12 @@ def test_typed_by_the_shell(variable: str, place: str, here: Path, capfd: pytest
     refuse(here, ("task=plan", *RUN, place.replace("%s", SECRETS[variable])), ("not shown",), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", some(["init", "runs", "store", "export", "verify", "explain"], fast=1))
 def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = (f"task={task}", "run=${oc.env:MY_PASSWORD}", "dir=${oc.env:MY_PASSWORD}")
     refuse(here, words, ("MY_PASSWORD", "not shown"), capfd)
 
 
-@pytest.mark.slow
 def test_other_variables_are_read_and_the_environment_is_not_written_down(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,7 +341,6 @@ def test_other_variables_are_read_and_the_environment_is_not_written_down(
     assert [value for value in SECRETS.values() if places_of(here, value)] == []
 
 
-@pytest.mark.slow
 def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`eval` is what many register; a file from somewhere else would call it."""
     from omegaconf import OmegaConf
@@ -378,7 +364,6 @@ UNFOLDING = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("--cfg", "job", "--resolve")])
 @pytest.mark.parametrize("kind", UNFOLDING)
 def test_interpolations_that_unfold_without_end(
@@ -477,7 +462,6 @@ UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", 
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("version", some(UP, fast=1))
 def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A folder `direct.v1` would make `direct.v1/../../../outside.jinja` a file outside."""
@@ -491,7 +475,6 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
     refuse(here, X, ("metrics.answer_relevance.prompts.direct" if "\0" not in version else "NUL",), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", some([
     ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
     ("+metrics={'../up': {class: RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),

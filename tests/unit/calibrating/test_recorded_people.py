@@ -182,7 +182,6 @@ def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("label", PREFERENCES)
 def test_preferences_of_ragchecker(real_data: Path, label: str) -> None:
     figures = expected(real_data, "ragchecker")[label]
@@ -220,7 +219,6 @@ def insights(folder: Path, judge: str) -> tuple[Floats, Floats, Floats]:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "judge", first_rows(["prompted_gpt-4o", "prompted_claude3-haiku", "prompted_claude3-opus", "prompted_gemini-1.5-pro",
                          "prompted_gpt3.5", "9fs_gpt-4o"], keep=1),
@@ -232,7 +230,6 @@ def test_judges_of_summhay(real_data: Path, judge: str) -> None:
     check_ordinal(labels, grades, summaries, SCALE, figures["ordinal"])
 
 
-@pytest.mark.slow
 def test_the_jury_of_summhay(real_data: Path) -> None:
     figures = expected(real_data, "summhay")["jury"]
     labels, _, summaries = insights(real_data, figures["judges"][0])
@@ -260,7 +257,6 @@ def test_the_jury_of_summhay(real_data: Path) -> None:
 # ---- PandaLM: three annotators prefer one of two answers or neither; a judge's unreadable replies are left out
 
 
-@pytest.mark.slow
 def test_annotators_of_pandalm(real_data: Path) -> None:
     figures = expected(real_data, "pandalm")
     rows = content(real_data / "pandalm/testset-v1.json")

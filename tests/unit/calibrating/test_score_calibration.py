@@ -218,7 +218,6 @@ def test_one_annotator_has_no_ceiling() -> None:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "wrong", "state", "reason"),
     [
@@ -238,7 +237,6 @@ def test_the_interval_decides(n: int, wrong: int, state: str, reason: str | None
     assert (result.labels_needed is not None) == (state == "not_enough_labels" and reason is None)
 
 
-@pytest.mark.slow
 def test_a_target_relative_to_people_is_that_share_of_their_agreement() -> None:
     first = (np.arange(200) % 2).astype(float)
     second = first.copy()

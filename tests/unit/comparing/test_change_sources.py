@@ -53,7 +53,6 @@ def test_parts_that_no_run_tells_apart_stay_one(tmp_path: Path) -> None:
     assert changes(sources(base, candidate)) == {"answers + judge": 0.5}
 
 
-@pytest.mark.slow
 def test_runs_between_tell_answers_and_judge_apart(tmp_path: Path) -> None:
     """Old answers: .25 by the old judge, .375 by the new; new answers: .5 and .75. Answers add (.25 + .375)/2, the judge
     (.125 + .25)/2; both together .125 beyond each alone."""
@@ -76,7 +75,6 @@ def test_cases_of_one_run_are_a_part(tmp_path: Path) -> None:
     assert changes(found) == {"answers": 0.25, "cases": -0.25}
 
 
-@pytest.mark.slow
 def test_weights_are_swapped_by_making_the_overall_score_anew(tmp_path: Path) -> None:
     """Values .2 and .6 by weights 1:1 are .4, by 3:1 .3; the new answers have .6 and .6: .6 by both. Answers first: +.2, then 0;
     weights first: -.1, then +.3. Shapley: answers .25, scoring -.05."""

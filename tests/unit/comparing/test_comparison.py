@@ -27,7 +27,6 @@ BASE = {f"q{n}": 0.25 for n in range(8)}
 ACCEPTED: dict[str, Any] = {"accept": ["data"]}
 
 
-@pytest.mark.slow
 def test_a_run_that_is_better_everywhere(tmp_path: Path) -> None:
     """Differences .5 and .25 in turn: mean .375; all 8 signs alike: p = 2 / 2^8."""
     base = scored_run(tmp_path / "a", graded(BASE))
@@ -45,7 +44,6 @@ def test_a_run_that_is_better_everywhere(tmp_path: Path) -> None:
     assert comparison.document["cases"] == {"both": 8, "only_base": 0, "only_candidate": 0, "questions": 8}
 
 
-@pytest.mark.slow
 def test_a_win_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     """Where lower is better a rise is a loss, while `difference` stays candidate - base."""
     errors = ScoreSpec(name="grade", low=0, high=1, higher_is_better=False)
@@ -137,7 +135,6 @@ def test_scores_of_one_run_and_scores_on_another_scale_are_named(tmp_path: Path)
     assert list(document["scores"]) == ["grade", "overall_score"]
 
 
-@pytest.mark.slow
 def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     """Six of six questions up: p = 2/64 = .03125 alone. With a second score that moved at random, and the overall score of both,
     Holm's factor is at least 2."""
@@ -167,7 +164,6 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
         assert document["scores"]["tone"]["headline"] == ("tone" in weights)
 
 
-@pytest.mark.slow
 def test_slices_name_their_field_and_keep_their_numbers(tmp_path: Path) -> None:
     def rows(value: float) -> list[Row]:
         return [
@@ -226,7 +222,6 @@ def test_a_run_that_is_not_scored_is_no_side(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.slow
 def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_path: Path) -> None:
     """Recorded scores of people are diagnostic, weigh nothing and have no threshold: they are compared all the same."""
     people = ScoreSpec(name="grade", low=0, high=1, diagnostic=True)

@@ -76,7 +76,6 @@ def drop(
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "candidate", "state"),
     [
@@ -97,7 +96,6 @@ def test_the_rule(tmp_path: Path, base: list[Result], candidate: list[Result], s
     assert drop(tmp_path, rows_of(base), rows_of(candidate), {})["paired"]["state"] == state
 
 
-@pytest.mark.slow
 def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.4, 0.6, 0.8]), Row("gone", "m", {"faithfulness": 0.0})]
     candidate = [*rows_of([0.5, 0.6, 0.4]), Row("new", "m", {"faithfulness": 1.0})]
@@ -111,7 +109,6 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after", "value"),
     [
@@ -138,13 +135,11 @@ def test_of_pass_rate_is_the_drop_of_the_share_that_passed(tmp_path: Path) -> No
     assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
 
 
-@pytest.mark.slow
 def test_one_method_each_is_paired_whatever_their_names_are(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 8, method="old"), rows_of([0.6] * 8, method="new")
     assert drop(tmp_path, base, candidate, {})["paired"]["n"] == 8
 
 
-@pytest.mark.slow
 def test_where_chooses_the_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.5] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.9}) for i in range(4)]]
     candidate = [*rows_of([0.4] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.1}) for i in range(4)]]
@@ -155,7 +150,6 @@ def test_where_chooses_the_cases(tmp_path: Path) -> None:
 OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify": "f" * 64}}}
 
 
-@pytest.mark.slow
 def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 40), rows_of([0.4] * 40)
     noted = {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}
@@ -172,7 +166,6 @@ def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) ->
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base_identity", "part", "line"),
     [
@@ -197,7 +190,6 @@ def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "base_identity",
     [
@@ -210,7 +202,6 @@ def test_what_does_not_touch_the_score_is_no_difference(tmp_path: Path, base_ide
     assert drop(tmp_path, rows, rows, {}, judged=set(), base_identity=base_identity)["value"] == 0
 
 
-@pytest.mark.slow
 def test_other_references_are_other_data(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 8), rows_of([0.6] * 8)
     candidate[3].labels = {"references": ["Another answer."]}
@@ -219,7 +210,6 @@ def test_other_references_are_other_data(tmp_path: Path) -> None:
     assert "accept: [data]" in measured["absent"]
 
 
-@pytest.mark.slow
 def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(tmp_path: Path) -> None:
     """Of 80 cases 35 would fall by .5: without them nothing changed, and the rest alone would pass."""
     base = rows_of([0.9] * 80)
@@ -233,7 +223,6 @@ def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(
     assert [difference["part"] for difference in accepted["paired"]["differs"]] == ["data"]
 
 
-@pytest.mark.slow
 def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> None:
     rows = rows_of([0.9] * 80)
     measured = drop(tmp_path, rows[10:], rows, {})
@@ -242,7 +231,6 @@ def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "only_base"),
     [
@@ -266,7 +254,6 @@ def test_only_missing_cases_that_where_chooses_count(
     assert (measured["value"] is None) == (only_base != 0)
 
 
-@pytest.mark.slow
 def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path) -> None:
     rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
     assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
@@ -274,7 +261,6 @@ def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path
     assert "scoring.thresholds.faithfulness" in measured["absent"]
 
 
-@pytest.mark.slow
 def test_a_baseline_that_lost_many_of_the_shared_cases_is_no_evidence(tmp_path: Path) -> None:
     failed: list[Result] = [("error", "refused: no")] * 2
     measured = drop(tmp_path, rows_of([*failed, *[0.5] * 8]), rows_of([0.6] * 10), {})
@@ -311,7 +297,6 @@ def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_pa
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(tmp_path: Path) -> None:
     """Of 32 cases 9 fell by .3 and 1 rose by it: by .075, 2.78 standard errors. With 31 degrees of freedom that is beyond the bounds of
     the last two looks (2.014 and 2.359 have the tails of 2.10 and 2.48 there) and within that of the second (2.963, 3.2)."""
@@ -332,7 +317,6 @@ def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(t
     }
 
 
-@pytest.mark.slow
 def test_a_look_counts_the_cases_on_both_sides_that_have_no_value_too(tmp_path: Path) -> None:
     skipped: list[Result] = [("skipped", "no_reference_answer")] * 8
     base, candidate = rows_of([0.5] * 32 + skipped), rows_of([0.2] * 16 + [0.8] * 16 + skipped)

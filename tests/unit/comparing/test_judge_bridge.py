@@ -28,7 +28,6 @@ def paired(base: list[float], candidate: list[float], questions: list[int]) -> P
     return PairedScore("grade", SCALE, np.array(questions), *arrays, nothing, nothing)
 
 
-@pytest.mark.slow
 def test_the_shift_is_measured_on_the_same_answers_and_subtracted(tmp_path: Path) -> None:
     """Judges differ by .1 on four unchanged answers; four changed answers rose by .5: .4 by the change. Mean .3, less .1: .2."""
     old = [Row(f"q{n}", "default", {"grade": 0.25}) for n in range(8)]

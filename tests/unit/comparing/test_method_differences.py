@@ -37,7 +37,6 @@ def test_the_first_method_in_the_data_is_the_base(tmp_path: Path) -> None:
     assert (score["wins"], score["ties"], score["losses"], score["state"]) == (8, 0, 0, "better")
 
 
-@pytest.mark.slow
 def test_they_are_those_of_a_comparison_of_methods(tmp_path: Path) -> None:
     """Three methods in mixed order, two weighed scores, repeats, and cases without a value."""
     specs = [GRADE, ScoreSpec(name="other", low=0, high=1)]

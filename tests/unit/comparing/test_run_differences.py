@@ -35,7 +35,6 @@ PROMPT = {"prompts": {"ask": "b" * 64}}
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(("parts", "part", "says"), [
     (JUDGE, "judge", "judge.model"),
     (JUDGE, "judge", "m-1 -> m-2"),

@@ -51,7 +51,6 @@ def test_a_refused_file_is_refused_again(experiment: Path) -> None:
             compose(WORDS)
 
 
-@pytest.mark.slow
 def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder stays on the search path by `config_dir`."""
     _write(experiment, "dataset:\n  path: here:cases.jsonl")
@@ -62,7 +61,6 @@ def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, mon
     assert compose(words, config_dir=str(conf)).dataset.path == "cases.jsonl"
 
 
-@pytest.mark.slow
 def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
     """With a byte order mark and CRLF: also its header, which says where it belongs."""
     text = "# @package _global_\r\nname: >-\r\n  first\r\nseed: 3\r\n"
@@ -71,7 +69,6 @@ def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
     assert (config.name, config.seed) == ("first", 3)
 
 
-@pytest.mark.slow
 def test_what_one_composition_sets_is_not_in_the_next() -> None:
     assert compose([*WORDS, "seed=7", "dataset.limit=3"]).dataset.limit == 3
     again = compose(WORDS)
@@ -87,7 +84,6 @@ def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_nex
     assert (again.scoring.weights["retrieval_score"], again.dataset.limit) == (2, 5)
 
 
-@pytest.mark.slow
 def test_a_value_of_hydras_own_is_there_and_its_section_is_not() -> None:
     assert compose([*WORDS, "name='${hydra:job.name}'"]).name == "ragpipe"
     # `hydra.help.app_name: ${hydra.job.name}`: what stands within the section is found too

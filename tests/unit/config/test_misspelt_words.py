@@ -20,7 +20,6 @@ def _problems(*words: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "key", "fix"),
     [
@@ -39,7 +38,6 @@ def test_one_message_names_the_word(words: tuple[str, ...], key: str, fix: str) 
     assert [(problem.key, problem.fix) for problem in problems] == [(key, fix)]
 
 
-@pytest.mark.slow
 def test_an_address_without_its_scheme() -> None:
     [problem] = _problems(*LIVE, "system.url=127.0.0.1:80")
     assert problem.expected.startswith("an address that begins with http:// or https://")

@@ -112,7 +112,6 @@ def test_flat_cases_without_a_response_are_questions(tmp_path: Path) -> None:
     assert revenue.sample.relevant_docs == ["a", "b"]
 
 
-@pytest.mark.slow
 def test_three_phases_are_one_set(tmp_path: Path) -> None:
     folder = tmp_path / "eval_sets"
     answered = {"query": "What?", "response": "This.", "retrieved_context": ["This is it."]}

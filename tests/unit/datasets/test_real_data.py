@@ -36,7 +36,6 @@ def expected(real_data: Real) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
     wanted = expected["datasets"]["shared ragtruth_qa"]
     records = list(shipped("ragtruth_qa", real_data("ragtruth_qa/ragtruth_qa.jsonl")))
@@ -55,7 +54,6 @@ def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
     assert not any("passage 1:" in c.text for r in records if r.output for c in r.output.chunks)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("run", ["bm25", "tfidf"])
 def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
     wanted = expected["datasets"]["shared clapnq_dev"]
@@ -74,7 +72,6 @@ def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
     _retrieval(records, expected["retrieval"][f"shared clapnq_dev run.{run}"], run)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("run", ["bm25", "tfidf"])
 def test_mtrag(real_data: Real, expected: dict[str, Any], run: str) -> None:
     wanted = expected["datasets"]["shared mtrag_un"]
@@ -93,7 +90,6 @@ def test_mtrag(real_data: Real, expected: dict[str, Any], run: str) -> None:
     _retrieval(records, expected["retrieval"][f"shared mtrag_un run.{run}"], run)
 
 
-@pytest.mark.slow
 def test_trec_eval(real_data: Real, expected: dict[str, Any]) -> None:
     records = list(shipped("trec", real_data("trec_eval")))
     lines = [line.split() for line in (real_data("trec_eval") / "results.test").read_text().splitlines()]
@@ -119,7 +115,6 @@ def test_graphrag_bench(real_data: Real, expected: dict[str, Any], part: str) ->
         assert set(wanted["seed_questions_present"]) <= {r.sample.id for r in records}
 
 
-@pytest.mark.slow
 def test_graphrag_bench_takes_answers_from_a_file_of_ones_own(real_data: Real, tmp_path: Path) -> None:
     """As the comment in its YAML says."""
     source = real_data("graphrag_bench/novel_questions.json")
@@ -136,7 +131,6 @@ def test_graphrag_bench_takes_answers_from_a_file_of_ones_own(real_data: Real, t
     ]
 
 
-@pytest.mark.slow
 def test_mtrag_human_texts(real_data: Real) -> None:
     records = list(shipped("mtrag_human", real_data("mtrag_human/mtrag_human_evaluations.json")))
     answerable = Counter(r.sample.answerable for r in records)
@@ -149,7 +143,6 @@ def test_mtrag_human_texts(real_data: Real) -> None:
     assert graders == {3: 231, 2: 3}
 
 
-@pytest.mark.slow
 def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     records = list(shipped("expertqa", real_data("expertqa/rand_val.jsonl")))
     claims = Counter[str]()
@@ -167,7 +160,6 @@ def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     assert all("|" not in tag for r in records for tag in r.sample.tags)
 
 
-@pytest.mark.slow
 def test_lists_of_texts_become_lines(real_data: Real, expected: dict[str, Any]) -> None:
     pairs = list(shipped("pandalm", real_data("pandalm")))
     assert not any("\\n" in r.sample.question or r.sample.question.endswith("\n") for r in pairs)

@@ -86,7 +86,6 @@ _TEXT = st.one_of(
 
 @given(claims=st.lists(_TEXT, max_size=4), sources=st.lists(_TEXT, max_size=4))
 @example(claims=["2"], sources=["²", "A'TWO"])
-@pytest.mark.slow
 def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
     found = []
     with contextlib.suppress(Skipped):  # sources in another language may leave no verdict
@@ -101,7 +100,6 @@ def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
         assert finding.evidence or not finding.supported
 
 
-@pytest.mark.slow
 @given(text=_TEXT)
 def test_claims_have_words_and_are_stable(text):
     claims = extract_claims(text)
@@ -109,7 +107,6 @@ def test_claims_have_words_and_are_stable(text):
     assert extract_claims(text) == claims
 
 
-@pytest.mark.slow
 @given(text=_TEXT)
 def test_tokens_and_sentences_stand_where_they_say(text):
     reading = tokenize(text)
@@ -120,7 +117,6 @@ def test_tokens_and_sentences_stand_where_they_say(text):
     assert [w for s in reading.sentences for w in s.content] == list(reading.content)
 
 
-@pytest.mark.slow
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
     with contextlib.suppress(Skipped):  # sources in another language may leave no verdict
@@ -132,7 +128,6 @@ def test_without_negation_more_sources_never_take_numbers_names_or_words_away(cl
         assert set(many.missing_names) <= set(few.missing_names)
 
 
-@pytest.mark.slow
 @given(text=_TEXT, source=_TEXT)
 def test_an_existing_yes_stays_yes(prompt_with, text, source):
     prompt = prompt_with({"information": "text", "existing": "existing", "context": "sources"})
@@ -140,7 +135,6 @@ def test_an_existing_yes_stays_yes(prompt_with, text, source):
     assert HeuristicJudge(HeuristicSettings()).answer(prompt, YesNo, values).yes
 
 
-@pytest.mark.slow
 @given(question=_TEXT, reference=_TEXT, chunks=st.lists(_TEXT, max_size=4))
 def test_every_chunk_gets_one_grade_in_its_range(prompt_with, question, reference, chunks):
     prompt = prompt_with({"asked": "question", "gold": "reference", "contexts": "sources"})

@@ -123,7 +123,6 @@ def test_a_batch_has_what_fits_in_the_order_of_the_questions(
     assert len(account.server.batches.made) == 1
 
 
-@pytest.mark.slow
 def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:
@@ -137,7 +136,6 @@ def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
     assert states(calls).count("ok") == account.bill().calls
 
 
-@pytest.mark.slow
 def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=6)
     account.server.batches.delay_s = 0.3
@@ -149,7 +147,6 @@ def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., O
     assert len(account.server.batches.made) == 1
 
 
-@pytest.mark.slow
 def test_a_reply_that_another_run_has_sent_for_needs_room_too(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:
@@ -189,7 +186,6 @@ def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
 def test_the_bill_never_exceeds_the_budget(serve: Callable[..., OpenAIServer], tmp_path: Path, seeds: range) -> None:
     """Random budgets, sizes of batches, fates of lines, and ends of a start in the middle."""

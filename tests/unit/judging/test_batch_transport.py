@@ -207,7 +207,6 @@ def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., Op
     assert len(server.batches.made) == 1
 
 
-@pytest.mark.slow
 def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.delay_s = 0.3
@@ -252,7 +251,6 @@ def test_without_a_batch_price_the_price_is_unknown(serve: Callable[..., OpenAIS
     assert [p.usd for p in payments] == [None]
 
 
-@pytest.mark.slow
 def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     server = serve()
     sender = transport(server, tmp_path)
@@ -264,7 +262,6 @@ def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAISer
     assert len(server.batches.made) == 1
 
 
-@pytest.mark.slow
 def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
     serve: Callable[..., OpenAIServer], tmp_path: Path
 ) -> None:
@@ -292,7 +289,6 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
     assert [path.name for path in folder.iterdir()] == ["batch.json"]
 
 
-@pytest.mark.slow
 def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(4)
     server.batches.delay_s = 0.5

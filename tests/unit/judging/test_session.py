@@ -78,7 +78,6 @@ async def in_a_group_that_fails(session):
         raise ValueError("another task of the group failed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("impatient", [hastily, in_a_group_that_fails])
 async def test_whoever_gives_up_waiting_gives_up_nothing_else(serve, tmp_path, impatient):
     server = serve(latency_ms=300)
@@ -90,7 +89,6 @@ async def test_whoever_gives_up_waiting_gives_up_nothing_else(serve, tmp_path, i
     assert server.tries == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("impatient", [hastily, in_a_group_that_fails])
 async def test_a_question_that_nobody_waits_for_any_more_lands_and_is_stored(serve, tmp_path, impatient):
     server = serve(latency_ms=300)
@@ -104,7 +102,6 @@ async def test_a_question_that_nobody_waits_for_any_more_lands_and_is_stored(ser
     assert server.tries == 1
 
 
-@pytest.mark.slow
 async def test_what_a_run_gives_up_is_an_interruption_for_whoever_waits(serve, tmp_path):
     server = serve("hang")
     async with opened(server, tmp_path) as session:

@@ -58,7 +58,6 @@ def runs(tmp_path: Path) -> list[RunFolder]:
     return [base, scored_run(tmp_path / "b", graded(NEW, labels={"category": "policy"}), run_id="000000000002")]
 
 
-@pytest.mark.slow
 def test_rows_and_columns_of_the_page(runs: Sequence[RunFolder]) -> None:
     html = page_of(*runs)
     index, columns = block_json(html, "index"), page_columns(html)
@@ -111,7 +110,6 @@ def test_more_cases_than_fit_are_those_that_changed_most(runs: Sequence[RunFolde
     assert "the 4 of 8 whose grade changed most" in html
 
 
-@pytest.mark.slow
 def test_what_a_change_comes_from_stands_below_it(runs: Sequence[RunFolder]) -> None:
     parts = [{"parts": ["answers"], "change": 0.1875}]
     html = page_of(*runs, why={"grade": {"parts": parts, "total": 0.1875, "interaction": 0.0}})
@@ -119,12 +117,10 @@ def test_what_a_change_comes_from_stands_below_it(runs: Sequence[RunFolder]) -> 
     assert "Why it changed" not in page_of(*runs)
 
 
-@pytest.mark.slow
 def test_equal_comparisons_give_equal_bytes(runs: Sequence[RunFolder]) -> None:
     assert page_of(*runs) == page_of(*runs)
 
 
-@pytest.mark.slow
 def test_several_candidates_share_the_rows_of_the_base(runs: Sequence[RunFolder], tmp_path: Path) -> None:
     third = scored_run(tmp_path / "c", graded({"q1": 1.0, "q9": 1.0}), run_id="000000000003")
     html = page_of(*runs, third, accept=["data"])
@@ -136,7 +132,6 @@ def test_several_candidates_share_the_rows_of_the_base(runs: Sequence[RunFolder]
     assert "accepted differences" in html
 
 
-@pytest.mark.slow
 def test_another_judge_is_said_with_the_shift_on_equal_answers(tmp_path: Path) -> None:
     """The answers are the same on both sides, and every grade is .25 higher: all of the difference is the judges'."""
     other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}

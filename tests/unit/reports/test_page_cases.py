@@ -57,7 +57,6 @@ def test_values_are_native_and_verdicts_are_codes(tmp_path: Path) -> None:
     assert found.failed.tolist()[:2] == [0, 1]
 
 
-@pytest.mark.slow
 def test_worst_first_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     rising = rows_of(tmp_path / "a", [Row(f"q{n}", "a", {"faithfulness": v}) for n, v in enumerate((0.6, 0.2, 0.9, 0.2))], SPECS[:1])  # fmt: skip
     assert rising.worst_first().tolist() == [1, 3, 0, 2]
@@ -66,7 +65,6 @@ def test_worst_first_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     assert falling.worst_first().tolist() == [1, 0, 2]
 
 
-@pytest.mark.slow
 def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: Path) -> None:
     """A case keeps its name when others come before it."""
     one = rows_of(
@@ -79,7 +77,6 @@ def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: 
     assert grown.names[1:] == ["a/b/base/1", "a/b/new/1"]
 
 
-@pytest.mark.slow
 def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
     """A case has one category, and may have several tags; values stand by how often they occur."""
     labels = [{"category": "x", "tags": ["p", "q"]}, {"category": "y", "tags": ["q"]}, {"category": "y", "tags": []}]
@@ -93,7 +90,6 @@ def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
     assert columns["s:tag:p"].tolist() == [1, 0, 0]
 
 
-@pytest.mark.slow
 def test_every_case_is_on_the_page_and_its_texts_once(tmp_path: Path) -> None:
     """70 cases are two blocks; the two methods of a question share its chunk."""
     chunk = {"chunks": [Chunk(id="c", rank=1, text="The same chunk.")]}
@@ -166,7 +162,6 @@ def test_prompts_of_the_worst_cases_are_kept_within_the_budget(tmp_path: Path) -
     assert full[9]["j"] == [{"m": "faithfulness", "s": "verify", "j": "gpt", "tp": "faithfulness/verify.v1", "st": "ok", "in": 8, "out": 9}]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_the_worst_cases_stand_in_the_html_itself(tmp_path: Path) -> None:
     write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": n / 30}) for n in range(30)])
     score(tmp_path, SPECS[:1])
@@ -177,7 +172,6 @@ def test_the_worst_cases_stand_in_the_html_itself(tmp_path: Path) -> None:
     assert '<li class="badge bad">faithfulness 0.6333 fail</li>' in without_blocks
 
 
-@pytest.mark.slow
 def test_of_too_many_cases_a_page_has_those_of_the_worst_questions(tmp_path: Path) -> None:
     """Nine questions by two methods, room for five cases: two questions. q8's b is the lowest case, then q2's a; q0 is low by b alone."""
     values = {(n, m): 0.5 + n / 100 for n in range(9) for m in "ab"} | {(8, "b"): 0.0, (2, "a"): 0.1, (0, "b"): 0.2}

@@ -145,7 +145,6 @@ def closed() -> io.StringIO:
     return stream
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [Broken, closed])
 def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
     console = Console(out=make(), err=make())
@@ -172,7 +171,6 @@ write_reports(root / "iteration-1", target=root, settings=ReportSettings(), cons
 @pytest.mark.parametrize(
     "redirect", [">&- 2>&-", *(pytest.param(r, marks=pytest.mark.slow) for r in ("| true", "> /dev/full"))]
 )
-@pytest.mark.slow
 def test_a_real_process_survives_a_lost_stdout(run: Path, redirect: str) -> None:
     command = f'"$PYTHON" -c "$SHOW" "$RUN" {redirect}'
     environment = {**os.environ, "PYTHON": sys.executable, "SHOW": SHOW, "RUN": str(run), "LANG": "C", "COLUMNS": "10"}

@@ -99,7 +99,6 @@ def script(code: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.slow
 def test_pandas_is_kept_away_until_somebody_imports_it() -> None:
     code = """
 import sys
@@ -116,7 +115,6 @@ print(pa.array(pd.Series([1.5, None])).null_count, pa.Table.from_pandas(pd.DataF
     assert script(code) == "False\nint8 x\n1 1"
 
 
-@pytest.mark.slow
 def test_scoring_and_reporting_need_no_pandas(run: Path) -> None:
     code = """
 import sys

@@ -143,7 +143,6 @@ def test_without_a_diagnosis_the_failure_modes_are_shown(tmp_path: Path) -> None
     assert re.findall(r"<b>([\d.]+%)</b>", html) == ["20.0%"]
 
 
-@pytest.mark.slow
 def test_a_slice_is_shaded_where_its_interval_leaves_the_mean_of_the_run_out(tmp_path: Path) -> None:
     """Category a is 0 in each of 20 cases, b is 1 in each of 20: the mean of the run is .5."""
     report = report_of_rows(tmp_path, rows_of(bot=[0.0] * 20 + [1.0] * 20))
@@ -197,7 +196,6 @@ def test_sections_stand_in_the_order_in_which_they_are_asked_for(tmp_path: Path)
     assert str(front.fine_print).rstrip().endswith("</ul>"), "the signature stands last"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ['</a><script>alert(1)</script>"', "m" * 60])
 def test_twelve_methods_with_any_name_are_borne(tmp_path: Path, name: str) -> None:
     methods = {f"{name}{place}": [0.1 * (place % 9), 0.5, 0.9, 0.4, 0.3, 0.2] for place in range(12)}

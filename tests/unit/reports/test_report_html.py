@@ -146,7 +146,6 @@ ATTACKS = [
 
 
 @pytest.mark.thorough(tried=4)
-@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_of_data_never_becomes_an_element(tmp_path: Path, attack: str) -> None:
     """The page of hostile texts has the very elements and attributes of the page of harmless ones, but for the choice `suspicious`."""
@@ -187,7 +186,6 @@ def test_only_the_pages_own_style_and_script_may_act(tmp_path: Path) -> None:
         assert way not in "".join(found.inside["script"])
 
 
-@pytest.mark.slow
 def test_equal_runs_are_equal_bytes_and_nothing_is_rewritten(tmp_path: Path) -> None:
     root = tmp_path / "one" / "run"
     first = page(write(root))
@@ -217,7 +215,6 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
     assert first["s"]["n_claims"] == {"r": "plain"}
 
 
-@pytest.mark.slow
 @given(cases=st.lists(st.tuples(st.none() | st.sampled_from((0.0, 0.5, 1.0)), st.none() | st.booleans(), st.integers(-1, 2))), count=st.integers(0, 9))  # fmt: skip
 def test_the_lowest_cases_are_the_first_of_all_sorted(
     cases: list[tuple[float | None, bool | None, int]], count: int

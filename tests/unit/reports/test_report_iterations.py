@@ -64,7 +64,6 @@ def reported(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> 
     return out.getvalue()
 
 
-@pytest.mark.slow
 def test_the_headline_is_that_of_all_iterations(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
     out = reported(run, monkeypatch)
@@ -80,7 +79,6 @@ def test_the_headline_is_that_of_all_iterations(run: Path, monkeypatch: pytest.M
     assert "ragpipe 0 | test | iterations 1-3" in out
 
 
-@pytest.mark.slow
 def test_diagnoses_are_counted_in_every_iteration(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
     out = reported(run, monkeypatch)

@@ -82,7 +82,6 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=4)
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("count", [1, 3, 12])
 def test_nothing_is_wider_than_the_screen(tmp_path: Path, columns: int, count: int) -> None:
@@ -206,7 +205,6 @@ MODELS = ("llama-2-7b-chat", "llama-2-13b-chat", "llama-2-70b-chat", "gpt-3.5-tu
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 150])
 def test_every_mean_has_its_count_and_too_few_is_said_at_every_width(tmp_path: Path, columns: int) -> None:
     """Six methods over four questions each: an interval says nothing, and each mean is of four values."""

@@ -61,7 +61,6 @@ def text_of(data: ReportData, columns: int) -> list[str]:
     return ["".join(line) for line in result_lines(data, Screen(columns))]
 
 
-@pytest.mark.slow
 def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_path: Path) -> None:
     """Six questions of .2 in the first iteration, .6 in the second: a mean of .4 between .20 and .60."""
     data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6})
@@ -74,7 +73,6 @@ def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_pa
     assert "2 iterations" in lines[0]
 
 
-@pytest.mark.slow
 def test_of_several_methods_the_spread_stands_where_there_is_room(tmp_path: Path) -> None:
     data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6, "b": [(0.5, 0.7)] * 6})
     wide, narrow = text_of(data, 160), text_of(data, 60)

@@ -55,7 +55,6 @@ def classed(method: str, question: int, kind: str, **row: Any) -> Row:
     return Row(f"q{question}", method, {spec.name: float(spec.in_class[1] == kind) for spec in CLASSES}, **row)  # type: ignore[index]
 
 
-@pytest.mark.slow
 def test_classes_are_counts_beside_shares(tmp_path: Path) -> None:
     """graphrag-metrics.md 9: two methods 6 correct and 2 wrong of 8 questions, the third 5, 2 and 1: 17, 6 and 1 of 24."""
     rows = []
@@ -119,7 +118,6 @@ def test_binary_scores_and_counts_have_no_extremes(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "values", "warned"), [
     (CORRECT, [5.0] * 19 + [4.0], True),  # 19 of 20 are 95 %
     (CORRECT, [5.0] * 37 + [4.0] * 3, False),  # 92.5 %

@@ -64,7 +64,6 @@ SMALL: Table = [
 ]
 
 
-@pytest.mark.slow
 def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     found = final(tmp_path, SMALL)
     one = found["overall"]["scores"]["faithfulness"]
@@ -97,7 +96,6 @@ def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     assert (found["n_cases"], found["n_samples"]) == (4, 4)
 
 
-@pytest.mark.slow
 def test_a_group_counts_its_own_cases(tmp_path: Path) -> None:
     by = final(tmp_path, SMALL)["by"]["method"]
     a, b = by["a"]["scores"]["faithfulness"], by["b"]["scores"]["faithfulness"]
@@ -131,7 +129,6 @@ def test_what_cannot_be_said_is_null_with_its_reason(tmp_path: Path, table: Tabl
         assert (one[key], one[f"{key}_reason"]) == (None, reason)
 
 
-@pytest.mark.slow
 def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) -> None:
     settings = ScoringSettings(thresholds={"faithfulness": None, "overall_score": None})
     one = final(tmp_path, SMALL, settings=settings)["overall"]["scores"]["faithfulness"]
@@ -139,7 +136,6 @@ def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) ->
     assert one["noise"] is not None
 
 
-@pytest.mark.slow
 def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
     draw = random.Random(3)
     table = [(f"q{i // 2}", "ab"[i % 2], (float(draw.random() < 0.6),)) for i in range(40)]
@@ -155,7 +151,6 @@ def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
         assert table_of_spec["declared"] == own["declared"]
 
 
-@pytest.mark.slow
 def test_one_iteration_has_the_figures_of_two_that_are_alike(tmp_path: Path) -> None:
     """The figures of one iteration are taken over as they are; two alike are computed from the cases' means over both."""
     draw = random.Random(4)
@@ -174,7 +169,6 @@ def test_one_iteration_has_the_figures_of_two_that_are_alike(tmp_path: Path) -> 
     assert (one["flips"]["n"], two["flips"]["n"]) == (0, 0)
 
 
-@pytest.mark.slow
 def test_a_table_without_a_score_of_its_metrics_is_refused(tmp_path: Path) -> None:
     final(tmp_path, SMALL[:2])
     path = tmp_path / "iteration-1" / "records.parquet"
@@ -197,7 +191,6 @@ def on_0_to_1(means: Sequence[float]) -> tuple[Any, Any]:
     return pytest.approx((centre - half) / (1 + square)), pytest.approx((centre + half) / (1 + square))
 
 
-@pytest.mark.slow
 def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     """One mean a case; repeating the judging adds no question."""
     draw = random.Random(5)
@@ -210,7 +203,6 @@ def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     assert one["noise"]["judge_variance"] == pytest.approx(pooled)
 
 
-@pytest.mark.slow
 def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> None:
     """Faithfulness 1 in all of ten cases: Wilson with 10 rows and t(9), 10 / (10 + t^2)."""
     table = [(f"q{i}", "a", (1.0, 1.0)) for i in range(10)]
@@ -219,7 +211,6 @@ def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> 
     assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(10 / (10 + t * t)), 1.0)
 
 
-@pytest.mark.slow
 def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
     """Two equal rows a question: the clustered interval is that of the questions alone (G - 1 degrees of freedom)."""
     draw = random.Random(7)
@@ -229,7 +220,6 @@ def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
     assert (one["interval"]["low"], one["interval"]["high"]) == on_0_to_1([statistics.fmean(v) for v in values])
 
 
-@pytest.mark.slow
 def test_a_rate_keeps_the_width_of_its_cases(tmp_path: Path) -> None:
     """Wilson 1927 for 7 of 10, by scipy: three equal iterations are no thirty cases."""
     table = [(f"q{i}", "a", (float(i < 7),) * 3) for i in range(10)]
@@ -249,7 +239,6 @@ def test_a_count_has_a_mean_and_no_score(tmp_path: Path) -> None:
     assert (one["mean"], one["noise"]["judge_variance"]) == (4.0, 1.0)  # 2 · 1² over 2 degrees of freedom
 
 
-@pytest.mark.slow
 def test_crossed_fields_and_fields_with_several_labels(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"slices": ["method*tag", "meta.kind"]})
     found = final(tmp_path, SMALL, settings=settings, tags=["x", "y"], meta={"kind": "k"})
@@ -283,7 +272,6 @@ def test_iterations_of_other_cases_are_refused(tmp_path: Path) -> None:
         combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
 
 
-@pytest.mark.slow
 def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
     final(tmp_path, SMALL)
     folder = RunFolder(tmp_path)

@@ -104,7 +104,6 @@ def test_what_an_inconclusive_gate_does_is_configured(policy: str, outcome: str)
     assert "its interval 0.7 to 1 contains the limit" in found["sentence"]
 
 
-@pytest.mark.slow
 def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_path: Path) -> None:
     """18 of 20 questions pass; Wilson's interval of .9 holds .85 (Newcombe's formula: .699 to .972)."""
     rows = [Row(f"q{i}", "a", {"rejection_calibration": int(i > 1)}) for i in range(20)]
@@ -304,7 +303,6 @@ def gated(root: Path, gates: dict[str, Any], rows: list[Row] = ROWS, **more: Any
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "n", "value"),
     [
@@ -374,7 +372,6 @@ def test_a_gate_on_a_failure_mode(tmp_path: Path, gate: dict[str, Any], verdict:
     assert (found["verdict"], found["value"]) == (verdict, value if value is None else pytest.approx(value))
 
 
-@pytest.mark.slow
 def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     rows = [Row(f"q{i}", "a", {"rejection_calibration": FAIL if i < 2 else 1}) for i in range(20)]
     gate = {"g": {"failure_mode": "not_said", "max_rate": 0}}
@@ -388,7 +385,6 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "template", "calibrated", "accept", "verdict"),
     [
@@ -624,7 +620,6 @@ def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path)
 ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "template": "faithfulness/verify", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gate", "settings"),
     [
@@ -704,7 +699,6 @@ def shares(text: str) -> list[float]:
     return [float(share) for share in re.findall(r"(?<![\d.])[01]?\.\d\d(?!\d)", text)]
 
 
-@pytest.mark.slow
 def test_the_page_says_how_often_a_gate_is_right() -> None:
     """docs/gates.md, a gate `min: 0.85`: every outcome of n single draws, weighed by the binomial distribution."""
     page = (Path(__file__).parents[3] / "docs/gates.md").read_text(encoding="utf-8")
@@ -809,7 +803,6 @@ def test_a_gate_that_fails_only_alone_says_why_it_is_inconclusive() -> None:
     )
 
 
-@pytest.mark.slow
 def test_p_values_of_a_run_are_those_of_its_intervals(tmp_path: Path) -> None:
     """12 of 20 pass: P(Z <= (.6 - .85) / sqrt(.85 * .15 / 20)), and 1 - P(Z <= (.6 - .4) / sqrt(.4 * .6 / 20)) for the other end."""
     write_run(tmp_path, [Row(f"q{i}", "a", {"rejection_calibration": int(i < 12)}) for i in range(20)])

@@ -118,7 +118,6 @@ def test_examples_are_the_first_and_bounded(tmp_path: Path) -> None:
     assert low(tmp_path, [FAITHFUL], rows, low_scores={"examples": 0})["faithfulness"]["bands"][0]["examples"] == []
 
 
-@pytest.mark.slow
 def test_clusters_with_their_lift(tmp_path: Path) -> None:
     """12 cases, 6 low (share 0.5). hard: 4 of 5 low, lift 0.8 / 0.5 = 1.6; easy: 2 of 7, 0.57: not named.
     method b: 2 of 2, lift 2, but fewer than three low cases: not named."""
@@ -167,7 +166,6 @@ def test_flags_of_low_cases_are_counted(tmp_path: Path) -> None:
     assert low(tmp_path, [CORRECT], rows, low_scores={"flags": False})["correctness"]["flags"] == {}
 
 
-@pytest.mark.slow
 def test_examples_stay_bounded_however_many_cases(tmp_path: Path) -> None:
     found = low(tmp_path, [CORRECT], of("correctness", [1.0, 2.0] * 30))["correctness"]
     assert Counter(len(band["examples"]) for band in found["bands"]) == {5: 2, 0: 1}

@@ -232,7 +232,6 @@ def test_reasoning_tokens_have_their_price() -> None:
     assert found["tokens_reasoning"] == 40
 
 
-@pytest.mark.slow
 def test_reports_tell_what_the_system_used(tmp_path: Path) -> None:
     usages = [{"tokens_in": 1200.0, "tokens_out": 50.0, "cost_usd": 0.014}] * 2
     found = used_by(tmp_path, usages)

@@ -75,7 +75,6 @@ def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Pat
     assert CaseName.of({"sample_id": "q1", "method": "a", "repeat": 2}).address == "#v=1&case=q1/a/2"
 
 
-@pytest.mark.slow
 def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
     """Iteration 2 (and the new run) says the same but of q1, whose second answer passes now."""
     other = [Row(r.sample, r.method, {"faithfulness": 1.0}, repeat=r.repeat) if (r.sample, r.repeat) == ("q1", 2) else r

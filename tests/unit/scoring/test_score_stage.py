@@ -287,7 +287,6 @@ def many(n: int) -> list[Row]:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("block", "group", "batch"), [(1, 3, 1), (7, 100, 5), (4096, 7, 3)])
 def test_blocks_do_not_change_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, group: int, batch: int
@@ -303,7 +302,6 @@ def test_blocks_do_not_change_anything(
     ).read_bytes()
 
 
-@pytest.mark.slow
 def test_methods_one_after_another_find_their_samples(tmp_path: Path) -> None:
     rows = sorted(many(90), key=lambda row: row.method)
     write_run(tmp_path, rows, group=4)
@@ -313,7 +311,6 @@ def test_methods_one_after_another_find_their_samples(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_an_unchanged_result_rewrites_nothing(tmp_path: Path) -> None:
     folder = write_run(tmp_path, ROWS)
     names = ("records.parquet", "metrics.json", "low_scores.json", "cost.json")

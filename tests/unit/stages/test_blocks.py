@@ -36,7 +36,6 @@ def groups(path: Path) -> list[int]:
     return [found.row_group(i).num_rows for i in range(found.num_row_groups)]
 
 
-@pytest.mark.slow
 def test_a_block_is_closed_by_the_text_of_its_cases(tmp_path: Path) -> None:
     """16 MiB, reached by the fourth case of 5 MiB; a case that is larger than a block stands alone."""
     mib = "x" * (1 << 20)

@@ -160,7 +160,6 @@ def scores(bench: SimpleNamespace, iteration: int = 1) -> list[dict[str, Any]]:
 ANSWERS = [f"answer number {i}" for i in range(20)]
 
 
-@pytest.mark.slow
 async def test_rows_stand_in_data_order_whatever_came_back_first(bench: SimpleNamespace) -> None:
     cases(bench, ANSWERS)
     await judge(bench, transport := Scripted(seed=1))
@@ -323,7 +322,6 @@ async def test_running_out_of_budget_is_incomplete(bench: SimpleNamespace) -> No
         await judge(bench, Poor())
 
 
-@pytest.mark.slow
 async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: SimpleNamespace) -> None:
     cases(bench, ANSWERS)
     with pytest.raises(ProviderUnusable):  # the first block of eight is written, the run is not finished
@@ -336,7 +334,6 @@ async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: Simp
     assert len(set(first.asked) & set(second.asked)) == 1, "only the question that failed goes out again"
 
 
-@pytest.mark.slow
 async def test_a_finished_block_with_a_lasting_failure_is_done_again_when_errors_are_retried(
     bench: SimpleNamespace,
 ) -> None:
@@ -389,7 +386,6 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(
     assert not untouched.asked
 
 
-@pytest.mark.slow
 async def test_a_stop_ends_the_run_while_it_waits_for_slow_blocks(bench: SimpleNamespace) -> None:
     """Three blocks are held open by one slow case each, nothing else is left to do: the fourth must not wait for ever."""
     cases(bench, [f"{'slow' if i % 8 == 0 else 'answer'} number {i}" for i in range(32)])
@@ -447,7 +443,6 @@ def lines(bench: SimpleNamespace) -> list[str]:
     return [json.loads(line)["sample_id"] for line in text.splitlines()[1:]]
 
 
-@pytest.mark.slow
 async def test_a_journal_that_was_moved_away_is_written_again(bench: SimpleNamespace) -> None:
     """Also for the blocks that are finished: its own error message says that its cases are then done again."""
     cases(bench, ANSWERS)
@@ -475,7 +470,6 @@ async def test_what_the_machine_lacks_is_no_bug_of_a_metric(bench: SimpleNamespa
     assert not isinstance(found.value, MetricBug)
 
 
-@pytest.mark.slow
 async def test_blocks_and_row_groups_do_not_change_what_is_in_them(
     bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

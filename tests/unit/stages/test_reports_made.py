@@ -92,7 +92,6 @@ def empty_note(run: RunFolder) -> None:
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", [edit_page, remove_page, link_page, remove_export, forget, break_note, empty_note], ids=lambda f: f.__name__
 )  # fmt: skip
@@ -107,7 +106,6 @@ def test_reports_that_are_not_what_was_written_are_made_again(
     assert len(pages_made) == 2
 
 
-@pytest.mark.slow
 def test_other_sources_make_other_reports(
     run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +126,6 @@ def test_other_sources_make_other_reports(
     assert len(pages_made) == 5
 
 
-@pytest.mark.slow
 def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> None:
     (run.root.parent / "outside").write_text("not ours")
     reports(run)
@@ -138,7 +135,6 @@ def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> 
     assert "../outside" not in reports(run)[1]
 
 
-@pytest.mark.slow
 def test_a_page_whose_side_file_is_gone_is_made_again(run: RunFolder, pages_made: list[str]) -> None:
     settings = ReportSettings(formats=["html"], single_file_mb=0)
     _, first = reports(run, settings)

@@ -145,7 +145,6 @@ def test_the_same_bytes_whatever_the_slices(tmp_path: Path, small_blocks: None, 
         )  # fmt: skip
 
 
-@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=20), st.integers(1, 9))
 def test_any_answers_give_the_same_bytes(

@@ -67,7 +67,6 @@ NULL_CELLS = len(benchmark.QUESTIONS) * len(benchmark.NULLS)
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("cell", benchmark.QUESTIONS, ids=str)
 def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tuple[int, bool]) -> None:
     """False alarms of any cell at most .07, coverage of any at least .92; on the mean .05 at most."""
@@ -81,7 +80,6 @@ def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tupl
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "likeness", "change", "overlap", "paired"),
     [
@@ -98,7 +96,6 @@ def test_pairs_find_what_overlap_does_not(
     assert result.alarms == pytest.approx(paired, abs=chance(paired, REPETITIONS, 14) + 0.01)
 
 
-@pytest.mark.slow
 def test_verdicts_on_normal_differences() -> None:
     """Equal systems: 2.5 % better, 2.5 % worse. A true .05: at most 1 % the wrong sign, 5 % `same`. With the rows of the formula
     each is found in 8 of 10."""
@@ -115,7 +112,6 @@ def test_verdicts_on_normal_differences() -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("n", [30, 100, 300])
 def test_gates_against_a_baseline(n: int) -> None:
     """A/A blocks at most 5 % of runs in every cell; what is found at n = 300; a drop of just max_drop passes at most 5 %."""
@@ -131,7 +127,6 @@ def test_gates_against_a_baseline(n: int) -> None:
             assert dropped.drops[0.02].get("failed", 0) >= 0.96 - chance(0.96, REPETITIONS, 5)
 
 
-@pytest.mark.slow
 def test_several_gates_scores_and_slices() -> None:
     """Twelve gates or scores of identical systems: at most 5 % with Holm's method, .26 and .46 without."""
     blocked, unadjusted = benchmark.false_blocks(12, 400, SEED)
@@ -146,7 +141,6 @@ def test_several_gates_scores_and_slices() -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "0/1", "steps"])
 @pytest.mark.parametrize("planned", [60, 100, 400])
 def test_looking_four_times_keeps_five_percent(kind: str, planned: int) -> None:
@@ -159,7 +153,6 @@ def test_looking_four_times_keeps_five_percent(kind: str, planned: int) -> None:
     assert moved[0] == pytest.approx(moved[2], abs=0.04), "power as one look"
 
 
-@pytest.mark.slow
 def test_the_noise_floor_and_flips() -> None:
     """Two runs over the same answers stay within the floor in .94 to .96; flips have the same mean for any number of judgings."""
     for n, repeats in ((30, 2), (100, 3)):

@@ -91,7 +91,6 @@ def test_draws_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPa
     assert in_blocks.ranks[0][0] == pytest.approx(once.ranks[0][0], abs=0.05)
 
 
-@pytest.mark.slow
 def test_ten_thousand_weight_sets_over_ten_thousand_cases_grow_with_the_cases_alone() -> None:
     """Ten times the cases take about ten times as long: no step is quadratic in questions or draws."""
     from time import process_time

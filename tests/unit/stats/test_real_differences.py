@@ -141,7 +141,6 @@ def test_fifteen_comparisons_together(real_data: Path) -> None:
     assert 0 < sum(rejected) < sum(verdict.state in ("better", "worse") for verdict in verdicts)
 
 
-@pytest.mark.slow
 def test_five_models_against_one_by_question(real_data: Path) -> None:
     """Each question is in up to five rows: the cluster-robust interval of statsmodels with t(G - 1)."""
     api = pytest.importorskip("statsmodels.api")

@@ -162,7 +162,6 @@ def test_a_schema_that_is_no_utf8_is_a_damaged_file(whole: bytes) -> None:
         every_use(path)
 
 
-@pytest.mark.slow
 @given(data=st.data())
 def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: bytes, data: st.DataObject) -> None:
     content = bytearray(whole)
@@ -188,7 +187,6 @@ def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: byt
         every_use(path)
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_damage_to_the_log_beside_it(whole: bytes, data: st.DataObject) -> None:
@@ -214,7 +212,6 @@ def test_damage_to_the_log_beside_it(whole: bytes, data: st.DataObject) -> None:
         every_use(path)
 
 
-@pytest.mark.slow
 def test_a_call_takes_no_more_than_it_should(tmp_path: Path) -> None:
     """550 bytes with a reply of 255 bytes, its payment and its places in the indexes."""
     path = tmp_path / "calls.sqlite"
@@ -318,7 +315,6 @@ def claiming(path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", STOPPED, path, KEYS[0]], stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
 async def test_a_stopped_process_keeps_its_claims_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     process = claiming(path)
@@ -355,7 +351,6 @@ def make(path: Path) -> None:
     fill(path, CALLS[:1])
 
 
-@pytest.mark.slow
 def test_a_kill_while_a_store_is_made_loses_nothing_and_stops_nobody(tmp_path: Path) -> None:
     """Twice at once: at twenty moments one of two makers is killed. The other goes on, and so does the next one."""
     context = multiprocessing.get_context("fork")

@@ -51,7 +51,6 @@ def joined(folder: Path, parts: list[list[dict]]) -> bytes:
     return (folder / "whole.parquet").read_bytes()
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(part_lists, st.data())
 def test_the_same_rows_give_the_same_bytes_however_often_interrupted(
@@ -106,7 +105,6 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
     assert Parts(tmp_path / "missing", SCHEMA).done() == set()
 
 
-@pytest.mark.slow
 @given(st.data())
 def test_no_changed_byte_of_a_part_goes_unseen(data: st.DataObject) -> None:
     """Also one in the footer, which no checksum of Parquet covers."""
@@ -199,7 +197,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
         Parts(tmp_path / "parts", SCHEMA).write(0, table([]))
 
 
-@pytest.mark.slow
 def test_joining_needs_the_memory_of_one_part(tmp_path: Path) -> None:
     rows, count = 2000, 60
     parts = Parts(tmp_path / "parts", SCHEMA)
