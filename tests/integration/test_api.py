@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -43,14 +42,6 @@ def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixtu
     assert found.cost["used"]["uses"] == len(found.judge_inputs)
     assert found.manifest["iterations"] == {"1": "complete"}
     assert capsys.readouterr().out.splitlines()[-1] == f"report: outputs/api/{found.path.name}/report.html"
-
-
-@pytest.mark.slow
-async def test_run_works_inside_a_running_loop(here: Path) -> None:
-    beside = asyncio.create_task(asyncio.sleep(0, "alive"))
-    found = ragpipe.run(WORDS)
-    assert found.metrics["overall"]["scores"]["faithfulness"].get("n_error", 0) == 0
-    assert await beside == "alive"
 
 
 @pytest.mark.slow

@@ -3,46 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ragpipe.cli import main
 from ragpipe.process_streams import SteadyStream
-
-PYTHON = [sys.executable, "-m", "ragpipe"]
-
-
-def _shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        "PY": sys.executable,
-        **environment,
-    }
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], cwd=cwd, env=environ, capture_output=True, text=True, timeout=60,
-        encoding="utf-8", errors="surrogateescape",
-    )  # fmt: skip
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "command",
-    ["$PY -m ragpipe --help | head -c 10", "$PY -m ragpipe task=init dir=a | true",
-     pytest.param("$PY -m ragpipe task=init dir=a >&-", marks=pytest.mark.slow),
-     "$PY -m ragpipe task=init dir=a </dev/null >/dev/null 2>&-"],
-)  # fmt: skip
-def test_a_reader_that_goes_away(command: str, tmp_path: Path) -> None:
-    done = _shell(command, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    if "init" in command:
-        assert (tmp_path / "a/experiment/a.yaml").is_file()
 
 
 def test_a_reader_that_goes_away_at_a_letter_that_cannot_be_shown() -> None:
@@ -56,18 +22,6 @@ def test_a_reader_that_goes_away_at_a_letter_that_cannot_be_shown() -> None:
     stream = SteadyStream(Gone(io.BytesIO(), encoding="ascii"))
     assert stream.write("größe") == 5
     assert not stream.isatty()
-
-
-@pytest.mark.slow
-def test_no_locale_no_home_a_narrow_terminal(tmp_path: Path) -> None:
-    done = _shell(
-        "$PY -m ragpipe task=init dir=ä-b/a", tmp_path, LC_ALL="C", LANG="C", PYTHONIOENCODING="ascii", COLUMNS="10"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "python -m ragpipe --config-dir" in done.stdout
-    broken = _shell("$PY -m ragpipe dataset=ä", tmp_path, LC_ALL="C", PYTHONIOENCODING="ascii", COLUMNS="10")
-    assert broken.returncode == 2
-    assert "Traceback" not in broken.stderr
 
 
 def test_terminal_escapes_in_an_error_are_shown_not_obeyed(

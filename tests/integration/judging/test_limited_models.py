@@ -160,14 +160,6 @@ def test_a_schema_that_is_refused_for_one_metric_costs_one_call(serve, tmp_path)
     }  # fmt: skip
 
 
-def test_a_refused_temperature_ends_the_run_with_the_setting_that_helps(serve, tmp_path, capfd):
-    server = serve("no_temperature", latency_ms=5)
-    code, _ = _run(tmp_path, server)
-    assert code == 5
-    assert "judge.temperature: null" in capfd.readouterr().err
-    assert server.tries == 1
-
-
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("word", ["judge.temperature=null", "judge.capabilities.temperature=false"])
 def test_a_model_without_a_temperature_is_asked_without_one(serve, tmp_path, word, capfd):

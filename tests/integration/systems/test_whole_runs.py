@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -115,68 +113,12 @@ def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
     assert "to go on" not in capfd.readouterr().err
 
 
-def test_the_plan_of_a_live_system_asks_nobody(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert python_run("task=plan") == 0
-    assert "6 samples; the python system is asked once for each" in capfd.readouterr().out
-    assert not (here / "asked.txt").exists()
-    assert not (here / "outputs").exists()
-
-
 def test_an_unlisted_module_is_refused_and_leaves_nothing_behind(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert python_run("plugins=[]") == 2
     err = capfd.readouterr().err
     assert "system.callable" in err
     assert "plugins=[livesystem]" in err
     assert not (here / "outputs" / "live").exists()
-
-
-class _Answers(BaseHTTPRequestHandler):
-    """An endpoint that is overloaded at its first question of q3 and knows nothing else."""
-
-    bodies: list[dict[str, object]]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.bodies.append(body)
-        reply = json.dumps(
-            {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
-        ).encode()
-        first = sum(seen["id"] == body["id"] for seen in self.bodies) == 1
-        self.send_response(503 if body["id"] == "q3" and first else 200)
-        self.send_header("Content-Length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    handler = type("Handler", (_Answers,), {"bodies": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/ask", handler.bodies
-    server.shutdown()
-    server.server_close()
-
-
-def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
-    url, bodies = endpoint
-    run = [
-        "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=http", f"system.url={url}",
-        "system.body={question: question, history: history, id: id}", "system.method=web", "system.retries=0",
-    ]  # fmt: skip
-    assert main(run) == 4  # one of six failed
-    assert main([*run, "judge.window=2"]) == 4
-    assert sorted(str(body["id"]) for body in bodies) == ASKED
-    assert bodies[0] == {"question": "Capital?", "history": [], "id": bodies[0]["id"]}
-    records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
-    assert records.loc["q3", "system_error"].startswith("HTTP 503 from http://127.0.0.1:")
-    assert list(records["faithfulness"].dropna()) == [1.0] * 5
-    assert main([*run, "judge.window=2", "retry_errors=true"]) == 0
-    assert [body["id"] for body in bodies[len(ASKED) :]] == ["q3"], "only what failed is asked again"
-    records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
-    assert list(records["faithfulness"]) == [1.0] * 6
 
 
 @pytest.mark.thorough

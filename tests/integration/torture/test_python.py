@@ -6,13 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.checks import Bench
-from tests.support.harness import ROOT, environment
+from tests.support.harness import environment
 from tests.support.waiting import HANGS_AFTER_S
 
 Make = Callable[..., Bench]
@@ -99,16 +98,6 @@ assert set(ragpipe.run(words).scores["status"]) == {"ok"}
     assert len(b.server.log) == 13
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_a_run_in_a_thread_beside_the_main_one(bench: Make) -> None:
-    b = bench(cases=6)
-    code = "import sys, threading, ragpipe\nfound = []\nt = threading.Thread(target=lambda: found.append(ragpipe.run(sys.argv[1:])))\nt.start(); t.join()\nassert len(found[0].scores) == 6\n"
-    done = _python(code, b, *b.args())
-    assert done.returncode == 0, done.stderr
-    assert [word for word in NOISE if word in done.stderr] == [], done.stderr
-
-
 SCRIPTS = {
     "漢字-１２３": "日本語の答え。もう一つ。", "עברית 123": "\u202bתשובה\u202c ועוד.", "👩‍👩‍👧‍👦🏳️‍🌈": "🙂 Emoji. 🧪 And more.",
     "a\u2028b\u2029c": "Line\u2028separator. Para\u2029graph.", "e\u0301 vs é": "Combining e\u0301. Composed é.", "tab\tand\u00a0space": "A\tb. C\u000bd\u000ce\x1cf.",
@@ -157,16 +146,3 @@ def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: s
     if fault == "half_escape":
         assert {"characters_replaced"} <= {flag for r in ran.rows("judge_inputs") for flag in r["flags"]}
     assert b.run().requests == []
-
-
-@pytest.mark.slow
-def test_the_package_imports_from_anywhere(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import ragpipe; print(ragpipe.__version__)"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-    )
-    assert done.stdout.strip(), done.stderr

@@ -25,12 +25,10 @@ pytestmark = pytest.mark.browser
 
 ELEMENTS = 3000
 """Elements of a page with a case open (benchmarks/pages.py)."""
-FIRST_SCREEN = 700
 """Pixels: where the cases begin in a window of 1440 x 900, and where the first chart ends at 390 x 844."""
 METHODS = ("baseline", "rerank", "no_rerank_small_k")
 NAMES = [f"measured_score_{n:02}" for n in range(47)]
 HEADLINE = NAMES[:4]
-TOP = "(name) => document.getElementById(name).getBoundingClientRect().top + scrollY"
 
 
 def settings(scores: int, gates: int) -> ScoringSettings:
@@ -76,24 +74,6 @@ def shown(browser: Browser, page: Path) -> Iterator[OpenPage]:
     with open_page(browser) as opened:
         opened.open(page)
         yield opened
-        assert opened.faults == []
-
-
-def test_the_answer_what_is_wrong_where_and_the_first_cases_share_a_screen(shown: OpenPage) -> None:
-    assert shown.page.evaluate(TOP, "better") < 150
-    assert shown.page.evaluate(TOP, "slices") < FIRST_SCREEN
-    assert shown.page.evaluate(TOP, "cases") <= FIRST_SCREEN
-    assert shown.sideways() <= 0
-
-
-def test_a_phone_has_the_differences_on_its_first_screen(browser: Browser, page: Path) -> None:
-    with open_page(browser, width=390, height=844) as opened:
-        opened.open(page)
-        assert (
-            opened.page.evaluate("document.querySelector('#better .forest').getBoundingClientRect().bottom")
-            <= FIRST_SCREEN
-        )
-        assert opened.sideways() <= 0
         assert opened.faults == []
 
 

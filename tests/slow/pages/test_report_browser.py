@@ -480,21 +480,6 @@ def test_axe_finds_nothing(browser: Browser, report: Path, scheme: str, width: i
         assert axe_violations(opened.page) == []
 
 
-def test_the_answer_and_the_first_cases_are_on_the_first_screen(shown: OpenPage) -> None:
-    place = "(name) => document.getElementById(name).getBoundingClientRect()"
-    assert shown.page.evaluate(f"({place})('better').top") < 150
-    assert shown.page.evaluate(f"({place})('cases').top") <= 700
-
-
-def test_on_a_phone_the_differences_end_on_the_first_screen(browser: Browser, report: Path) -> None:
-    with open_page(browser, width=390) as opened:
-        opened.open(report)
-        bottom = "document.querySelector('#better .forest').getBoundingClientRect().bottom"
-        assert opened.page.evaluate(bottom) <= 700
-        forest = "document.querySelector('#better .drawn')"
-        assert opened.page.evaluate(f"{forest}.scrollWidth - {forest}.clientWidth") <= 0, "nothing of it is cut off"
-
-
 def test_marks_of_charts_filter_the_list(shown: OpenPage) -> None:
     """The first bar with a count and the cell of a slice: the list has as many cases as the mark says."""
     page = shown.page

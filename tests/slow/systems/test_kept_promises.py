@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -95,33 +94,6 @@ def answers(folder: Path, name: str) -> dict[str, str]:
     return {row["sample_id"]: row["answer"] for row in table}
 
 
-def test_an_endpoint_that_fails_three_times_in_ten_loses_no_case(
-    tmp_path: Path, endpoint: Callable[..., Endpoint]
-) -> None:
-    """Which requests fail is drawn with a seed; every second refusal names a wait, in seconds or none."""
-    draw, refused = random.Random(7), 0
-
-    def reply(body: dict[str, Any], _: str) -> tuple[int, dict[str, str], Any]:
-        nonlocal refused
-        if draw.random() < 0.3:
-            refused += 1
-            return 503, {"Retry-After": "0"} if refused % 2 else {}, {"detail": "busy"}
-        return 200, {}, {"answer": f"It is {body['question']}"}
-
-    server = endpoint(reply)
-    write_questions(tmp_path, list(range(QUESTIONS)))
-    done = run(tmp_path, server.url, "flaky", "system.concurrency=8", "system.retries=8")
-    assert done.returncode == 0, done.stderr
-    table = pq.read_table(tmp_path / "outputs/flaky/latest/outputs.parquet").to_pylist()
-    assert [row["error"] for row in table] == [None] * QUESTIONS
-    statuses = Counter(status for _, status in server.log)
-    assert statuses[200] == QUESTIONS
-    assert statuses[503] == refused > QUESTIONS * 0.2
-    assert sum(row["attempts"] for row in table) == len(server.log)
-    metrics = json.loads((tmp_path / "outputs/flaky/latest/iteration-1/metrics.json").read_text())
-    assert metrics["overall"]["operations"]["n_retried"] == sum(row["attempts"] > 1 for row in table) > 0
-
-
 @pytest.mark.thorough
 def test_a_run_that_is_killed_again_and_again_asks_no_finished_question_twice(
     tmp_path: Path, endpoint: Callable[..., Endpoint]
@@ -182,39 +154,6 @@ def _remember(folder: Path, hashes: set[str], asked: Counter[str]) -> None:
 
 def _remembered(folder: Path) -> list[tuple[set[str], Counter[str]]]:
     return _MEMORY.pop(folder)
-
-
-@pytest.mark.thorough
-def test_sessions_order_and_concurrency_change_no_answer(tmp_path: Path, endpoint: Callable[..., Endpoint]) -> None:
-    """An endpoint that answers by what its session has asked before: whoever sends no cookie has asked nothing."""
-    sessions: dict[str, list[str]] = {}
-    lock = threading.Lock()
-
-    def reply(body: dict[str, Any], cookie: str) -> tuple[int, dict[str, str], Any]:
-        with lock:
-            name = cookie.removeprefix("session=") or f"s{len(sessions)}"
-            earlier = sessions.setdefault(name, [])
-            answer = f"{body['question']} after {len(earlier)} others"
-            earlier.append(body["question"])
-        return 200, {"Set-Cookie": f"session={name}; Path=/"}, {"answer": answer}
-
-    server = endpoint(reply)
-    results = []
-    for name, concurrency, is_shuffled in (
-        ("one", 1, False),
-        ("four", 4, False),
-        ("many", 16, False),
-        ("mixed", 16, True),
-    ):
-        numbers = list(range(40))
-        if is_shuffled:
-            random.Random(3).shuffle(numbers)
-        write_questions(tmp_path, numbers)
-        done = run(tmp_path, server.url, name, f"system.concurrency={concurrency}")
-        assert done.returncode == 0, done.stderr
-        results.append(answers(tmp_path, name))
-    assert results[0] == {f"q{i:03d}": f"What is {i}? after 0 others" for i in range(40)}
-    assert all(result == results[0] for result in results)
 
 
 def test_the_judge_is_asked_before_the_system_and_its_failure_costs_one_request(
