@@ -3,8 +3,6 @@
 The scripted judge and the case builder are in `ragpipe/testing/scripted.py`; what a room forbids is in `tests/support/rooms.py`.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import platform

@@ -1,7 +1,5 @@
 """The public API: run, plan, rescore, rejudge, verify, load; also where an event loop is running already."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

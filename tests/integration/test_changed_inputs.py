@@ -1,9 +1,6 @@
 """What changes between two starts, and odd but lawful data, through the command line. Rows of the fault list in brackets."""
 
-from __future__ import annotations
-
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -74,15 +71,6 @@ def test_an_edited_template_opens_its_own_folder_and_is_warned_about(capsys: pyt
     assert len(texts) == 2
     assert all(text in said for text in texts)
     assert "faithfulness/verify.v2 has another text" in said
-
-
-def test_a_changed_data_file_opens_its_own_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    """[D20] between two runs; while a run is going on it is refused (tests/torture)."""
-    assert main(WORDS) == 0
-    write({**CASE, "answer": "Grace wrote it."})
-    assert main(WORDS) == 0
-    assert len(folders()) == 2
-    assert re.search(r"^differs from run [0-9a-f]{12}: other data$", capsys.readouterr().out, re.M)
 
 
 def test_empty_answers_and_contexts_are_counted_not_refused() -> None:

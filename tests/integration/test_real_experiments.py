@@ -1,7 +1,5 @@
 """The shipped experiments on real data, through the command line, against reference values from trusted libraries."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -3,8 +3,6 @@
 Every figure comes from the run's own tables; EXPECTED.json has them from the raw files by other libraries, to 6 places.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable

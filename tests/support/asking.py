@@ -1,7 +1,5 @@
 """Questions and transports for the tests over the wire."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What must be true of a run folder whatever happened to the run, and a run inside this process to provoke it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

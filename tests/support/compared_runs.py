@@ -1,7 +1,5 @@
 """Small scored runs from literals, for what compares runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The documentation as a site: its navigation as mkdocs.yml has it, its hook as a module, and the built pages as a browser gets them."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from functools import cache

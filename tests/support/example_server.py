@@ -1,7 +1,5 @@
 """The example RAG over HTTP for the examples of a page: on a free port, whatever port the page names."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """A run folder made long: the cases of a finished run many times over, each with texts of its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs with a language model whose cases are measured elsewhere: cases, a server with its log, and what came of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.harness import Server, arguments, finish, write_cases

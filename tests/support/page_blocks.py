@@ -1,7 +1,5 @@
 """The data blocks of a page, read back as its script reads them."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

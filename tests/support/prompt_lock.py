@@ -7,8 +7,6 @@ no commit has locked yet. It refuses a change of a committed one, unless `--unre
 (NAME as in the lock: `faithfulness/verify.v1`).
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

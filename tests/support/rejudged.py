@@ -1,7 +1,5 @@
 """A finished run as it travels: its folder alone, far from the data set and the call store, which are gone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

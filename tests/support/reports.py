@@ -1,7 +1,5 @@
 """Reports of literal files: what a section or a whole report looks like in each medium."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Mapping

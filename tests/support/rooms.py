@@ -4,8 +4,6 @@
 anything. A single test with the marker `slow` may start anything where it is. `watch` wraps what starts one, once, before any test is imported.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing.process
 import os

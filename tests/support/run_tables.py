@@ -1,7 +1,5 @@
 """A run folder from literals: what the tests of scoring and of reports read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

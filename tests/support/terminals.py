@@ -1,7 +1,5 @@
 """ragpipe on a terminal of its own, and what that shows."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

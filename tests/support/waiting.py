@@ -1,7 +1,5 @@
 """How tests wait: for an event, with one limit for all that no working machine reaches, however loaded it is."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

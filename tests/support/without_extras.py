@@ -5,8 +5,6 @@ Then every module is imported, `--help` is printed, the quickstart is run, and t
 `--tests tests`). Prints a table; the exit code is the number of extras without which the rest does not pass.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """People's labels of claims, given as the judge's replies, through the real metrics: the figures of trusted libraries."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

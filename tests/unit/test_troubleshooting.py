@@ -1,7 +1,5 @@
 """docs/troubleshooting.md: each message still stands in the code, and no first line of an error is missing from it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

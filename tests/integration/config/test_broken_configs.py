@@ -1,7 +1,5 @@
 """Whatever is wrong is refused before anything is done: exit 2, every fault named with its place, nothing written."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is typed is what is meant: texts, paths, help, the composed YAML, own options, the API from Python."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

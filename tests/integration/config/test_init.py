@@ -1,7 +1,5 @@
 """`task=init` writes what works at once, and overwrites nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

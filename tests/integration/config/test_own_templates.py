@@ -1,7 +1,5 @@
 """A mistake in a template of the user's own is refused with its file and line, before a question is asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,10 +1,5 @@
 """Sweeps: the count first, one job's failure is its own, a table last, the worst exit code. Jobs here are `task=init`."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,35 +8,6 @@ from ragpipe.cli import SEVERITY, main, report
 from ragpipe.core import errors
 from ragpipe.tasks import init
 from tests.support.rows import first_rows
-
-
-def _start(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ragpipe", *words], cwd=cwd, capture_output=True, text=True, timeout=100,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-
-
-JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "launcher", [pytest.param((), id="basic"), pytest.param(JOBLIB, id="joblib", marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_a_failing_job_stops_no_other(launcher: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "two").mkdir()
-    (tmp_path / "two/mine").write_text("mine")
-    done = _start("-m", *launcher, "task=init", "dir=one,two,three", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert done.stderr.startswith("sweep: 3 jobs")
-    table = [line.split() for line in done.stdout.splitlines() if line.strip()[:2] in ("0 ", "1 ", "2 ")]
-    assert [row[:2] for row in table] == [["0", "ok"], ["1", "exit"], ["2", "ok"]]
-    assert "dir=two" in table[1]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "three", "two"]
-    assert (tmp_path / "two/mine").read_text() == "mine"
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """No terminal, no reader, no locale, no home: nothing of it ends a start; and no secret on disk or screen."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command to go on is the one that was typed: they differ in the folder that plugins are found in."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

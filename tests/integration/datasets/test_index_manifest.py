@@ -1,7 +1,5 @@
 """The manifest of an index: read strictly, counted by hand, frozen into the run and told in its reports."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A trace whose step of retrieval says nothing of documents: the contexts are not recorded, and a line says what is lacking."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

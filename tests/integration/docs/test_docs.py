@@ -1,7 +1,5 @@
 """Every example of the pages is run: what a page shows is what happens."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The pages that are made from the code are those of this code, and say what a run really writes."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What litellm would follow out of the environment is refused: it is in no key."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Deadlines of a case and of a start, as the server's log and the files of the run show them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

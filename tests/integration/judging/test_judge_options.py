@@ -1,8 +1,6 @@
 """Whole runs with each option of the judge: off asks nothing new, on asks new questions, and a resumed or explained run sees the
 order that was shown. Calls are counted from the server's own log, by the hash of each body."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 Calls are counted from the server's own log.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 from collections import Counter

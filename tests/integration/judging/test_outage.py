@@ -1,7 +1,5 @@
 """The life of a call, and an outage of the provider, as the server's log saw them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

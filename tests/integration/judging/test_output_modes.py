@@ -1,7 +1,5 @@
 """Output modes and refused parameters: settled by the first call, remembered, never in a key."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import ProviderUnusable

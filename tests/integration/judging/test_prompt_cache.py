@@ -1,7 +1,5 @@
 """A server that caches the beginnings of answered prompts: the bill against its own log."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

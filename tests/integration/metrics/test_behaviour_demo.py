@@ -1,7 +1,5 @@
 """A whole run over the demonstration data: the planted failures that the metrics of behaviour find, and what passes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

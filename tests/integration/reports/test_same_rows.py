@@ -1,7 +1,5 @@
 """One report in three media: whatever two of them share has the same rows, cells and order in both."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """The short result of real runs: how many lines the quickstart and a sweep end with, at every width."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

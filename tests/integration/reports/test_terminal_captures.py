@@ -1,8 +1,6 @@
 """What a terminal shows of a whole run with a slow judge: at every width, with and without colours, and where no line can be drawn
 again. The counts are compared with the server's own log."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Diagnoses: the source documents' own scenarios, the demonstration set's planted failures, order, counts, examples."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Methods on the questions that they share, by hand and on the demonstration's own figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

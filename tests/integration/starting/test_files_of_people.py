@@ -1,7 +1,5 @@
 """Files as people have them: what is guessed, what is asked of a person, what is said, and where the options are written."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

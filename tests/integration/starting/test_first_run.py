@@ -1,7 +1,5 @@
 """`python -m ragpipe FILE` and `task=init from=FILE`: what is recognised, written, kept, run and said."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

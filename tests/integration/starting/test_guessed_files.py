@@ -1,7 +1,5 @@
 """Files of unknown shape and the table of the Langfuse UI: what is read from them, run at the first try, and told."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex

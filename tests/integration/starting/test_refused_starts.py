@@ -1,7 +1,5 @@
 """`python -m ragpipe FILE` that starts nothing: what is wrong with the file or the words is said, and nothing is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """An HTTP endpoint as the system: what of the headers is struck out of its answers, where paths lead, how wide it is asked."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

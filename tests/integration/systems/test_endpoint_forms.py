@@ -1,7 +1,5 @@
 """The forms of endpoints: GET, server-sent events, JSON lines, chat completions; and how failures that pass are sent again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

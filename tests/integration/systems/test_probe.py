@@ -1,7 +1,5 @@
 """The first question to a live system: what every question would meet ends the run there, with what to write instead."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`retrieves: false`: a method that retrieves nothing by design has no score in what measures retrieval, and no 0."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Whole runs with several live methods: their tables, their faults in the configuration, and what a change asks again."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The budget of a system under test: the server's log is the bill, and a collection that used it up goes on where it stopped."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Whole runs with a live system and the embedded judge: what is asked, what a stop costs, what a failure becomes."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

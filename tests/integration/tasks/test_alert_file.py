@@ -1,7 +1,5 @@
 """The alert file: what a run of bad answers appends, and that a run of good ones, or a second start, appends nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Gates against a baseline from the command line: the exit code, the copy in the run folder, scoring again without a call."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What runs have paid is what the server has on its own bill: to the token, whatever became of the calls."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -181,16 +179,6 @@ def test_another_run_saves_what_this_one_paid(place: Place) -> None:
     assert (found["spent"]["replies"], found["saved"]["calls"]) == (0, 6)
     assert found["saved"]["usd"] == pytest.approx(dollars(whole))
     balances(found)
-
-
-def test_the_ledger_survives_a_prune(place: Place) -> None:
-    place.run(expected=0)
-    before = paid(place.file)
-    place.task("task=store", "action=prune", f"run={place.folder}", "dry_run=false")
-    assert paid(place.file) == before
-    shutil.rmtree(place.folder)
-    place.run(expected=0)
-    assert place.cost()["spent"]["replies"] == 12, "asked again, and both times paid"
 
 
 def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:

@@ -1,7 +1,5 @@
 """`task=calibrate`: a finished run compared with recorded scores of people, and against the labels of a draw."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A calibration in scoring: what it makes of gates and means, without a call, and with the folder alone."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A file of a sealed run that was changed is named by whoever reads it; documents of another shape are sentences."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`task=compare` on real runs of the demonstration set: runs, methods, how runs are named, what is refused, what is written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import pairwise

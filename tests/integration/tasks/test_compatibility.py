@@ -4,8 +4,6 @@ The fixture is made by `tests/support/make_compatibility_fixture.py`, which has 
 out from those by hand. It travels as an archive and is unpacked anew for every test.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

@@ -1,12 +1,8 @@
 """A start that finds its run complete says so, and its words do ask again."""
 
-from __future__ import annotations
-
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +14,6 @@ from ragpipe.cli import main
 from ragpipe.engine.completion_notice import next_name, time_ago
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # several whole runs
 
@@ -142,22 +137,6 @@ def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.
     line, _ = told(capfd)
     assert line is not None
     assert line[2] == "5 h"
-
-
-@pytest.mark.thorough
-def test_the_command_says_it_too(here: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{Path(__file__).parents[3]}", "TZ": "UTC"}
-    with serving() as server:
-        command = [sys.executable, "-m", "ragpipe", *live(here, server.url)]
-        done = [
-            subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=True)
-            for _ in "12"
-        ]
-    first, second = (COMPLETE.search(one.stdout) for one in done)
-    assert first is None
-    assert second is not None
-    assert second[1].startswith(datetime.now(UTC).strftime("%Y-%m-%d"))
-    assert "to ask the system again: system.version=2; to judge again: iterations=2\n" in done[1].stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Coverage is one figure: what the judge, the system and the data set did not give, in every file and on every page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

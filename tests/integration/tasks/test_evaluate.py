@@ -1,7 +1,5 @@
 """Whole evaluations: what several iterations cost, and that nobody's folder is touched without its lock."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`task=explain`: every figure of a case may be asked for, by the name of a metric, of a score or of a composite."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A finished run read back: the same run, whatever made it, and nothing of a stranger's choosing but data."""
 
-from __future__ import annotations
-
 import json
 import sys
 from copy import deepcopy

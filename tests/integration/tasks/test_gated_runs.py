@@ -1,7 +1,5 @@
 """Gates from the command line: exit code, gates.json, terminal and page, on the demonstration set and on failing replies."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

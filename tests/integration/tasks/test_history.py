@@ -1,7 +1,5 @@
 """`task=history`: three runs of a name, what is compared with what, the files, and that nothing else changes."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

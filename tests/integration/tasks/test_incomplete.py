@@ -1,7 +1,5 @@
 """Second looks at a run whose judge failed on some calls: nothing of what was paid is forgotten, and the rest can be had."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -92,16 +90,6 @@ def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
     said = " ".join(capsys.readouterr().err.split())
     assert "the same command asks for them again" not in said
     assert "task=rejudge with its judge named" in said
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("words", NOBODY, ids=" ".join)
-def test_also_where_the_run_was_made(run: Path, words: list[str]) -> None:
-    before = content(run)
-    assert (
-        main([*words, f"run={run}"]) == 4
-    )  # output_dir is not the default: the store is not looked for beside the run
-    assert content(run) == before
 
 
 @pytest.mark.thorough(tried=1)

@@ -1,7 +1,5 @@
 """An interrupted notebook cell, and runs in threads: they end, the lock stays until they have, and nothing is asked twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

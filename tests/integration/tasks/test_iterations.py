@@ -1,7 +1,5 @@
 """Iterations ask again for real: a noisy judge behind the local server, with its noise planted case by case."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -1,7 +1,5 @@
 """A run whose cases another run measured: the tables are taken over where nothing differs, and judged where anything does."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

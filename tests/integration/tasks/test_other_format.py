@@ -1,7 +1,5 @@
 """Folders and stores of another format: refused by name by every task, without a call and without a trace in them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """`task=plan` as the data doctor: what it prints of data in order, of a live system, of what cannot be measured, and its file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

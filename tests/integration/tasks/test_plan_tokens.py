@@ -1,7 +1,5 @@
 """The tokens of a plan, step by step, against what a server counted and what a recorded judge wrote."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from functools import partial

@@ -1,7 +1,5 @@
 """The recorded judge of the demonstration set: it covers every question of the experiment, asks nobody, and says what it is."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

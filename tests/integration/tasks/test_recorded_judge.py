@@ -1,7 +1,5 @@
 """A run over a file of recorded replies (`store.recorded`): nothing is asked, nothing enters the call store, what is missing is named."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

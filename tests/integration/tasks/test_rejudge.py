@@ -1,7 +1,5 @@
 """`task=rejudge` on a copied run folder: what is asked, what is not, and how far both judges agree."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

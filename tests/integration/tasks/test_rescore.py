@@ -1,7 +1,5 @@
 """`task=rescore` on a copied run folder: everything that scoring decides, without a question to anybody."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The plan that a run makes of many cases: blocks at even distances stand for all, and finished cases are all looked at."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`task=runs` and `task=export` on real runs of the demonstration set."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

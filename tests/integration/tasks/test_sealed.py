@@ -1,7 +1,5 @@
 """What is sealed beside the derived files, what verify says of runs that are healthy, and what is made of a changed one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs over cases with several references: what the plan, the details and `task=explain` say, and what names the run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """task=store over the store of real runs against the local server, and retry_errors by the server's log."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter
@@ -21,7 +19,6 @@ from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import SharedValues, packed, time_of
 from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
-from ragpipe.store.calls.prune import Choice, prune
 from ragpipe.store.calls.stored_calls import store
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
@@ -140,19 +137,6 @@ def test_unused_is_what_no_run_rests_on(place: Place) -> None:
     assert place.run() == CASES
 
 
-def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
-    import asyncio
-
-    from ragpipe.core.errors import FolderLocked
-
-    path = tmp_path / "calls.sqlite"
-    with CallStore(path, run_id="r") as store:
-        asyncio.run(store.get_or_claim("0" * 64))
-        with pytest.raises(FolderLocked, match="in use by process"):
-            prune(path, Choice(failures=True))
-    assert prune(path, Choice(failures=True))["calls"] == 0
-
-
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: str) -> None:
@@ -164,18 +148,6 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
     assert f"{CASES} calls imported, 0 were in the store already" in place.store("action=import", f"from={file}", other)
     assert f"0 calls imported, {CASES} were in the store already" in place.store("action=import", f"from={file}", other)
     assert place.run(other, f"output_dir={place.root / 'out2'}") == 0
-
-
-@pytest.mark.thorough
-def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place: Place) -> None:
-    """What a run over stored replies says to do about missing ones does help."""
-    place.run()
-    file, other = place.root / "replies.parquet", f"store.path={place.root / 'other'}"
-    place.store("action=export", f"to={file}")
-    words = (other, f"output_dir={place.root / 'out2'}", "transport=stored")
-    assert place.run(*words, expected=4) == 0
-    place.store("action=import", f"from={file}", other)
-    assert place.run(*words) == 0
 
 
 @pytest.mark.thorough(tried=1)

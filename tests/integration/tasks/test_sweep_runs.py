@@ -1,7 +1,5 @@
 """Whole sweeps against the local server: what they ask (by its log), what they leave, and what survives a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -175,25 +173,6 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
-    with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
-        again = words(here, server.url, "judge.temperature=0.0,0.5", cases=10)
-        both = [start(again, here) for _ in range(2)]
-        for one in both:
-            text, _ = one.communicate(timeout=HANGS_AFTER_S)
-            assert one.returncode == 0, text
-        assert set(server.bodies().values()) == {1}
-    (folder,) = sweeps(here)
-    rows = table(folder)
-    assert {row["state"] for row in rows} == {"complete"}
-    assert len(runs(here)) == 2
-    for run in runs(here):
-        assert pq.read_table(run / "iteration-1/scores.parquet").num_rows == 10
-        assert not list(run.rglob("*.tmp"))
-        assert not (run / ".lock").exists()
-
-
-@pytest.mark.thorough
 def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
@@ -214,32 +193,6 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
             held = folder_lock.FolderLock(run).acquire()
             assert main(begin) == 0
     assert [text.split(" is in use by process")[0] for text in said] == [str(run)] * 2
-
-
-@pytest.mark.thorough
-def test_over_the_same_answers_a_lenient_judge_is_not_the_best(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The answers are the same, so all of the difference is the judges': the shift is that of the two means."""
-    metrics = "metrics=[faithfulness,retrieval]"
-    varied = ("dataset.limit=12", "judge.threshold=0.1,0.9", f"output_dir={here}/out")
-    assert main(["-m", "+experiment=quickstart", metrics, *varied]) == 0
-    (folder,) = (here / "out/quickstart/sweeps").iterdir()
-    low, high = (row for row in table(folder) if row["score"] == "faithfulness" and row["method"] is None)
-    assert low["mean"] > high["mean"]
-    assert (low["standing"], high["standing"]) == (None, None)
-    assert (low["shift"], high["shift_from"], high["shift_n"]) == (None, 0, high["n_ok"])
-    assert {row["standing"] for row in table(folder) if row["score"] == "retrieval_score"} == {"equal"}
-    said = capfd.readouterr().out
-    assert "threshold=0.9 is not ranked with threshold=0.1: judge.threshold: 0.1 -> 0.9" in said
-    assert "on the same answers the judges differ by -" in said
-    assert "to the best" not in said
-    own = [json.loads((folder / "../.." / row["run_id"] / "final/metrics.json").read_text()) for row in (low, high)]
-    means = [run["overall"]["scores"]["faithfulness"]["mean"] for run in own]
-    by_method = [run["by"]["method"]["baseline"]["scores"]["faithfulness"]["mean"] for run in own]
-    (baseline,) = (
-        row for row in table(folder) if (row["job"], row["score"], row["method"]) == (1, "faithfulness", "baseline")
-    )
-    assert baseline["shift"] == pytest.approx(by_method[1] - by_method[0])
-    assert high["shift"] < 0 < means[0] - means[1]
 
 
 @pytest.mark.thorough(tried=1)

@@ -1,7 +1,5 @@
 """Code of the user's is part of a run's identity: a metric or a system that was edited never shows the numbers of before."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """`task=verify` on a copied run folder: identical, whatever derived file is missing, and every flipped byte is named."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A programme that uses Hydra itself, threads, and ragpipe in the same process: each finds the process as it left it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

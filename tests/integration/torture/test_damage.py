@@ -1,7 +1,5 @@
 """Damage to a run folder and to the call store: told before it costs, fixed where it can be, never taken for a bug."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Edits of a finished run, and the number of new calls each may cause. Counted from the server's log by body hash."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

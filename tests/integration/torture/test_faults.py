@@ -1,7 +1,5 @@
 """Faults of a provider, met by a whole run: exit code, bounded requests, what is recorded, and what the next start asks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

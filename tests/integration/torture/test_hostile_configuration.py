@@ -1,7 +1,5 @@
 """YAML, words and environments of somebody who means harm: nothing runs, nothing is written, no secret is shown, exit 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

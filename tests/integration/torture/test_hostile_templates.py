@@ -1,7 +1,5 @@
 """Templates of somebody who means harm or errs: nothing is called or read, and a fault is named with file and line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From Python: several runs in one process, with and without a running loop, and texts of every script."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The key is in no file, no name and no line of output, whatever happens to a run; and one that is typed is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable

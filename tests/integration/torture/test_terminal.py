@@ -1,7 +1,5 @@
 """No reader, no terminal, no locale, no home, another working directory; and texts that try to drive what shows them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A folder to run the files of docs/ci in, as a machine of a forge or cron would."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

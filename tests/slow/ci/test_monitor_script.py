@@ -1,7 +1,5 @@
 """docs/ci/monitor.sh, and the lines of cron and systemd that start it."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import re

@@ -1,7 +1,5 @@
 """`assert_gates` in a test of one's own, run by pytest as in a project."""
 
-from __future__ import annotations
-
 from tests.slow.ci.conftest import Desk
 
 PROJECT = """

@@ -1,7 +1,5 @@
 """The workflows of docs/ci: valid by the schemas of their forges, and every shell step of them does what it says."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """The plugin of docs/plugins.md, from outside of the package: by `plugins`, and as an installed distribution."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Public sets through whole runs, against counts made without ragpipe: the GraphRAG document's tables, and refusals."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The example RAG, evaluated: each planted fault is named with the cases that it spoils, and none without a fault."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

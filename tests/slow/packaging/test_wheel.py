@@ -1,7 +1,5 @@
 """A built wheel carries options, prompts and data, works from an empty folder, and needs nothing but what it declares."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

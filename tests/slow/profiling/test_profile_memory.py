@@ -1,7 +1,5 @@
 """A profile of 100,000 cases takes the memory of ids and hashes, not of texts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A SIGKILL and a full disk at every system call that makes a final file: it is absent, old and whole, or new and whole."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

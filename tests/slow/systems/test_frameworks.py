@@ -1,7 +1,5 @@
 """Objects of the real langchain-core and llama-index-core as systems, without a model or a network."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

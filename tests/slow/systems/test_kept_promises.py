@@ -3,8 +3,6 @@
 Requests are counted from the server's own log, by the question in their body.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ What a killed process had asked and not yet heard of is the one thing that no le
 by the provider's log, and nothing else may be missing.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """A run folder alone, copied to another place, its data set and call store gone, in processes without a network."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A hundred thousand recorded cases in bounded memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

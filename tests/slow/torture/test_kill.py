@@ -1,7 +1,5 @@
 """kill -9 at random moments: nothing finished is paid twice, and the end is the same as if nothing had happened."""
 
-from __future__ import annotations
-
 import random
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The line of progress in a real terminal, and what a killed process leaves of it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

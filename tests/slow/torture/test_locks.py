@@ -1,7 +1,5 @@
 """Two starts at once: on one folder, on one call store; and what the dead leave behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

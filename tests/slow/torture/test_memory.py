@@ -1,7 +1,5 @@
 """Memory is bounded by the bytes of a few blocks, however many cases and metrics there are."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

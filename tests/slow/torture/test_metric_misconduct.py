@@ -1,8 +1,6 @@
 """Metrics of a user's own that end their process, cancel themselves, fork, or return what they must not: a run says whose fault it is,
 in one process and by workers alike, and never ends as if it were done."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

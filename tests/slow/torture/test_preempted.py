@@ -1,7 +1,5 @@
 """A job of a sweep that submitit's signal ends at any moment: it is put into the queue again, and is no fault of a metric's."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

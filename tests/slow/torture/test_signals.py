@@ -1,7 +1,5 @@
 """Signals: how long an end takes, its exit code, and that what was answered is never asked again."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Fitted settings of the embedded judge: advised where unseen questions show a gain, never within noise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

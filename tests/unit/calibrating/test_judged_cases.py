@@ -1,7 +1,5 @@
 """What a run says of its labelled cases, over several iterations and in the order of the labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 RefChecker's claims have people's labels and no judge: `tests/unit/test_human_labels.py` holds the metric against them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """One score against people: how labels become a reference, what counts, the ceiling between people, the verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import krippendorff

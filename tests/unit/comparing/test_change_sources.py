@@ -1,7 +1,5 @@
 """Why a score changed: parts by hand, that add up; parts that no run tells apart stay one."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Comparisons of small runs by hand: differences, verdicts, flips, slices, what only one side has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

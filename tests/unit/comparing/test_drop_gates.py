@@ -1,7 +1,5 @@
 """A gate against a baseline on two small runs whose figures are calculated by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

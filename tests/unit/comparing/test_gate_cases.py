@@ -1,7 +1,5 @@
 """The cases that a gate goes by."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

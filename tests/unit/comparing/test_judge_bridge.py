@@ -1,7 +1,5 @@
 """Another judge: the judges' shift on the same answers, and the difference without it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which runs lie on the same side of an alarm, and where alarms are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

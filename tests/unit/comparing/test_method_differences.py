@@ -1,7 +1,5 @@
 """The methods of a run against the first one: the figures of `compare=methods`, from each column once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

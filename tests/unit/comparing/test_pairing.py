@@ -1,7 +1,5 @@
 """Pairing of cases: by sample, method and repeat; by sample and repeat where each side has one method."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import given

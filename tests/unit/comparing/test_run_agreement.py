@@ -1,7 +1,5 @@
 """Two runs that judged the same cases twice: rows are judgements, each paired with the same case of the same iteration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

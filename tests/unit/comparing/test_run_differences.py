@@ -1,7 +1,5 @@
 """What two runs differ in: refused with what differs, and let through where it is accepted."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 from typing import Any

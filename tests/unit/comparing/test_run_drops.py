@@ -1,7 +1,5 @@
 """A run against the one before it: pairs where the questions are the same, two samples where they are not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`metrics=[...]` on the command line against what an experiment sets for its own choice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """One process composes again and again (a sweep, a notebook): what changed between two compositions is seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

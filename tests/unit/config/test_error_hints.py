@@ -1,7 +1,5 @@
 """What a key means stands in the hint of an error about it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What ragpipe composes is what Hydra composes: `hydra.compose` over the same folders is the oracle."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

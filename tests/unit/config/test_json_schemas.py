@@ -1,7 +1,5 @@
 """The JSON Schemas of the YAML: up to date, met by every shipped YAML, and strict about misspelt keys."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A misspelt word of the command line is named, in one message, with what it was meant as."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

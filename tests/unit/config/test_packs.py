@@ -1,7 +1,5 @@
 """Packs of metrics per use case: they compose, and weigh what the framework document says to put first."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.cli import compose

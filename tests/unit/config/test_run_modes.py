@@ -1,7 +1,5 @@
 """The run modes: what each measures and which gates it has."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.cli import compose

@@ -1,7 +1,5 @@
 """The settings of `runner`: addresses and variables that can be used, and what a start lacks."""
 
-from __future__ import annotations
-
 import importlib.machinery
 
 import pytest

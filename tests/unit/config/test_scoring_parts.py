@@ -1,7 +1,5 @@
 """The parts of the scoring section: each may be chosen, replaced by a file of one's own, or switched off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

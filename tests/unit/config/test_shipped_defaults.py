@@ -1,7 +1,5 @@
 """A default exists once: where a shipped YAML repeats one of a class, they are equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

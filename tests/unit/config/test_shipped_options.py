@@ -1,7 +1,5 @@
 """Everything that is shipped composes and validates; every YAML says what it is for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Values by digest: as a dict, in less memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest

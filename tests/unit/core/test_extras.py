@@ -1,7 +1,5 @@
 """What a message says to install is what the extra of the package brings."""
 
-from __future__ import annotations
-
 import shlex
 import tomllib
 

@@ -1,7 +1,5 @@
 """A word may name a device or a pipe: files are regular and bounded."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The registry of features: what is named exists, plugins are found late, and what a plugin does wrong is said."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The quick parser of strict JSON refuses and reads what the thorough one does."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quotes are found whatever their typography, and every match leads back to the characters of the text itself."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence

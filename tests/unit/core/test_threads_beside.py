@@ -1,7 +1,5 @@
 """Work in a thread beside: the order of the items, and errors where their turn comes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

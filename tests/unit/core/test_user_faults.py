@@ -1,7 +1,5 @@
 """Errors in code of the user's: told by file and line, and never taken for a bug of ragpipe."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path

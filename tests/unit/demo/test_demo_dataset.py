@@ -1,7 +1,5 @@
 """The demonstration data as a user opens it: through conf/dataset/demo.yaml and the data set reader."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

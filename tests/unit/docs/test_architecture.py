@@ -1,7 +1,5 @@
 """The architecture page: its rooms are those of the layers test, in order, and every function that it names exists."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from typing import Any

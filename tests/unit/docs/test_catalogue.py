@@ -1,7 +1,5 @@
 """Every row of the metric catalogue has an implementation, and stands in the table of docs/metrics.md."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

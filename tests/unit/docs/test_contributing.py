@@ -1,7 +1,5 @@
 """CONTRIBUTING.md shows the commands of the justfile, and names files that exist."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support.pages import ROOT

@@ -1,7 +1,5 @@
 """The page that leads from other names to ragpipe's: what it leads to exists, and every design's score is on it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The navigation of the site: every page in exactly one place, as docs/README.md lists them; and links that are led on."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

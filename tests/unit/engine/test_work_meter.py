@@ -1,7 +1,5 @@
 """The state of work under way: counts, what holds requests back, and the time left, calculated by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

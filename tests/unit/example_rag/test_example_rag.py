@@ -1,7 +1,5 @@
 """The example RAG over the shipped handbook, and its manifest."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The example RAG over HTTP: every shape of request, wrong ones, and failures on purpose."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 

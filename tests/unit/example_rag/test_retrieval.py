@@ -1,7 +1,5 @@
 """Words, chunks, BM25 and the choice of folders, on texts small enough to calculate by hand."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

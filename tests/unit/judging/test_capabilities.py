@@ -1,7 +1,5 @@
 """What models take: the table, what the user says of a model, what a refusal teaches; and the context window."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

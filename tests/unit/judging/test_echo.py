@@ -1,7 +1,5 @@
 """JSON that a judge copies from the text under test: an error, and the judge is asked once more."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """Every fault of a provider over the wire: how often it is tried, as the server's log saw it, and what comes of it."""
 
-from __future__ import annotations
-
 import traceback
 
 import pytest

@@ -1,7 +1,5 @@
 """What comes over the wire beneath both clients: sizes, encodings, proxies, TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """From several members' scores to one: literal cases by hand, and who is asked in a cascade."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

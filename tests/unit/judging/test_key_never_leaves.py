@@ -1,7 +1,5 @@
 """A sentinel key: in no call, no error, no log line, no output, and at no other host."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 

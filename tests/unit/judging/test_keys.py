@@ -1,7 +1,5 @@
 """The key of a question: what is in it, what is not, and golden values that must never change by accident."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Prices and token counts, without importing litellm."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

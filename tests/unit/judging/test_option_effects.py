@@ -1,7 +1,5 @@
 """Each option of a judge that names a run shows in what is asked: in a request body, or in the key of a question."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

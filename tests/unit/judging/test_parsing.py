@@ -1,7 +1,5 @@
 """Reading replies: a table of what models write, and properties over arbitrary text."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Every try that was answered is paid for: what a transport tells of it, against the server's own log."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Habits of providers, at the wire and with both clients: what each has on its bill, and what its reply means."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

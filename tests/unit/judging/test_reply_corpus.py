@@ -6,8 +6,6 @@ question showed. A YES / NO question is never refused: what says neither is NEIT
 raw texts have this shape; the words are our own.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ seen in the text, and are refused by what the provider says of the reply's end (
 stands alone (`4` of `4.5`), and one inside thinking whose opening tag stood in the prompt.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The test server itself: deterministic replies, scripts, a log that counts from outside, and enough speed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """The session over a real call store and the local server: what it asks for again, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager

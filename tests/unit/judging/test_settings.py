@@ -1,7 +1,5 @@
 """The judge section: what is refused with what advice, what is in which identity, and that keys are never shown."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

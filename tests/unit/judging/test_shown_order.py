@@ -1,7 +1,5 @@
 """The order in which items are shown: scores do not depend on it, bias by place is spread, and numbers come back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The questions about answers: earlier versions ask what they always asked; later ones have scales without gaps."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

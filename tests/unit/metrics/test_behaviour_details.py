@@ -1,7 +1,5 @@
 """What the metrics of behaviour keep in their details, must_quote, expected_citation_recall, and literal stretches."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

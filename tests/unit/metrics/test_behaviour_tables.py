@@ -1,7 +1,5 @@
 """citation, source_policy, policy_compliance, rejection_calibration, abstention and recency_conflict by tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import JudgeError

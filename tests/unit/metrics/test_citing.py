@@ -1,7 +1,5 @@
 """Citations: which passage of the answer stands for a marker, and which chunks for an id that comes twice."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.metrics.shared.citation_parsing import citations_of

@@ -1,7 +1,5 @@
 """Claims in the details of a score: where each quote of the judge stands, and what is said of quotes that stand nowhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The questions about contexts and sources: version 1 asks what it always asked, version 2 shows true context numbers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """JSON schemas of `format`: what is refused before anything runs, and what an answer is held to."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The later judge metrics by tables: a case, the judge's replies, and the scores that must come of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import ConfigError, JudgeError, Skipped

@@ -1,7 +1,5 @@
 """Items listed against items possible, by hand counts of short lists."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.metrics.base import run_skip_reason

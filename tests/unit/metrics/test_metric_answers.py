@@ -1,7 +1,5 @@
 """answer_relevance, contextual_correctness, context_recall and `steps: combined` by tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import ConfigError, JudgeError

@@ -1,7 +1,5 @@
 """context_relevance and context_precision by tables: a case, the judge's replies, and the score that must come of it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

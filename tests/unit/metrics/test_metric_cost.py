@@ -1,7 +1,5 @@
 """Calls and prompt tokens a case of the four triad metrics: the questions themselves, counted as gpt-4o counts them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

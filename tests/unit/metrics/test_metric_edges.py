@@ -1,7 +1,5 @@
 """Where a metric's rule ends: what counts as a citation, as a refusal, as an unknown number, as too long."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.cli import compose

@@ -1,7 +1,5 @@
 """From a metric's YAML to a metric: every fault at once, and no class but a Metric."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 

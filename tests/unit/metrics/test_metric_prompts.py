@@ -1,7 +1,5 @@
 """The shipped templates: they render, keep their layout, share their prefixes, and never change once published."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 

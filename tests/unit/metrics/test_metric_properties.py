@@ -1,7 +1,5 @@
 """What must hold for any ranking, any heading and any quote."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Recorded verdicts as scores: a table of what is recorded, how it is taken, and the score that must come of it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

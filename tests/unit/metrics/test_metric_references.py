@@ -1,7 +1,5 @@
 """Several reference answers: which of them count, what the judge is shown, and what is made of the values by each."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Retrieval: worked figures of the documents, labels of every form, and agreement with trec_eval."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

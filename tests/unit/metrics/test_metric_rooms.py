@@ -1,7 +1,5 @@
 """`metrics/judged` and `metrics/computed`: one metric per file, named after it, in the room that says what it costs."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from pathlib import Path

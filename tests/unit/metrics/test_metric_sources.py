@@ -1,7 +1,5 @@
 """scope_miss, attribution_hit and recency_conflict: computed from folders, citations and labels."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric

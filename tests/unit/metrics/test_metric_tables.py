@@ -1,7 +1,5 @@
 """Judge metrics by tables: a case, the judge's replies, and the score that must come of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

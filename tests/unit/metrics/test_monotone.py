@@ -4,8 +4,6 @@ Replies are built from the schema that a question asks for. One grade is raised,
 everything else as it was; no score may get worse. Every shipped metric that asks a judge is held to it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A part of the output that the data set does not record is no finding: whatever needs it is skipped, and says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

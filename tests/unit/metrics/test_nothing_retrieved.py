@@ -1,7 +1,5 @@
 """Nothing was retrieved and there is an answer: by the design page, the purest hallucination, or no claim at all."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

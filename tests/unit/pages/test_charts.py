@@ -1,7 +1,5 @@
 """Charts: where marks stand, what they link to, and that a value is never markup."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from xml.etree import ElementTree

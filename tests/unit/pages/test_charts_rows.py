@@ -1,7 +1,5 @@
 """Charts with a row per thing: where marks stand, and that a value is never markup."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Histograms, scatter and trade charts: places calculated by hand."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

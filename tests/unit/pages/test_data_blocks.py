@@ -1,7 +1,5 @@
 """Data blocks come out as they went in, equal content gives equal blocks, and no text can leave its element."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Addresses name a state, and read back as they were written."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qsl
 
 import pytest

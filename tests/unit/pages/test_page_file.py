@@ -1,7 +1,5 @@
 """A page lets only its own style and script act, and shows every value as text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

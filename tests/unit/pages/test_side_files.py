@@ -1,7 +1,5 @@
 """Blocks that are too many for one page: which stay, what the files beside it hold, and that a name tells a content."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

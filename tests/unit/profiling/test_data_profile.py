@@ -1,7 +1,5 @@
 """The distributions of a profile, against plain calculations over the same values."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 

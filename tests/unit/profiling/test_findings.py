@@ -1,7 +1,5 @@
 """Each finding of a profile: data with exactly that fault are told it, the same data without it nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

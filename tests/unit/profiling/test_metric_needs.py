@@ -1,7 +1,5 @@
 """What metrics need: by hand for some, and for all of them by what the embedded judge really does."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Graded examples: read, checked against their step, shown as material, named in identities, and copied with a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

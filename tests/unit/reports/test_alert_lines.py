@@ -1,7 +1,5 @@
 """Which gates of a run become alerts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

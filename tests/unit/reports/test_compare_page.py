@@ -1,7 +1,5 @@
 """compare.html of small runs: what stands in it without a script, and what its data blocks hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Latency of two sides in words, where one time-out decides the mean; figures calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

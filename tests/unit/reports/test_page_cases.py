@@ -1,7 +1,5 @@
 """The cases of report.html as data: rows, columns, and cases in full."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The line of live progress: its parts at several widths, and when it is drawn."""
 
-from __future__ import annotations
-
 import io
 import threading
 import time

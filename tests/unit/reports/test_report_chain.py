@@ -1,8 +1,6 @@
 """`task=explain`: why a case has no overall score, or failed with a high one, from the records that the score stage wrote; and
 which passages support or contradict its claims."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

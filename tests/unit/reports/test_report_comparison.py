@@ -1,7 +1,5 @@
 """Jobs of a sweep beside each other: who is best and who cannot be told apart, from literal figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The section on contradicted claims: which it lists, in what order and how many in each medium."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What report.html says above its cases: verdict, order, charts and their links, on small literal runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +17,6 @@ from ragpipe.reports.case_views import CaseView, case_views
 from ragpipe.reports.console import Console
 from ragpipe.reports.highlight import Quotes, highlight
 from ragpipe.reports.lowest_cases import lowest_cases
-from ragpipe.reports.run_page.run_page import template_texts
 from ragpipe.reports.score_details import (
     MARKS,
     DetailBlock,
@@ -32,13 +28,11 @@ from ragpipe.reports.score_details import (
 )
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
-from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import rows_at, rows_of_cases
 from tests.support.page_blocks import block_json
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
@@ -238,20 +232,6 @@ def test_the_lowest_cases_are_the_first_of_all_sorted(
         ]
 
 
-def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
-    write_run(tmp_path, [Row(f"q{i}", m, {"faithfulness": 1.0}) for i in range(5) for m in ("a", "b")], group=3)
-    rows = rows_at(tmp_path / "outputs.parquet", {9, 0, 3})
-    assert {i: (row["sample_id"], row["method"]) for i, row in rows.items()} == {
-        0: ("q0", "a"),
-        3: ("q1", "b"),
-        9: ("q4", "b"),
-    }
-    found = rows_of_cases(
-        tmp_path / "iteration-1" / "scores.parquet", [CaseKey("q1", "b"), CaseKey("q4", "a"), CaseKey("q9", "a")]
-    )
-    assert {case[:2]: len(rows) for case, rows in found.items()} == {("q1", "b"): 1, ("q4", "a"): 1, ("q9", "a"): 0}
-
-
 @pytest.mark.parametrize(
     ("text", "quote", "found"),
     [
@@ -322,13 +302,6 @@ def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path)
     assert block_json(html, "d0")[0]["s"]["faithfulness"]["c"] == [claim]
     assert block_json(html, "index")["marks"] == MARKS
     assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in html
-
-
-def test_each_mark_of_the_page_has_a_meaning_and_a_line_of_its_own() -> None:
-    """Marks are told apart without colour: by the line below them, and by a sign before what is contradicted."""
-    style = template_texts()["cases.css"]
-    lines = {mark: re.search(rf"mark\.{mark}\b[^}}]*border-bottom: (\S+ \S+)", style) for mark in MARKS}
-    assert [line and line[1] for line in lines.values()] == ["3px double", "2px solid", "2px dotted", "3px double", "2px dashed"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The reports of several iterations: their headline is that of all, with the cases of the last."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

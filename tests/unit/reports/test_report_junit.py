@@ -1,7 +1,5 @@
 """report.junit.xml against the elements, attributes and order of Jenkins' junit-10.xsd, as far as ragpipe writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml

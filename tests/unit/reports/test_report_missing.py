@@ -1,7 +1,5 @@
 """Advice where replies are missing: never one that cannot help without a network."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ragpipe.reports.missing_replies import MISSING_REPLY_FIX, advice_for, transient_errors

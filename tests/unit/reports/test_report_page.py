@@ -1,14 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
 from ragpipe.reports.console import Console
-from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
@@ -112,17 +108,6 @@ def test_a_judge_that_is_not_calibrated_says_so_whatever_it_is(tmp_path: Path, j
     score(tmp_path, SPECS, judge={"label": judge, "calibrated": calibrated})
     said = "**The judge is not calibrated against human labels:** how often its verdicts are right is not known."
     assert (said in page(tmp_path)) is (calibrated is None)
-
-
-def test_worst_cases_are_those_with_the_lowest_overall_score(tmp_path: Path) -> None:
-    write_run(tmp_path, ROWS)
-    score(tmp_path, SPECS)
-    table = pq.read_table(tmp_path / "iteration-1/records.parquet")
-    pq.write_table(table, tmp_path / "small.parquet", row_group_size=2)
-    for path in (tmp_path / "iteration-1/records.parquet", tmp_path / "small.parquet"):
-        assert [row["sample_id"] for row in lowest_cases(path, 10)] == ["q4", "q2", "q3"]
-        assert [row["sample_id"] for row in lowest_cases(path, 1)] == ["q4"]
-        assert lowest_cases(path, 0) == []
 
 
 def test_an_unchanged_page_is_not_rewritten(tmp_path: Path) -> None:

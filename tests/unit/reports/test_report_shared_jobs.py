@@ -1,7 +1,5 @@
 """The jobs of a sweep on the questions that they share: by hand."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from ragpipe.reports.signature import run_signature
 
 LINE = dict(

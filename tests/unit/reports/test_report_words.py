@@ -1,7 +1,5 @@
 """What a page says in words beside its figures: of a judge that is embedded, of a composite that lacks parts, of a scale."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

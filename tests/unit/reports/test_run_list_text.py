@@ -1,7 +1,5 @@
 """The list of runs on a terminal, at several widths."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.reports.run_list_text import run_list_text

@@ -1,7 +1,5 @@
 """The short result of a run: its lines at every width, from runs written by hand."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

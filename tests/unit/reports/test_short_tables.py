@@ -1,7 +1,5 @@
 """Rows of the short result that few runs have: iterations, ids that are hashes, recorded judges, jobs with long words, another judge."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """calibration.json: what is read, what is refused with its place, and which difference makes it no longer hold."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

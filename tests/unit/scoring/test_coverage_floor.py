@@ -1,7 +1,5 @@
 """A score is warned of below the floor of its coverage, and not at it."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.scoring.coverage import coverage_warnings

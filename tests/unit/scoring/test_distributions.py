@@ -1,7 +1,5 @@
 """Grades, classes and extremes by hand, the GraphRAG document's tables among them, and a judge of one grade."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

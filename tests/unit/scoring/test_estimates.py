@@ -1,7 +1,5 @@
 """Which interval a mean gets is decided by what is declared of its score, as the table of docs/statistics.md says."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Failure modes: what each kind of condition says of a case, how often modes occur, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Over several iterations: the figures of small tables worked by hand, and of larger ones by trusted libraries."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import statistics

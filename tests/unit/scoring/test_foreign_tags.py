@@ -1,7 +1,5 @@
 """A value that holds another value's fence tag is found in whatever form the tag is written."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

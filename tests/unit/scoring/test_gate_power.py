@@ -1,7 +1,5 @@
 """What a gate can tell, in words: by its own interval, before a run, for limits on either side and for counts."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """low_scores.json: bands, shares, examples, where low cases cluster, reasons, flags; and what bands cannot be."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How the systems and the judge ran: counts, rates and latencies by hand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Several outputs of one method for one question: cases of their own in every table, one cluster in the statistics."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`scoring.passes_with`: whose verdict a score takes over, where nobody knows it, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ids that lead nowhere and contexts without a text are said, with the ids; a run in order is told nothing."""
 
-from __future__ import annotations
-
 import unicodedata
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Chunks as columns hold what their JSON says, and the counts over them are those of a walk from case to case."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

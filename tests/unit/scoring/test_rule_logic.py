@@ -1,7 +1,5 @@
 """The logic of rules against a second, plain implementation of it: one case at a time, None for not applicable."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """scoring=success_criteria: what is just inside each criterion of the framework document, and what is just outside."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Usage: sums, differences, money, and the way to JSON and back."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest

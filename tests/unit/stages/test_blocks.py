@@ -1,7 +1,5 @@
 """How cases are cut into blocks: by their number, and by the bytes of their own text."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The judge stage over a scripted transport: order, resuming, bugs, stops."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Questions that several metrics ask in the same words are planned once."""
 
-from __future__ import annotations
-
 from ragpipe.metrics.base import Metric, PlannedCall
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt

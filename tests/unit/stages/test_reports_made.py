@@ -1,7 +1,5 @@
 """Reports are made once from the same files: what may not be left as it is, is made again."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rows of `scores.parquet` from columns: the same rows, in the same order, as score by score."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded judge gives no value to the cases alone that cost no question: a mean must not cover failures only."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace

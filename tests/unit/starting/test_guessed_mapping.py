@@ -1,7 +1,5 @@
 """What a name in a file of an unknown shape may mean: guesses by name and type, and none where a type does not fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Verdicts that a file holds become scores: a free name, the narrowest scale that holds them, which end is good."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Kappa with its interval: by hand, by the page written down once more, and what always holds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Corrected means: worked examples, ppi-python and statsmodels, and what always holds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The intervals of agreement hold the true value as often as docs/agreement.md says: a part of its simulation, other draws."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys

@@ -1,7 +1,5 @@
 """Corrected means hold the true mean as often as docs/corrected-means.md says: a part of its simulation, with other draws."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys

@@ -1,7 +1,5 @@
 """The intervals hold the true mean as often as docs/statistics.md says: a tenth of its simulation, with other draws."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys

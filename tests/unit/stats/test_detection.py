@@ -1,7 +1,5 @@
 """AUROC, sensitivity, specificity and balanced accuracy: by hand, against scikit-learn, and what always holds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts on a paired difference: the order of decisions by hand, both directions, several scores, drops, and rows needed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decisions are wrong as often as docs/error-rates.md says: a part of its simulation with other draws, and exact sums."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys

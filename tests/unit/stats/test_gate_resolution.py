@@ -1,7 +1,5 @@
 """What a gate can tell: the equations by their own terms, exact binomial powers of the gate, and its limits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

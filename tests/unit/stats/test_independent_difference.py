@@ -1,7 +1,5 @@
 """The difference of two independent samples: published intervals, another library, and how often it is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The jackknife over questions, and the difference of two versions by it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Looks at an unfinished comparison: which bound applies, the level over all looks by exact integration, and few changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Adjusted p-values: the examples of the literature by hand, statsmodels as an oracle, and what always holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

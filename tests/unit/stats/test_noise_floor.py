@@ -1,7 +1,5 @@
 """Judge noise and item variance: by hand, against a mixed model of statsmodels, and what to buy next."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paired difference: by hand, against scipy's exact and t tests, on recorded data, and what always holds."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

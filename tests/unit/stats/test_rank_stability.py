@@ -1,7 +1,5 @@
 """Ranks of methods over all weights and questions: cases with a known answer, and one method at a time by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Paired differences of real systems: two retrievers by the recorded figures, six language models by scipy and statsmodels."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """AC1, AC2 and alpha: worked examples, the krippendorff package, recorded annotators, and what always holds."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -249,20 +247,6 @@ def test_order_of_units_and_raters_means_nothing(squared: bool, rows, random) ->
             assert (first.interval.low, first.interval.high) == pytest.approx(
                 (second.interval.low, second.interval.high), abs=1e-7
             )
-
-
-@pytest.mark.slow
-def test_three_annotators_of_preferences(real_data: Path) -> None:
-    expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["pandalm"]
-    rows = json.loads((real_data / "pandalm/testset-v1.json").read_text(encoding="utf-8"))
-    ratings = np.array([[float(row[f"annotator{i}"]) for i in (1, 2, 3)] for row in rows])
-    alpha, ac = estimate_alpha(ratings), estimate_ac(ratings, np.arange(3.0))
-    assert (alpha.n, ac.n) == (500, 500)
-    assert alpha.value == pytest.approx(expected["alpha_nominal"], abs=1e-6)
-    assert ac.value == pytest.approx(expected["gwet_ac1"], abs=5e-6)  # given to five places
-    for estimate in (alpha, ac):
-        assert estimate.interval is not None
-        assert estimate.interval.high - estimate.interval.low < 0.1
 
 
 @pytest.mark.parametrize("quality", ["naturalness", "appropriateness", "completeness", "faithfulness"])

@@ -1,7 +1,5 @@
 """Files of JSON lines that several processes append to."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

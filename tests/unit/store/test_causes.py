@@ -1,7 +1,5 @@
 """What the machine lacks is told as that, whoever stumbled over it."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """Damage to the store's file: a row that is not what was stored is not there, and nothing ends in a traceback."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The words for the first difference of two files: what differs is shown, however long the texts are."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

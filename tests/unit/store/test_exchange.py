@@ -1,7 +1,5 @@
 """Rows of a file of calls that cannot be taken in: they are refused by their number, and nothing is taken in."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

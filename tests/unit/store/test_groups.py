@@ -1,7 +1,5 @@
 """Groups of requests: many keys in one statement give what asking key by key gives."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import replace

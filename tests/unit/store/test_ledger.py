@@ -1,7 +1,5 @@
 """The ledger: what was paid is never forgotten, whatever becomes of the calls."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What killed processes and other users leave behind: swept, taken over, or told exactly."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

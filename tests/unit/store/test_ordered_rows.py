@@ -1,7 +1,5 @@
 """Tables that are read once from their beginning to their end: the rows of each case, whatever row groups they are in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

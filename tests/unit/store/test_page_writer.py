@@ -1,7 +1,5 @@
 """A page and the files beside it: at any moment the page on the disk finds its own data."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What an address may be: it is written into messages and files, so it holds no key."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What `.progress.json` says of the process, and how a reader tells that it is stale."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """The replies of a finished run are found by their keys, whatever the order of asking; the first row of a key counts."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which seals are believed: a seal may come from a stranger, and its names are joined to a run folder."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

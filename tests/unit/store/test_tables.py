@@ -1,7 +1,5 @@
 """Rows of a table of a run, found by their cells or by their place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The wall clock of an iteration: kept through starts, and never in the way of a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

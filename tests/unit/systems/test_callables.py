@@ -1,7 +1,5 @@
 """What a Python system may be and return: generators, objects with methods, classes, models; and which exceptions are met again."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Systems that are asked: a Python callable and an HTTP endpoint, collected with a journal."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

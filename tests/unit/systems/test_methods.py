@@ -1,7 +1,5 @@
 """Several live methods in one run: what each is, what each is asked, and whose answers another run keeps."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path

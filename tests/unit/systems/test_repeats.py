@@ -1,7 +1,5 @@
 """`system.repeats`: a live system that is asked several times for each question, from its journal to the statistics."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

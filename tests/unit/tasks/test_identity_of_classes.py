@@ -1,7 +1,5 @@
 """A shipped class may move between modules without making another run; what a number rests on still makes one."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity

@@ -4,8 +4,6 @@ A field's other value is made from its type; where that is not enough it stands 
 change no number; `NEVER` repeats the most important of them by hand, so that a mark that is lost is noticed.
 """
 
-from __future__ import annotations
-
 import types
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin

@@ -1,7 +1,5 @@
 """Which manifest beside a run is believed, and which folder is taken for one that never became a run."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What an action of task=store needs and does not have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

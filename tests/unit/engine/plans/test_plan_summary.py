@@ -1,7 +1,5 @@
 """The limits that a plan is held to before anything is spent."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

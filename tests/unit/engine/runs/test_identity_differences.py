@@ -1,7 +1,5 @@
 """What differs between two runs, in at most three lines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ragpipe.engine.runs.identity_differences import run_differences

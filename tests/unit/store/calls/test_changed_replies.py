@@ -1,7 +1,5 @@
 """The comparison of a run's judge inputs with the call store: any cell that differs is found."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

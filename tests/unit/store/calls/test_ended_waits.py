@@ -1,7 +1,5 @@
 """Requests to a store whose waits end: at a deadline for other processes, and when the store's thread ends."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from pathlib import Path

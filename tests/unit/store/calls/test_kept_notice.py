@@ -1,7 +1,5 @@
 """The user is told once, by each store, where what was paid for and could not be stored is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from pathlib import Path

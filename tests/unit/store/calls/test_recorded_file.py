@@ -1,7 +1,5 @@
 """Replies that were recorded in a file: found by their keys, and refused as a whole when a character is not as it was written."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The place of a store by its settings: a file or a database, and never a password."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
