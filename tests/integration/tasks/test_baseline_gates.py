@@ -214,11 +214,6 @@ def test_a_gate_before_its_first_look_and_at_its_second(baseline: Path) -> None:
     assert (code, gate["verdict"], gate["planned"], gate["paired"]["look"]["share"]) == (3, "failed", 80, 0.5)
 
 
-def test_planned_is_for_gates_against_a_baseline(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*start(), "task=plan", "+scoring.gates.a={score: mrr, min: 0.5, planned: 80}"]) == 2
-    assert "`against` beside `max_drop`, `planned` and `accept`" in capsys.readouterr().err
-
-
 @pytest.mark.thorough
 def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

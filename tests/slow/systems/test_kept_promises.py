@@ -5,7 +5,6 @@ Requests are counted from the server's own log, by the question in their body.
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -152,23 +151,6 @@ def _remember(folder: Path, hashes: set[str], asked: Counter[str]) -> None:
 
 def _remembered(folder: Path) -> list[tuple[set[str], Counter[str]]]:
     return _MEMORY.pop(folder)
-
-
-def test_the_judge_is_asked_before_the_system_and_its_failure_costs_one_request(
-    tmp_path: Path, endpoint: Callable[..., Endpoint]
-) -> None:
-    """A judge that refuses the key: one request to it, none to the system."""
-    system = endpoint(lambda body, _: (200, {}, {"answer": "a", "contexts": ["a"]}))
-    judge = endpoint(lambda body, _: (401, {}, {"error": {"message": "no such key"}}))
-    write_questions(tmp_path, list(range(5)))
-    words = ["metrics=[faithfulness]", "judge=llm", "judge.model=openai/m-2024-01-01", "judge.api_key_env=LIVE_TEST_KEY",
-             f"judge.api_base={judge.url.removesuffix('/ask')}/v1"]  # fmt: skip
-    environment = {**os.environ, "LIVE_TEST_KEY": "f81d4fae7dec11d0a765"}
-    done = subprocess.run(command(system.url, "refused", *words), cwd=tmp_path, env=environment, capture_output=True,
-                          text=True, timeout=HANGS_AFTER_S, check=False)  # fmt: skip
-    assert done.returncode == 5, done.stderr
-    assert "no such key" in done.stderr
-    assert (len(judge.log), len(system.log)) == (1, 0)
 
 
 @pytest.mark.thorough

@@ -211,10 +211,6 @@ def test_claims_are_listed_one_a_line():
         assert f"Claims:\n1. {fence(OnOneLine(claims[0]))}\n2. {fence(claims[1])}\n" in text
 
 
-def test_a_context_is_relevant_from_the_middle_of_the_scale():
-    assert "A context is relevant from 50 on." in shown(planned("context_precision")["grade"])
-
-
 FEE = {"question": "When is the fee due?", "references": ["That is not in the documents."]}
 UNSAID = {"claims": ["The documents do not say when the fee is due."]}
 

@@ -315,19 +315,3 @@ def test_a_composite_is_not_ranked_across_weights_but_its_parts_are() -> None:
     assert [standing[n, "overall_score"] for n in (0, 1)] == [None, None]
     assert "overall_score is not ranked across different weights: each job has its own" in comparison_notes(jobs, rows)
     assert "Not ranked across different weights" in comparison_markdown(jobs, rows, ["w=0,1"])
-
-
-def test_words_stand_left_in_the_tables_of_a_sweep_and_figures_right() -> None:
-    jobs = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)])]
-    lines = comparison_markdown(jobs, comparison_rows(jobs, on_shared(STEPS, STEPS)), ["k=0,1"]).splitlines()
-    tables = [(lines[place - 1], line) for place, line in enumerate(lines) if line.startswith("| ---")]
-    assert tables == [
-        (
-            "| job | overrides | run | state | iterations | calls | price | paid by the run | reason |",
-            "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
-        ),
-        (
-            "| job | words | mean | on shared questions | to the highest | standing | passed | coverage | judgements | flips |",
-            "| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
-        ),
-    ]

@@ -118,12 +118,6 @@ def test_the_page_of_formats_names_every_key_of_used(tmp_path: Path) -> None:
     }
 
 
-def test_both_pages_say_the_same_of_failed_calls() -> None:
-    pages = [(DOCS / page).read_text(encoding="utf-8") for page in ("latency.md", "file-formats.md")]
-    for keys in ("`calls_failed`, `failures`", "`error_rate`, `timeout_rate`, `empty_rate`"):
-        assert len({re.search(rf"^\| {keys} \|.*$", page, re.M)[0] for page in pages}) == 1
-
-
 def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragpipe.scoring.case_blocks._BATCH", 1)
     write_run(tmp_path, ROWS, CALLS)

@@ -270,38 +270,6 @@ async def endpoint() -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-async def test_an_endpoint_is_mapped_both_ways(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_TOKEN", "Key t")
-    settings = HttpSystem(
-        kind="http", url=endpoint, body={"q": "question"}, fields={"answer": "data.text", "contexts": "data.hits"}, retries=0,
-        headers_env={"Authorization": "RAG_TOKEN"},
-    )  # fmt: skip
-    found = await collect(settings, tmp_path / "j.jsonl")
-    assert found["s1"].answer == "question 1 Key t"
-    assert found["s1"].chunks[0].id == "d1"
-    assert "HTTP 503" in (found["s5"].error or "")
-
-
-async def test_a_long_answer_that_comes_in_pieces_is_read_whole(tmp_path: Path) -> None:
-    async def ask(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for piece in (b'{"answer": "', *[b"x" * 50_000] * 3, b'"}'):
-            await response.write(piece)
-            await asyncio.sleep(0.01)
-        return response
-
-    app = web.Application()
-    app.router.add_post("/ask", ask)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
-    found = await collect(HttpSystem(kind="http", url=url), tmp_path / "j.jsonl")
-    await runner.cleanup()
-    assert {len(output.answer) for output in found.values()} == {150_000}
-
-
 async def test_a_token_that_an_endpoint_repeats_reaches_no_file(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
