@@ -19,7 +19,7 @@ from ragpipe.schema.judge_answers.claim_answers import QuotedVerdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade05
 from ragpipe.schema.sample import CaseKey, Chunk
 from ragpipe.store.calls.call_store import CallStore
-from tests.unit.judging.test_echo import Scripted
+from tests.unit.judging.test_reply_corpus import Scripted
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 

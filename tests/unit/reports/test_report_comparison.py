@@ -1,7 +1,9 @@
 """Jobs of a sweep beside each other: who is best and who cannot be told apart, from literal figures."""
 
+import io
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,24 @@ import pytest
 
 from ragpipe.comparing.run_differences import ChangedKey
 from ragpipe.reports.comparison_page import (
-    compared_scores,
-    comparison_lines,
-    comparison_markdown,
-    comparison_notes,
-)  # fmt: skip
+    compared_scores,  # fmt: skip
+    comparison_lines,  # fmt: skip
+    comparison_markdown,  # fmt: skip
+    comparison_notes,  # fmt: skip
+)
+from ragpipe.reports.console import Console
 from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, job_labels
-from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
+from ragpipe.reports.metrics_view import score_cell
+from ragpipe.reports.model import ScoreCell
+from ragpipe.reports.shared_questions import SharedKey, SharedQuestions, shared_questions
+from ragpipe.reports.styled_text import Grey
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.combine_iterations import combine_iterations
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stats.intervals import estimate_mean
+from ragpipe.store.run.run_folder import RunFolder
+from tests.support.run_tables import Result, Row, spent, write_run
 
 Figures = tuple[float, float, float] | tuple[float, None, None]
 
@@ -315,3 +327,137 @@ def test_a_composite_is_not_ranked_across_weights_but_its_parts_are() -> None:
     assert [standing[n, "overall_score"] for n in (0, 1)] == [None, None]
     assert "overall_score is not ranked across different weights: each job has its own" in comparison_notes(jobs, rows)
     assert "Not ranked across different weights" in comparison_markdown(jobs, rows, ["w=0,1"])
+
+
+SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
+SETTINGS = ScoringSettings(slices=[])
+
+
+def job_of_report_shared_jobs(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
+    """A run whose iterations gave these values of faithfulness to the questions."""
+    folder = root / f"job {number}"
+    count = len(next(iter(values.values())))
+    for iteration in range(1, count + 1):
+        rows = [
+            Row(q, "a", {"faithfulness": given[iteration - 1], "answer_relevance": 1.0}) for q, given in values.items()
+        ]
+        shutil.move(write_run(folder / f"of {iteration}", rows), folder / f"iteration-{iteration}")
+        for file in ("samples.parquet", "outputs.parquet"):
+            shutil.copy(folder / f"of {iteration}" / file, folder / file)
+        score_iteration(ScoreInputs(
+            folder / f"iteration-{iteration}", samples=folder / "samples.parquet", outputs=folder / "outputs.parquet",
+            specs=SPECS, settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {iteration}",
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
+        ))  # fmt: skip
+    metrics = combine_iterations(RunFolder(folder), range(1, count + 1), SETTINGS)
+    return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)
+
+
+def compared(*jobs: Job) -> list[dict[str, Any]]:
+    runs = {one.number: (one.folder, one.metrics) for one in jobs if one.folder and one.metrics}
+    return comparison_rows(jobs, shared_questions(runs))
+
+
+def faithfulness(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["score"] == "faithfulness" and row["method"] is None]
+
+
+@pytest.mark.slow
+def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
+    """20 easy questions at 1 (job 1 has .9 there), 20 hard ones at 0 that job 1 alone was asked not: over all that each one
+    was asked job 1 has .9 and job 0 .5; on the 20 that both were asked job 0 has 1 and job 1 .9."""
+    easy, hard = [f"e{i:02}" for i in range(20)], [f"h{i:02}" for i in range(20)]
+    both = job_of_report_shared_jobs(tmp_path, 0, {**{q: (1.0,) for q in easy}, **{q: (0.0,) for q in hard}})
+    some = job_of_report_shared_jobs(tmp_path, 1, {q: (0.9 if i else 0.0,) for i, q in enumerate(easy)})
+    rows = faithfulness(compared(both, some))
+    assert [round(row["mean"], 3) for row in rows] == [0.5, 0.855]
+    assert [row["n_shared"] for row in rows] == [20, 20]
+    assert [row["shared_mean"] for row in rows] == pytest.approx([1.0, 0.855])
+    assert [row["standing"] for row in rows] == ["best", "behind"], "over all their answers the means say the opposite"
+    assert rows[1]["to_best"] == pytest.approx(-0.145)
+    everything = compared(both, some)
+    assert all(set(row) == set(COMPARISON_SCHEMA.names) for row in everything)
+    cell = comparison_lines([both, some], everything)[1][0][1]
+    assert "on 20 shared: 1.00 [" in cell
+    assert "on 20 shared: 1.00 [" in comparison_markdown([both, some], everything, ["k=0,1"])
+
+
+@pytest.mark.slow
+def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None:
+    rows = faithfulness(
+        compared(
+            job_of_report_shared_jobs(tmp_path, 0, {f"a{i}": (1.0,) for i in range(30)}),
+            job_of_report_shared_jobs(tmp_path, 1, {f"b{i}": (0.1,) for i in range(30)}),
+        )
+    )
+    assert [(row["n_shared"], row["shared_mean"], row["standing"]) for row in rows] == [(0, None, None)] * 2
+
+
+@pytest.mark.slow
+def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) -> None:
+    """q1 has .2 and .6 (mean .4), q2 a value in the second iteration alone (.8), q3 is not in the other job."""
+    fail = ("error", "refused: no")
+    first = job_of_report_shared_jobs(tmp_path, 0, {"q1": (0.2, 0.6), "q2": (fail, 0.8), "q3": (0.0, 0.0)})
+    rows = faithfulness(compared(first, job_of_report_shared_jobs(tmp_path, 1, {"q1": (0.5,), "q2": (0.7,)})))
+    assert [row["n_shared"] for row in rows] == [2, 2]
+    assert [row["shared_mean"] for row in rows] == pytest.approx([0.6, 0.6])
+
+
+@pytest.mark.slow
+def test_jobs_on_the_same_questions_say_nothing_more(tmp_path: Path) -> None:
+    jobs = [
+        job_of_report_shared_jobs(tmp_path, n, {f"q{i}": (value,) for i in range(8)})
+        for n, value in enumerate((0.4, 0.6))
+    ]
+    rows = compared(*jobs)
+    assert "shared" not in comparison_lines(jobs, rows)[1][0][1]
+    assert "the same" in comparison_markdown(jobs, rows, ["k=0,1"])
+
+
+def score_of_report_shared_jobs(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
+    interval = None if low is None else {"low": low, "high": high, "method": "wilson", **more.pop("bounds", {})}
+    return {"n_ok": 40, "mean": mean, "interval": interval, "coverage": 1.0, **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "percent", "lines"),
+    [
+        (score_of_report_shared_jobs(0.875, 0.789, 0.93, pass_rate=0.9, n_judged=40), True, ["87.5 [78.9, 93.0]", "90% of 40"]),
+        (score_of_report_shared_jobs(0.875, 0.789, 0.93), False, ["0.88 [0.79, 0.93]", "n = 40"]),
+        # the bounds of a mean at an end are on one side of it: no half-width says that
+        (score_of_report_shared_jobs(1.0, 0.91, 1.0, n_ok=36), True, ["100.0 [91.0, 100.0]", "n = 36"]),
+        (score_of_report_shared_jobs(0.0, 0.0, 0.56, n_ok=3, bounds={"too_few": True}), False, ["0.00 [0.00, 0.56]", "n = 3", "too few"]),
+        (score_of_report_shared_jobs(1.0, None, None, n_ok=1, interval_reason="one_value"), False, ["1.00", "n = 1", "too few"]),
+        (score_of_report_shared_jobs(4.0, None, None, n_ok=9, interval_reason="no_spread"), False, ["4.00", "n = 9"]),
+        (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 90.0%"]),
+        (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9999), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 99.9%"]),
+        (None, False, ["-", "skipped"]),
+    ],
+)  # fmt: skip
+def test_a_cell_says_mean_interval_count_and_what_is_missing(
+    found: dict[str, Any] | None, percent: bool, lines: list[str]
+) -> None:
+    assert score_cell(found, percent=percent).lines == lines
+
+
+def test_what_rests_on_too_few_questions_is_grey() -> None:
+    assert score_cell(score_of_report_shared_jobs(0.0, 0.0, 0.56, bounds={"too_few": True})).few
+    assert not score_cell(score_of_report_shared_jobs(0.0, 0.0, 0.56)).few
+
+
+def test_a_narrow_cell_has_the_interval_below_the_mean() -> None:
+    assert ScoreCell("87.5", "[78.9, 93.0]", "90% of 40").narrow_lines == ["87.5", "[78.9, 93.0]", "90% of 40"]
+
+
+def test_a_grey_text_is_dim_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    Console(out=out, err=io.StringIO()).table(["score", "a", "b"], [["hit", Grey("0.1"), "0.2"]])
+    dim = [part for part in out.getvalue().split("\x1b[") if part.startswith("2m")]
+    assert [part for part in dim if "0.1" in part]
+    assert not [part for part in dim if "0.2" in part]

@@ -1,3 +1,5 @@
+"""What a page says in words beside its figures: of a judge that is embedded, of a composite that lacks parts, of a scale."""
+
 import base64
 import hashlib
 import json
@@ -13,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.safe_text import printable
+from ragpipe.reports.build import build_report
 from ragpipe.reports.case_views import CaseView, case_views
 from ragpipe.reports.console import Console
 from ragpipe.reports.highlight import Quotes, highlight
 from ragpipe.reports.lowest_cases import lowest_cases
+from ragpipe.reports.model import Chart, Report
 from ragpipe.reports.score_details import (
     MARKS,
     DetailBlock,
@@ -31,12 +35,14 @@ from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.write_reports import write_reports
+from ragpipe.stages.write_reports import read_report_data, write_reports
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.page_blocks import block_json
+from tests.support.reports import markdown_of
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 CALL = {
@@ -400,3 +406,54 @@ def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
     html = page(tmp_path)
     assert len(block_json(html, "index")["sample"]) == 3
     assert [len(case.get("k", ())) for case in block_json(html, "d0")] == [0, 0, 3]
+
+
+SPECS_OF_REPORT_WORDS = [ScoreSpec(name, 0, 1) for name in ("faithfulness", "citation")]
+WEIGHTS = {"faithfulness": 0.4, "citation": 0.4, "rejection_calibration": 0.2}
+
+
+def report_of(root: Path, calls: list[dict[str, Any]], **report: Any) -> Report:
+    """Six questions, two methods, two of the three parts of the overall score."""
+    rows = [
+        Row(f"q{n}", method, {"faithfulness": value, "citation": value})
+        for method, value in (("old", 0.2), ("new", 0.8))
+        for n in range(6)
+    ]
+    write_run(root, rows, calls)
+    settings = {"thresholds": {"faithfulness": 0.5}, "weights": WEIGHTS, "fill_defaults": False}
+    score(root, SPECS_OF_REPORT_WORDS, ScoringSettings.model_validate(settings))
+    run = RunFolder(root)
+    return build_report(read_report_data(run, run.iteration(1), ReportSettings.model_validate(report)))
+
+
+def embedded_call(key: str, status: str = "ok") -> dict[str, Any]:
+    names = {"sample_id": "q0", "method": "old", "metric": "faithfulness", "judge": "j"}
+    return {**names, "key": key, "status": status, "attempts": 0}
+
+
+def test_questions_that_were_answered_here_are_not_called_calls(tmp_path: Path) -> None:
+    page = markdown_of(report_of(tmp_path, [embedded_call("1"), embedded_call("2")]))
+    cost = page.partition("## Cost")[2].partition("\n## ")[0]
+    assert "| metric | questions | failed |" in cost
+    assert "| `all` | 2 | 0 |" in cost
+    assert "tokens" not in cost
+    assert "A case on average" not in cost
+
+
+def test_a_question_without_a_stored_reply_was_not_answered_here(tmp_path: Path) -> None:
+    page = markdown_of(report_of(tmp_path, [embedded_call("1", "missing_reply")]))
+    assert "answered without a call" not in page
+    assert "missing_reply" in page.partition("## Cost")[2].partition("\n## ")[0]
+
+
+def test_the_first_chart_names_the_parts_of_an_overall_score(tmp_path: Path) -> None:
+    report = report_of(tmp_path, [], formats=["html"])
+    (better,) = (section for section in report.sections if section.name == "better")
+    markup = "".join(str(part.markup) for part in better.parts if isinstance(part, Chart))
+    assert "overall_score: 2 of 3 parts (faithfulness, citation)." in markup
+
+
+@pytest.mark.parametrize(("percent", "count"), [([], 0), (["faithfulness"], 1)])
+def test_a_scale_is_explained_where_it_is_used(tmp_path: Path, percent: list[str], count: int) -> None:
+    page = markdown_of(report_of(tmp_path, [], percent=percent))
+    assert page.count("a score of 0 to 1, printed times 100") == count

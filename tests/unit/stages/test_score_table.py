@@ -16,6 +16,7 @@ from ragpipe.schema.sample import Case, CaseKey, Output, Sample
 from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.stages import load_dataset
+from ragpipe.stages.calibration_states import calibration_words, judge_calibrated
 from ragpipe.stages.case_measuring import CaseMeasuring, MetricBug
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage
@@ -184,3 +185,25 @@ def test_computed_blocks_stop_between_two_blocks_and_go_on(tmp_path: Path) -> No
     assert [entry["sample_id"] for entry in read_entries(folder.journal)] == [f"s{i}" for i in range(10)]
     judged(tmp_path / "at_once", Words(name="w"), answers)
     assert folder.scores.read_bytes() == RunFolder(tmp_path / "at_once").iteration(1).scores.read_bytes()
+
+
+def states(**values: bool | None) -> dict[str, dict[str, Any]]:
+    return {name: {"calibrated": value, "why": "because"} for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("values", "calibrated", "words"),
+    [
+        ({}, None, "uncalibrated"),
+        ({"a": None, "b": None}, None, "uncalibrated"),
+        ({"a": True, "b": True}, True, ""),
+        ({"a": True, "b": None}, None, "calibrated a; uncalibrated b"),
+        ({"a": True, "b": False, "c": None}, False, "calibrated a; failed calibration b; uncalibrated c"),
+        ({"a": False}, False, "failed calibration a"),
+    ],
+)
+def test_a_judge_is_calibrated_where_all_its_scores_are(
+    values: dict[str, bool | None], calibrated: bool | None, words: str
+) -> None:
+    assert judge_calibrated(states(**values)) is calibrated
+    assert calibration_words(states(**values)) == words
