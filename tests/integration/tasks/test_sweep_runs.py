@@ -1,10 +1,7 @@
 """Whole sweeps against the local server: what they ask (by its log), what they leave, and what survives a kill."""
 
 import json
-import os
 import shutil
-import signal
-import time
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -31,11 +28,9 @@ from tests.support.harness import (
     finish,  # fmt: skip
     kill_after,  # fmt: skip
     repeats_of_finished,  # fmt: skip
-    start,  # fmt: skip
     write_cases,  # fmt: skip
 )
 from tests.support.page_blocks import block_json
-from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
 
@@ -221,24 +216,6 @@ def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher
     assert [row["job"] for row in rows] == [0, 1, 2]
     assert {row["standing"] for row in rows} == {"equal"}
     assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"
-
-
-@pytest.mark.thorough
-@has_submitit
-def test_a_job_that_is_preempted_is_queued_again_and_goes_on(here: Path) -> None:
-    """submitit's signal before a time limit: the job is put into the queue, ends, and starts again in its own run folder."""
-    with Server(here / "server.jsonl", ["--latency-ms", "100"]) as server:
-        process = start(words(here, server.url, *SUBMITIT, "judge.concurrency=2", cases=20), here)
-        while len(server.requests()) < 10:
-            time.sleep(0.05)
-        progress = json.loads((here / "out/torture/latest/iteration-1/.progress.json").read_text())
-        os.kill(progress["state"]["pid"], signal.SIGUSR2)
-        text, _ = process.communicate(timeout=HANGS_AFTER_S)
-        assert process.returncode == 0, text
-        assert sum(server.bodies().values()) == 2 * 20, "what was in flight is waited for"
-    (log,) = here.glob("out/.sweep/*/.submitit/*/*_0_log.out")
-    assert "Requeued job" in log.read_text()
-    assert {row["state"] for row in table(sweeps(here)[0])} == {"complete"}
 
 
 METRICS = ("dataset=demo", "metrics=[retrieval,faithfulness]", "report.formats=[]")
