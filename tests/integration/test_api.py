@@ -71,20 +71,12 @@ def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None
     script = page.split("```python\n")[1].split("```")[0]
     assert len(script.strip().split("\n")) <= 5
     finished_runs.of("+experiment=quickstart").copy_outputs(here)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout
 
 
-CONFIG = {
-    "dataset": "demo",
-    "dataset.limit": 4,
-    "metrics": ["faithfulness", "retrieval"],
-    "metrics.retrieval": {"k": [5]},
-    "name": "api",
-}
+CONFIG = {"dataset": "demo", "dataset.limit": 4, "metrics": ["faithfulness", "retrieval"], "metrics.retrieval": {"k": [5]}, "name": "api"}
 
 
 @pytest.mark.thorough

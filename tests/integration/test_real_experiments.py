@@ -66,9 +66,7 @@ def test_retrieval_equals_trec_eval(
     theirs = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(ranked)
     rows = pq.read_table(found / "scores.parquet").to_pylist()
     ids = {r["id"]: r for r in pq.read_table(found.parent / "samples.parquet").to_pylist()}
-    values = {
-        (_query(ids[r["sample_id"]], experiment), r["score_name"]): r["value"] for r in rows if r["status"] == "ok"
-    }
+    values = {(_query(ids[r["sample_id"]], experiment), r["score_name"]): r["value"] for r in rows if r["status"] == "ok"}
     for query, measured in theirs.items():
         for measure, value in measured.items():
             assert values[query, ours(measure)] == pytest.approx(value, abs=1e-9), (query, measure)

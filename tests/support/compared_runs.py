@@ -23,9 +23,7 @@ IDENTITY: Mapping[str, Any] = {
     "embedder": {"kind": "none"},
     "parser": 3,
     "scoring": {},
-    "metrics": {
-        "grade": {"class": "Grade", "version": 1, "parameters": {"history": True}, "prompts": {"ask": "a" * 64}}
-    },
+    "metrics": {"grade": {"class": "Grade", "version": 1, "parameters": {"history": True}, "prompts": {"ask": "a" * 64}}},
 }
 PROMPTS = {"grade/ask.v1@aaaaaaaa": "a" * 64}
 GRADE = ScoreSpec(name="grade", low=0, high=1)

@@ -33,9 +33,7 @@ def travelled(here: Path, *words: str) -> Path:
         monkeypatch.chdir(here)
         monkeypatch.setenv(KEY, "sk-sentinel-4242")
         metrics = "retrieval,faithfulness,chunk_faithfulness"
-        assert (
-            main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics)) == 0
-        )
+        assert main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics)) == 0
     shutil.copytree((here / "out" / "torture" / "latest").resolve(), here / "elsewhere" / "run")
     shutil.rmtree(here / "out")
     data.unlink()

@@ -31,10 +31,5 @@ def wait_for_hang_up(url: str) -> None:
     port = urlsplit(url).port
     waiting = (psutil.CONN_ESTABLISHED, psutil.CONN_CLOSE_WAIT)
     wait_until(
-        lambda: (
-            not any(
-                connection.laddr.port == port and connection.status in waiting
-                for connection in psutil.net_connections("tcp")
-            )
-        )
+        lambda: not any(connection.laddr.port == port and connection.status in waiting for connection in psutil.net_connections("tcp"))
     )

@@ -75,9 +75,7 @@ def test_a_quoted_message_stands_in_the_code() -> None:
 
 
 def test_every_first_line_of_an_error_has_a_row() -> None:
-    missing = sorted(
-        {title for title in titles() if not any(fits(quoted, " ".join(title.split())) for quoted in QUOTED)}
-    )
+    missing = sorted({title for title in titles() if not any(fits(quoted, " ".join(title.split())) for quoted in QUOTED)})
     assert not missing, "add a row to docs/troubleshooting.md: " + "; ".join(missing)
 
 

@@ -33,23 +33,17 @@ def test_a_text_is_the_text_that_was_typed(word: str, name: str, here: Path) -> 
 
 
 def test_texts_deep_inside(here: Path) -> None:
-    config = compose(
-        [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.season=2024", "dataset.path=7"]
-    )
+    config = compose([*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.season=2024", "dataset.path=7"])
     assert (config.judge.season, config.dataset.path) == ("2024", "7")
 
 
 def test_keys_need_no_plus(here: Path) -> None:
-    config = compose(
-        [*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.top_p=0.5", "dataset.limit=3"]
-    )
+    config = compose([*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.top_p=0.5", "dataset.limit=3"])
     assert (config.judge.top_p, config.dataset.limit) == (0.5, 3)
 
 
 def test_a_metric_is_added_changed_and_taken_away(here: Path) -> None:
-    config = compose(
-        ["dataset=mine", "metrics=[retrieval,correctness]", "metrics.retrieval.k=[2]", "~metrics.correctness"]
-    )
+    config = compose(["dataset=mine", "metrics=[retrieval,correctness]", "metrics.retrieval.k=[2]", "~metrics.correctness"])
     assert list(config.metrics) == ["retrieval"]
     assert list(config.metrics["retrieval"].k) == [2]
 

@@ -67,9 +67,7 @@ def test_no_secret_anywhere(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: 
 
 
 @pytest.mark.slow
-def test_what_a_file_sweeps_over_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_file_sweeps_over_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A word for the same key replaces what the file lists."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf/experiment").mkdir(parents=True)
@@ -103,8 +101,7 @@ def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.
 @pytest.mark.parametrize(
     ("error", "code"),
     first_rows(
-        (pytest.param(*row, id=repr(row[0])) for row in _WORST),
-        {"KeyboardInterrupt()", "ZeroDivisionError('x')", "Incomplete('x')"},
+        (pytest.param(*row, id=repr(row[0])) for row in _WORST), {"KeyboardInterrupt()", "ZeroDivisionError('x')", "Incomplete('x')"}
     ),
 )
 def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -125,13 +122,7 @@ def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch
 def test_the_worst_code_counts_and_an_interrupt_starts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ends = {
-        "a": errors.Incomplete("a"),
-        "b": ZeroDivisionError("b"),
-        "c": None,
-        "d": errors.Interrupted("d"),
-        "e": None,
-    }
+    ends = {"a": errors.Incomplete("a"), "b": ZeroDivisionError("b"), "c": None, "d": errors.Interrupted("d"), "e": None}
     ran: list[str] = []
 
     def run(config: init.InitSettings, console: object) -> int:
@@ -181,9 +172,7 @@ def test_the_folder_may_be_renamed_to_conf(made: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_folder_may_be_moved_and_used_from_anywhere(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_may_be_moved_and_used_from_anywhere(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(tmp_path) not in "".join(path.read_text() for path in made.rglob("*.yaml"))
     elsewhere = tmp_path / "a" / "b"
     elsewhere.mkdir(parents=True)

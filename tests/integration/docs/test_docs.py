@@ -29,70 +29,27 @@ from tests.support.pages import DOCS, ROOT, Section, Step, commands, commands_wi
 from tests.support.thoroughness import THOROUGH, some_of
 
 PAGES = (
-    "README.md",
-    "adding-a-metric.md",
-    "batch.md",
-    "budgets.md",
-    "building-test-sets.md",
-    "call-store.md",
-    "citations.md",
-    "comparing.md",
-    "configuration.md",
-    "cookbook.md",
-    "data-doctor.md",
-    "datasets.md",
-    "detectors.md",
-    "diagnosis.md",
-    "extras/checks.md",
-    "first-hour.md",
-    "example-rag.md",
-    "offline-judge.md",
-    "install.md",
-    "iterations.md",
-    "juries.md",
-    "judge-options.md",
-    "latency.md",
-    "migrating-from-deepeval.md",
-    "migrating-from-promptfoo.md",
-    "migrating-from-ragas.md",
-    "monitoring.md",
-    "python.md",
-    "rejudging.md",
-    "reports.md",
-    "run-modes.md",
-    "scoring.md",
-    "success-criteria.md",
-    "sweeps.md",
-    "synthesizing.md",
-    "systems.md",
-    "tutorial.md",
+    "README.md", "adding-a-metric.md", "batch.md", "budgets.md", "building-test-sets.md", "call-store.md", "citations.md", "comparing.md",
+    "configuration.md", "cookbook.md", "data-doctor.md", "datasets.md", "detectors.md", "diagnosis.md", "extras/checks.md", "first-hour.md",
+    "example-rag.md", "offline-judge.md", "install.md", "iterations.md", "juries.md", "judge-options.md", "latency.md",
+    "migrating-from-deepeval.md", "migrating-from-promptfoo.md", "migrating-from-ragas.md", "monitoring.md", "python.md", "rejudging.md",
+    "reports.md", "run-modes.md", "scoring.md", "success-criteria.md", "sweeps.md", "synthesizing.md", "systems.md", "tutorial.md",
     "weights.md",
-)
+)  # fmt: skip
 NOT_RUN = (
-    "git clone ",
-    "mkdir my-rag",
-    "cd my-rag",
-    "hf download ",
-    "python -m pip ",
-    "export ",
-    "python -m pytest",
-    "python benchmarks/",
-    "sh monitor.sh",
-    "tail ",
-)
+    "git clone ", "mkdir my-rag", "cd my-rag", "hf download ", "python -m pip ", "export ", "python -m pytest", "python benchmarks/",
+    "sh monitor.sh", "tail ",
+)  # fmt: skip
 """What other tests run (tests/slow/ci the scripts of docs/ci), or only a reader can."""
 SHELL = ("mkdir ", "cp ", "sh eval/")
 """Commands that are given to a shell; `../ragpipe` is this repository."""
 SCRIPT = "sh eval/"
 """Starts half a dozen processes, as tests/slow/ci does with the same script: the pages that show it do so in thorough runs."""
 MORE_SECTIONS = {
-    "formats.md": ["Spans"],
-    "gates.md": ["Gates", "Against a baseline", "Tiers"],
-    "http-systems.md": ["An HTTP endpoint as the system"],
-    "python-systems.md": ["A Python callable as the system"],
-    "reproducibility.md": ["Explain"],
+    "formats.md": ["Spans"], "gates.md": ["Gates", "Against a baseline", "Tiers"], "http-systems.md": ["An HTTP endpoint as the system"],
+    "python-systems.md": ["A Python callable as the system"], "reproducibility.md": ["Explain"],
     "several-methods.md": ["Several live methods in one run"],
-}
+}  # fmt: skip
 """Sections that are run, of pages whose others show parts of files, or need what people have done."""
 ELSEWHERE = ("walkthrough.md",)
 """tests/slow/labelling/test_walkthrough.py runs it, with the labels of a person."""
@@ -114,11 +71,7 @@ def ragpipe_commands(section: Section) -> set[str]:
 IN_TUTORIAL = set().union(*(ragpipe_commands(section) for section in RUN if section.page == "tutorial.md"))
 TRIED = {
     *(str(section) for section in RUN if section.page == "tutorial.md"),
-    *(
-        str(section)
-        for section in RUN
-        if section.page == "README.md" and not (set() < ragpipe_commands(section) <= IN_TUTORIAL)
-    ),
+    *(str(section) for section in RUN if section.page == "README.md" and not (set() < ragpipe_commands(section) <= IN_TUTORIAL)),
     *some_of((str(section) for section in RUN if section.page not in FIRST), 24),
 }
 
@@ -166,9 +119,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("BOT_TOKEN", "b0t")
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "nightly.jsonl").write_text(
-        '{"id": "n1", "question": "q", "answer": "a", "contexts": ["a"]}\n'
-    )
+    (tmp_path / "data" / "nightly.jsonl").write_text('{"id": "n1", "question": "q", "answer": "a", "contexts": ["a"]}\n')
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -339,9 +290,7 @@ def seen(record: Record) -> tuple[object, object]:
     return record.sample, record.output
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CHANGELOG.md", *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md"))]
-)
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md"))])
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):

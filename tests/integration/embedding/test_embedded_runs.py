@@ -107,19 +107,11 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
     weighted = values(run, "bert_score_f1_raw")
     assert weighted["the same"] == pytest.approx(100.0, abs=1e-9)  # a cosine with itself, in floating point
     assert set(values(run, "bert_score_f1").values()) == {None, 0.0}  # no baseline is known; silence is 0 by any
-    messages = [
-        json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()
-    ]
-    corpus = [
-        *["Paris is the capital."] * 4,
-        "Bees make honey.",
-        "By bees.",
-    ]  # every sample's own, also the silent one's
+    messages = [json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()]
+    corpus = [*["Paris is the capital."] * 4, "Bees make honey.", "By bees."]  # every sample's own, also the silent one's
     assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
 
-    monkeypatch.setattr(
-        "ragpipe.stages.load_dataset.BLOCK", 2
-    )  # other blocks, one pair at a time, nothing stored: the same weights
+    monkeypatch.setattr("ragpipe.stages.load_dataset.BLOCK", 2)  # other blocks, one pair at a time, nothing stored: the same weights
     monkeypatch.setattr(local_embedder, "TOGETHER", 1)
     assert main([*words, "name=again", "store.path=elsewhere"]) == 0
     assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted
@@ -137,15 +129,8 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
 def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     seen: list[str] = []
     plain = numpy_minilm.MiniLMVectors.__call__
-    monkeypatch.setattr(
-        numpy_minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts)
-    )
-    words = [
-        "dataset=jsonl",
-        f"dataset.path={write(here / 'd.jsonl')}",
-        "metrics=[semantic_similarity]",
-        "embedder=minilm",
-    ]
+    monkeypatch.setattr(numpy_minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts))
+    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]", "embedder=minilm"]
     assert main([*words, "name=first", "iterations=2"]) == 0
     assert sorted(seen) == ["Bees make honey.", "Paris is the capital.", "The capital is Paris."]
     monkeypatch.setattr(local_embedder, "TOGETHER", 1)
@@ -176,9 +161,7 @@ def test_a_model_that_is_not_installed_stops_a_run_before_it_begins(here, monkey
 
 @pytest.mark.slow  # litellm takes seconds to import
 def test_questions_and_their_vectors_by_a_provider(here, capsys):
-    script = [
-        {"match": "write 3 different questions", "reply": json.dumps({"questions": ["What is near?", "abc", "xyz"]})}
-    ]
+    script = [{"match": "write 3 different questions", "reply": json.dumps({"questions": ["What is near?", "abc", "xyz"]})}]
     with serving(script=script) as server:
         words = arguments(
             write(here / "d.jsonl"), here / "out", server.url, "metrics.answer_relevance.method=questions",
@@ -200,9 +183,7 @@ def test_questions_and_their_vectors_by_a_provider(here, capsys):
     assert all(row["paid_usd"] == pytest.approx(row["tokens_in"] / 1e6) for row in vectors)
     found = values(run, "answer_relevance")
     assert found["silent"] == 0
-    assert found["near"] == pytest.approx(
-        sum(_cosine("What is near?", other) for other in ("What is near?", "abc", "xyz")) / 3, abs=1e-6
-    )
+    assert found["near"] == pytest.approx(sum(_cosine("What is near?", other) for other in ("What is near?", "abc", "xyz")) / 3, abs=1e-6)
 
 
 def _cosine(one: str, other: str) -> float:

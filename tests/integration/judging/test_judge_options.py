@@ -96,20 +96,10 @@ def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_pa
 def test_the_members_of_a_jury_are_shown_items_in_orders_of_their_own(serve, tmp_path, capsys):
     server = serve()
     data = write_cases(tmp_path / "cases.jsonl", CASES, chunks=4)
-    words = [
-        "dataset=jsonl",
-        f"dataset.path={data}",
-        "metrics=[context_precision]",
-        "name=torture",
-        f"output_dir={tmp_path}/out",
-    ]
+    words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[context_precision]", "name=torture", f"output_dir={tmp_path}/out"]
     for name in "ab":
         member = f"jury.members.{name}"
-        words += [
-            f"+judge@{member}=llm",
-            f"{member}.model=openai/m-{name}-2026-01-01",
-            f"{member}.api_base={server.url}",
-        ]
+        words += [f"+judge@{member}=llm", f"{member}.model=openai/m-{name}-2026-01-01", f"{member}.api_base={server.url}"]
         words += [f"{member}.api_key_env=RAGPIPE_TEST_KEY", f"{member}.reasoning=true"]
     assert main([*words, "jury.members.b.shuffle_seed=7"]) == 0, capsys.readouterr()
     sent: dict[str, set[tuple[int, ...]]] = {}

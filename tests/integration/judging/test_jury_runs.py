@@ -82,9 +82,7 @@ def court(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
         yield Court(tmp_path, server)
 
 
-def test_each_member_judges_every_case_and_later_tasks_ask_nothing(
-    court: Court, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_member_judges_every_case_and_later_tasks_ask_nothing(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
     assert court.run("task=plan", *court.words()) == 0
     assert "member b: 12 cases, up to 12 new calls" in capsys.readouterr().out
     assert court.run(*court.words()) == 0
@@ -133,9 +131,7 @@ def test_a_killed_jury_goes_on_and_asks_nothing_twice(court: Court, tmp_path: Pa
 
 
 def test_a_metric_may_have_one_judge_and_a_rule_of_its_own(court: Court) -> None:
-    words = court.words(
-        "+metrics.rubric.aggregation=min", "+metrics.faithfulness.judge=c", metrics="rubric,faithfulness"
-    )
+    words = court.words("+metrics.rubric.aggregation=min", "+metrics.faithfulness.judge=c", metrics="rubric,faithfulness")
     assert court.run(*words) == 0
     assert {row["value"] for row in court.scores()} == {2}
     assert court.calls()[MODELS["a"]] == court.calls()[MODELS["b"]] == CASES
@@ -184,9 +180,7 @@ def test_a_cascade_asks_the_second_where_the_first_is_unsure_and_measures_its_bi
     assert low <= 0.5 <= high
 
 
-def test_members_are_held_against_people_and_the_best_alone_is_named(
-    court: Court, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_members_are_held_against_people_and_the_best_alone_is_named(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
     records = [json.loads(line) for line in court.data.read_text().splitlines()]
     people = [{**record, "recorded": {"human": 3 + place % 2}} for place, record in enumerate(records)]
     court.data.write_text("".join(json.dumps(record) + "\n" for record in people))
@@ -234,9 +228,7 @@ def test_a_metric_cannot_name_a_judge_without_a_jury(court: Court, capsys: pytes
 
 
 @pytest.mark.thorough
-def test_a_folder_judged_by_a_jury_names_no_address_for_a_call(
-    court: Court, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_judged_by_a_jury_names_no_address_for_a_call(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
     assert court.run(*court.words(members="ab")) == 0
     asked = len(court.server.log)
     for task in ("task=rejudge", "task=selftest", "task=spot_check"):
@@ -353,8 +345,7 @@ def write_long_cases(path: Path, cases: int) -> Path:
     lines = []
     for number in range(cases):
         contexts = [
-            f"Passage {k} of case {number}. "
-            + " ".join(f"word{(number * 7 + k * 3 + w) % 997} is near it" for w in range(55))
+            f"Passage {k} of case {number}. " + " ".join(f"word{(number * 7 + k * 3 + w) % 997} is near it" for w in range(55))
             for k in range(5)
         ]
         lines += [

@@ -23,8 +23,7 @@ def _key(monkeypatch):
 @pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
-    ("fault", "mode", "extra"),
-    [(None, "json_schema", 0), ("no_json_schema", "json_object", 1), ("no_response_format", "plain", 2)],
+    ("fault", "mode", "extra"), [(None, "json_schema", 0), ("no_json_schema", "json_object", 1), ("no_response_format", "plain", 2)]
 )
 async def test_the_first_call_settles_the_mode(serve, client, fault, mode, extra):
     server = serve(*([fault] if fault else []), latency_ms=2)
@@ -40,13 +39,7 @@ async def test_each_answer_type_goes_its_own_way_down(serve):
     """A schema that is refused, by an error that names no parameter, says nothing of the others."""
     server = serve("no_json_schema:match=supported")  # a field of Verdicts
     told = []
-    asked = [
-        question("a"),
-        question("one. two.", Verdicts),
-        question("b"),
-        question("c. d.", Verdicts),
-        question("e", Claims),
-    ]
+    asked = [question("a"), question("one. two.", Verdicts), question("b"), question("c. d.", Verdicts), question("e", Claims)]
     calls = await ask(settings(server.url, concurrency=1), *asked, tell=told.append)
     assert [(c.status, c.output_mode) for c in calls] == [
         ("ok", "json_schema"), ("ok", "json_object"), ("ok", "json_schema"), ("ok", "json_object"), ("ok", "json_schema"),

@@ -47,12 +47,7 @@ pytestmark = pytest.mark.slow
 GATES = "+scoring.gates={ranking: {score: mrr, min: 0.99}, depth: {score: recall@5, min: 0.1, tier: quality}}"
 RUNS = {
     "one iteration": [],
-    "several iterations, with gates": [
-        "metrics=[retrieval,faithfulness]",
-        "metrics.faithfulness.prompts.verify=v2",
-        "iterations=2",
-        GATES,
-    ],
+    "several iterations, with gates": ["metrics=[retrieval,faithfulness]", "metrics.faithfulness.prompts.verify=v2", "iterations=2", GATES],
 }
 MEDIA: tuple[Medium, ...] = ("terminal", "markdown", "html")
 
@@ -109,10 +104,7 @@ def text_of(*cells: Cell) -> str:
 
 def terminal_text(text: RichText) -> str:
     """A line as the terminal prints it: `sample/method` for a case."""
-    pieces = (
-        f"{piece.sample_id}/{piece.method}{piece.suffix}" if isinstance(piece, CaseName) else str(piece)
-        for piece in pieces_of(text)
-    )
+    pieces = (f"{piece.sample_id}/{piece.method}{piece.suffix}" if isinstance(piece, CaseName) else str(piece) for piece in pieces_of(text))
     return "".join(pieces)
 
 
@@ -134,11 +126,7 @@ def test_html_has_every_row(report: Report) -> None:
     sections = sections_with_tables(report, "html")
     assert len(sections) > 6
     for section in sections:
-        expected = [
-            text_of(*cells)
-            for table in tables_of(section)
-            for cells in (heads_of(table), *(row.cells for row in table.rows))
-        ]
+        expected = [text_of(*cells) for table in tables_of(section) for cells in (heads_of(table), *(row.cells for row in table.rows))]
         assert rows[section.name] == expected, section.name
 
 
@@ -181,10 +169,7 @@ def test_the_terminal_has_its_rows_in_order(report: Report) -> None:
 def test_media_share_rows_and_columns_in_one_order(report: Report) -> None:
     """The HTML page has the tables of Markdown, but for those that its heat maps stand for and the rows of single groups; the
     terminal's rows and columns are some of theirs, in the same order."""
-    shown = {
-        medium: {section.name: tables_of(section) for section in sections_with_tables(report, medium)}
-        for medium in MEDIA
-    }
+    shown = {medium: {section.name: tables_of(section) for section in sections_with_tables(report, medium)} for medium in MEDIA}
     assert list(shown["html"]) == [name for name in shown["markdown"] if name != "slices"]
     for name, tables in shown["html"].items():
         places = [[full.columns for full in shown["markdown"][name]].index(table.columns) for table in tables]
@@ -284,9 +269,7 @@ def test_a_start_prints_at_most_25_lines_and_the_page_last(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(
-        "ragpipe.reports.live_progress.PLAIN_S", 3600
-    )  # a line of progress more for each 5 s of a slow machine
+    monkeypatch.setattr("ragpipe.reports.live_progress.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
     assert main(["+experiment=quickstart"]) == 0
     shown = capfd.readouterr()
     assert _screen_lines(shown.out + shown.err, 80) <= 25
@@ -297,14 +280,10 @@ def test_a_start_prints_at_most_25_lines_and_the_page_last(
 
 
 @pytest.mark.thorough
-def test_a_sweep_of_four_jobs_is_one_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_of_four_jobs_is_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(
-        "ragpipe.reports.live_progress.PLAIN_S", 3600
-    )  # a line of progress more for each 5 s of a slow machine
+    monkeypatch.setattr("ragpipe.reports.live_progress.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
     assert main(SWEEP) == 0
     shown = capfd.readouterr()
     assert _screen_lines(shown.out + shown.err, 80) <= 30
@@ -330,14 +309,9 @@ def test_a_terminal_gets_colours_unless_it_wants_none(tmp_path: Path) -> None:
 
 
 WORDS = (
-    "+experiment=quickstart",
-    "metrics=[faithfulness,groundedness]",
-    "dataset.limit=5",
-    "judge=llm",
-    "judge.model=openai/test-model-2026-01-01",
-    "judge.api_key_env=RAGPIPE_TEST_KEY",
-    "judge.concurrency=8",
-)
+    "+experiment=quickstart", "metrics=[faithfulness,groundedness]", "dataset.limit=5", "judge=llm",
+    "judge.model=openai/test-model-2026-01-01", "judge.api_key_env=RAGPIPE_TEST_KEY", "judge.concurrency=8",
+)  # fmt: skip
 COLOUR = "\x1b[3"
 _SENT = re.compile(r"([\d,]+) sent, ([\d,]+) answered")
 
@@ -433,8 +407,6 @@ def test_errors_and_a_gate_that_blocks(tmp_path: Path, server: OpenAIServer) -> 
     requests = server.log
     failed = sum(line["status"] == 400 for line in requests)
     assert f"{len(requests)} sent, {len(requests) - failed} answered, {failed} failed" in last
-    verdict = lines.index(
-        next(line for line in lines if line.startswith("BLOCKED: 1 of 1 gate did not pass: faithful "))
-    )
+    verdict = lines.index(next(line for line in lines if line.startswith("BLOCKED: 1 of 1 gate did not pass: faithful ")))
     assert any(line.startswith(f"cost: judge {len(requests)} calls ({failed} failed)") for line in lines[verdict:])
     assert any(line.startswith("warning: coverage under 95% of cases: ") for line in lines[verdict:])

@@ -73,10 +73,7 @@ SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance"), ScoreSpec("mr
 
 def test_counts_order_and_examples(tmp_path: Path) -> None:
     """Seven hallucinations, of which two also missed; the first five in data order are named, over blocks of two."""
-    rows = [
-        Row(f"q{n}", "ab"[n % 2], {"faithfulness": 0.1, "answer_relevance": 1.0, "mrr": 0.0 if n < 2 else 1.0})
-        for n in range(7)
-    ]
+    rows = [Row(f"q{n}", "ab"[n % 2], {"faithfulness": 0.1, "answer_relevance": 1.0, "mrr": 0.0 if n < 2 else 1.0}) for n in range(7)]
     write_run(tmp_path, [*rows, Row("ok", "a", {"faithfulness": 1.0, "answer_relevance": 1.0, "mrr": 1.0})])
     metrics = score(tmp_path, SPECS, ScoringSettings(slices=[]), block=2)
     assert [one["name"] for one in metrics["diagnosis"]] == ["retrieval_failure", "hallucination"]
@@ -91,11 +88,7 @@ def test_counts_order_and_examples(tmp_path: Path) -> None:
 
 def test_order_words_and_rules_are_configuration(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.1, "answer_relevance": 1.0, "mrr": 0.0})])
-    mine = {
-        "when": {"all": [{"failure_mode": "retrieval_miss"}, {"field": "method", "equals": "a"}]},
-        "message": "It is a.",
-        "order": 1,
-    }
+    mine = {"when": {"all": [{"failure_mode": "retrieval_miss"}, {"field": "method", "equals": "a"}]}, "message": "It is a.", "order": 1}
     settings = ScoringSettings(diagnosis={"hallucination": {"order": 2}, "mine": mine, "retrieval_failure": None})
     score(tmp_path, SPECS, settings)
     assert records(tmp_path)[0]["diagnosis"] == ["mine", "hallucination"]
@@ -143,13 +136,8 @@ PARTLY = {
     "unsupported_claim": (15, 20), "false_rejection": (6, 7), "stale_source": (2, 3),
 }  # fmt: skip
 NOT_TOLD = {
-    "irrelevant_context",
-    "irrelevant_answer",
-    "incomplete_answer",
-    "quote_only_violation",
-    "policy_violation",
-    "training_cutoff_excuse",
-}
+    "irrelevant_context", "irrelevant_answer", "incomplete_answer", "quote_only_violation", "policy_violation", "training_cutoff_excuse",
+}  # fmt: skip
 NO_MODE = {"wrong_number", "wrong_name", "dangling_citation", "refusal_then_answer"}  # finer than the shipped modes
 
 
@@ -162,9 +150,7 @@ def demo(finished_runs: FinishedRuns) -> dict[tuple[str, str], tuple[set[str], d
         for line in map(json.loads, DEMO.read_text(encoding="utf-8").splitlines())
         for output in line["outputs"]
     }
-    return {
-        (row["sample_id"], row["method"]): (planted[row["sample_id"], row["method"]], row) for row in records(folder)
-    }
+    return {(row["sample_id"], row["method"]): (planted[row["sample_id"], row["method"]], row) for row in records(folder)}
 
 
 def test_planted_failures_that_the_quickstart_can_see(demo: Any) -> None:

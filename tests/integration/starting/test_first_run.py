@@ -168,13 +168,10 @@ def test_questions_without_answers_wait_for_a_system(
     ("words", "says"),
     [
         (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
-        (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"),
-        (["a"], "give one of its files: shop.jsonl"),
-        (["shop.jsonl", "dataset=ragsa"], "'ragsa'"),
-        (["broken.jsonl"], "broken.jsonl:2"),
-        (["text.txt"], "neither JSON nor a table"),
+        (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
+        (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_refused_and_nothing_is_written(
     here: Path, capfd: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
@@ -199,12 +196,7 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
     ("file", "answers", "recorded", "code"),
     [
         ("ragas/result.csv", 10, "harmfulness", 0),
-        (
-            "deepeval/test_run_20261122_011809.json",
-            11,
-            "deepeval_faithfulness",
-            4,
-        ),  # its Correctness has a failed verdict
+        ("deepeval/test_run_20261122_011809.json", 11, "deepeval_faithfulness", 4),  # its Correctness has a failed verdict
         ("promptfoo/results.json", 20, "promptfoo_faithfulness", 0),
         ("langfuse/traces_full.jsonl", 10, None, 0),
         ("langsmith/experiment_results.csv", 10, None, 0),
@@ -214,13 +206,7 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
     ],
 )
 def test_a_file_of_a_real_package_is_a_table_at_the_first_try(
-    here: Path,
-    capfd: pytest.CaptureFixture[str],
-    real_data: Path,
-    file: str,
-    answers: int,
-    recorded: str | None,
-    code: int,
+    here: Path, capfd: pytest.CaptureFixture[str], real_data: Path, file: str, answers: int, recorded: str | None, code: int
 ) -> None:
     source = shutil.copyfile(real_data / "shapes" / file, f"export{Path(file).suffix}")
     assert main([source]) == code

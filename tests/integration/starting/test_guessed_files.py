@@ -109,11 +109,7 @@ def test_the_table_of_traces_of_langfuse(latency: str) -> None:
     assert start.reading is not None
     first, second, third = start.reading.probe
     asked = [(case.sample.question, case.output.answer) for case in (first, second, third)]
-    assert asked == [
-        ("How long is the warranty?", "Two years."),
-        ("Is the postage refunded?", "No."),
-        ("Who wrote it?", "Ada."),
-    ]
+    assert asked == [("How long is the warranty?", "Two years."), ("Is the postage refunded?", "No."), ("Who wrote it?", "Ada.")]
     assert [chunk.text for chunk in first.output.chunks or ()] == WARRANTY
     assert third.output.chunks is None
     assert first.output.timings == {"total": 1250.0}
@@ -140,16 +136,12 @@ def test_a_table_at_the_first_try(rows: list[dict[str, Any]], cases: int, capfd:
     assert sum(line.startswith(("no value", "not measured", "some answers")) for line in after) <= 4
 
 
-def test_the_commands_to_go_on_run_as_they_are_printed(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_to_go_on_run_as_they_are_printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a server on this machine as the provider: its address is the one word that is added."""
     _write(FLAT)
     assert main(["log.csv"]) == 0
     out = capfd.readouterr().out
-    commands = [
-        shlex.split(line, comments=True) for line in out.splitlines() if line.startswith("  python -m ragpipe ")
-    ]
+    commands = [shlex.split(line, comments=True) for line in out.splitlines() if line.startswith("  python -m ragpipe ")]
     judged, planned = (words[3:] for words in commands)
     assert "judge=llm" in judged
     assert "task=plan" in planned
@@ -182,9 +174,7 @@ def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest
     mapping, experiment = Path("log/dataset/log.yaml"), Path("log/experiment/log.yaml")
     assert "      - context_recall" not in experiment.read_text(encoding="utf-8").splitlines()
     text = mapping.read_text(encoding="utf-8").replace("question: ???", "question: Frage")
-    text = text.replace("answer: ???", """answer: '"Bot-Antwort"'""").replace(
-        "  # reference: NAME", "  reference: Soll"
-    )
+    text = text.replace("answer: ???", """answer: '"Bot-Antwort"'""").replace("  # reference: NAME", "  reference: Soll")
     perhaps = text.partition("; perhaps ")[2].partition("\n")[0]
     mapping.write_text(text.replace("contexts: ???", f"contexts: {perhaps}"), encoding="utf-8")
     assert main(["log.csv"]) == 0
@@ -196,8 +186,6 @@ def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest
     assert main(["log.csv"]) == 0
     assert "chosen again" not in capfd.readouterr().out
     experiment.write_bytes(chosen + b"# mine\n")
-    mapping.write_text(
-        mapping.read_text(encoding="utf-8").replace("  reference: Soll", "  # reference: NAME"), encoding="utf-8"
-    )
+    mapping.write_text(mapping.read_text(encoding="utf-8").replace("  reference: Soll", "  # reference: NAME"), encoding="utf-8")
     assert main(["log.csv"]) == 0
     assert experiment.read_bytes() == chosen + b"# mine\n", "an edited experiment is left alone"

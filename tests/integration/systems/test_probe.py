@@ -131,9 +131,7 @@ async def test_three_questions_that_all_fail_end_the_run_and_are_asked_again_lat
     assert asked[3:] == ["0", "1", "2", "3", "4", "5"]
 
 
-async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later waits double; before the first answer they stay short, so that a wrong start is known soon."""
     monkeypatch.setattr("ragpipe.systems.asking._FIRST_WAIT_S", 0.01)
     waits = list[float]()
@@ -177,18 +175,13 @@ async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_p
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
-        ("7", ["int: '7'", "return {'answer': text"]),
-        ("{'answer': 'a', 'context': 'c'}", ["context: text", "rename context -> contexts"]),
-        (
-            "{'answer': 'a', 'context': ['c'], 'documents': ['d']}",
-            ["context: list of 1 texts", "rename context -> contexts"],
-        ),
+        ("7", ["int: '7'", "return {'answer': text"]), ("{'answer': 'a', 'context': 'c'}", ["context: text", "rename context -> contexts"]),
+        ("{'answer': 'a', 'context': ['c'], 'documents': ['d']}", ["context: list of 1 texts", "rename context -> contexts"]),
         ("{'result': 'a', 'sources': ['c']}", ["rename result -> answer, sources -> contexts"]),
-        ("{'text': 'a'}", ["rename text -> answer"]),
-        ("{'response': 'a', 'contexts': []}", ["rename response -> answer"]),
+        ("{'text': 'a'}", ["rename text -> answer"]), ("{'response': 'a', 'contexts': []}", ["rename response -> answer"]),
         ("{'answer': 'a', 'contexts': 'one'}", ["contexts", "a list"]),
     ],
-)
+)  # fmt: skip
 async def test_a_callable_with_other_names_is_told_the_right_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, told: list[str]
 ) -> None:

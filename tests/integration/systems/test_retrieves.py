@@ -80,10 +80,7 @@ def test_a_failure_of_the_system_takes_nothing_from_what_does_not_apply() -> Non
     reasons = {"retrieval": REASON, "abstention": "no_answerable_label", "correctness": "system_error"}
     assert {name: run_skip_reason(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
     similar = shipped_metric("semantic_similarity")
-    assert [run_skip_reason(similar, failed, embedder=there) for there in (True, False)] == [
-        "system_error",
-        "no_embedder",
-    ]
+    assert [run_skip_reason(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
 
 
 def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:
@@ -119,10 +116,7 @@ TWO = (
 
 def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path) -> None:
     found = records(tmp_path, TWO)
-    assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"closed": False})))) == {
-        "dense": True,
-        "closed": False,
-    }
+    assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"closed": False})))) == {"dense": True, "closed": False}
     assert list(mark_closed_book(found, RecordedSystem(retrieves={"closed": True}))) == found
     with pytest.raises(DataError) as error:
         list(mark_closed_book(found, RecordedSystem(retrieves=False)))
@@ -184,9 +178,7 @@ def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.Capture
 
 
 @pytest.mark.slow
-def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run(CLOSED) == 0
     assert capfd.readouterr().err.count("'clsed'") == 1
     run = Path("outputs/x/latest").resolve()
@@ -223,9 +215,7 @@ def test_a_finished_run_needs_neither_data_nor_system_section(here: Path, capfd:
 
 
 @pytest.mark.slow
-def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run("system.retrieves=false") == 2
     said = capfd.readouterr().err
     assert "'q1'" in said
@@ -234,9 +224,7 @@ def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"]
-)
+@pytest.mark.parametrize("value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"])
 @pytest.mark.slow
 def test_another_value_is_refused_with_its_key(here: Path, capfd: pytest.CaptureFixture[str], value: str) -> None:
     assert recorded_run(f"system.retrieves={value}") == 2
@@ -286,9 +274,7 @@ def reasons() -> dict[str, str | None]:
 
 
 @pytest.mark.slow
-def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(
-    here: Path, live: Callable[..., int]
-) -> None:
+def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(here: Path, live: Callable[..., int]) -> None:
     (here / "stop").touch()
     assert live("closed", "system.retrieves=false") == 130
     assert live("closed", "system.retrieves=false") == 0
@@ -307,9 +293,7 @@ def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Cal
 
 
 @pytest.mark.slow
-def test_a_live_system_may_say_it_of_each_output(
-    here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_live_system_may_say_it_of_each_output(here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
     assert live("mixed", "system.retrieves={other: false}") == 0
     assert "no output has the method 'other'; there are 'default'" in capfd.readouterr().err
     assert frozen() == [False, True]
@@ -364,9 +348,7 @@ def asked(here_of_several_methods: Path) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_changed_or_a_new_method_is_asked_alone(
-    here_of_several_methods: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_or_a_new_method_is_asked_alone(here_of_several_methods: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert several(METHODS) == 0
     assert asked(here_of_several_methods) == {"dense": 3, "closed": 3}
     run = ragpipe.load("outputs/several/latest")

@@ -19,10 +19,7 @@ pytestmark = pytest.mark.slow  # whole runs, several per test
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = [
-        json.dumps({"id": f"q{i}", "question": f"How long is warranty {i}? " + "Please say. " * (i % 5)})
-        for i in range(20)
-    ]
+    lines = [json.dumps({"id": f"q{i}", "question": f"How long is warranty {i}? " + "Please say. " * (i % 5)}) for i in range(20)]
     (tmp_path / "q.jsonl").write_text("\n".join(lines))
 
 

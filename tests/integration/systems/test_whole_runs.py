@@ -49,9 +49,7 @@ def asked(here: Path) -> list[str]:
     return (here / "asked.txt").read_text().split()
 
 
-def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "stop").touch()
     assert python_run() == 130
     assert asked(here) == ASKED[:3]
@@ -63,9 +61,7 @@ def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(
     assert list(found.records["faithfulness"]) == [1.0] * 6
     assert set(found.records["method"]) == {"mine"}
 
-    assert (
-        python_run() == 0
-    )  # a third start, another metric, another judge's settings, another iteration: nobody is asked
+    assert python_run() == 0  # a third start, another metric, another judge's settings, another iteration: nobody is asked
     assert python_run("metrics=[faithfulness,groundedness]", "judge.threshold=0.5", "iterations=2") == 0
     assert asked(here) == ASKED
     assert len(ragpipe.load("outputs/live/latest/iteration-2").records) == 6
@@ -86,9 +82,7 @@ def test_a_system_that_fails_is_an_error_of_that_case_and_no_zero(here: Path) ->
     assert (score["mean"], score["n_ok"], score["n_skipped"]) == (1.0, 5, 1)
 
 
-def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "fail").touch()
     told = "it failed on 1 of 6 (scoring.coverage_floor=0.95), first q1: ConnectionError: the index is down."
     assert python_run() == 4
@@ -120,13 +114,9 @@ def test_an_unlisted_module_is_refused_and_leaves_nothing_behind(here: Path, cap
 
 
 @pytest.mark.thorough
-def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_version_of_a_live_system_and_the_price_of_its_tokens(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A price asks nobody again, not the system either; 1,000 tokens in at $2 and 500 out at $4 per million are $0.004."""
-    (here / "livesystem.py").write_text(
-        RAG.replace('"contexts"', '"usage": {"tokens_in": 1000.0, "tokens_out": 500.0}, "contexts"')
-    )
+    (here / "livesystem.py").write_text(RAG.replace('"contexts"', '"usage": {"tokens_in": 1000.0, "tokens_out": 500.0}, "contexts"'))
     assert python_run("system.version=v7") == 0
     assert ", price unknown" in capfd.readouterr().out
     found = ragpipe.load("outputs/live/latest")
@@ -140,10 +130,7 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     assert asked(here) == ASKED, "the outputs are those of the run before"
     first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["source_run"]
     assert first is None
-    assert (
-        main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}", "report.detail=full"])
-        == 0
-    )
+    assert main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}", "report.detail=full"]) == 0
     assert "$0.0080 per answer" in capfd.readouterr().out
     assert main(["task=rescore", "run=outputs/live/latest", "system.version=v8"]) == 2
     assert "system.version" in capfd.readouterr().err

@@ -156,9 +156,7 @@ def test_a_repair_that_is_asked_again_takes_the_place_of_the_one_before(place: P
     assert place.billed()["replies"] == 18
     used = rows(place.folder / "iteration-1" / "judge_inputs.parquet")
     turns = sorted((row["sample_id"], row["turn"], "unparsable" in row["flags"]) for row in used)
-    assert turns == sorted(
-        (f"q{i:05d}", turn, is_bad) for i in range(6) for turn, is_bad in (("ask", True), ("repair", False))
-    )
+    assert turns == sorted((f"q{i:05d}", turn, is_bad) for i in range(6) for turn, is_bad in (("ask", True), ("repair", False)))
     found = place.cost()
     assert (found["used"]["replies"], found["wasted"]["replies"]) == (12, 6)
     balances(found)
@@ -217,9 +215,7 @@ def test_a_changed_reply_in_the_store_is_damaged_and_asked_again(place: Place) -
     assert "damaged" not in place.task("task=store")
 
 
-def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     import tempfile
 
     (place.root / "tmp").mkdir()

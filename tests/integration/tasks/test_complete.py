@@ -32,9 +32,7 @@ def answer(sample):
         file.write("x")
     return {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
 """
-COMPLETE = re.compile(
-    r"complete since (\d{4}-\d\d-\d\d \d\d:\d\d), nothing was asked(?:; outputs collected (.+) ago)?\n"
-)
+COMPLETE = re.compile(r"complete since (\d{4}-\d\d-\d\d \d\d:\d\d), nothing was asked(?:; outputs collected (.+) ago)?\n")
 
 
 @pytest.fixture
@@ -90,9 +88,7 @@ def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.Capture
         assert ways["to ask the system again"] == ["system.version=3"]
 
 
-def test_recorded_outputs_and_an_embedded_judge_have_nobody_to_ask(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recorded_outputs_and_an_embedded_judge_have_nobody_to_ask(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
     words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[faithfulness]", "name=two"]
     assert main(words) == 0
@@ -150,22 +146,14 @@ def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [
-        (-5, "0 s ago"),
-        (119, "119 s ago"),
-        (121, "2 min ago"),
-        (7199, "119 min ago"),
-        (7200, "2 h ago"),
-        (260_000, "3 days ago"),
-    ],
+    [(-5, "0 s ago"), (119, "119 s ago"), (121, "2 min ago"), (7199, "119 min ago"), (7200, "2 h ago"), (260_000, "3 days ago")],
 )
 def test_how_long_ago(seconds: int, words: str) -> None:
     assert time_ago(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(
-    ("name", "other"),
-    [("", "2"), ("2", "3"), ("v9", "v10"), ("2026-09", "2026-10"), ("nightly", "nightly-2"), ("a b", "a b-2")],
+    ("name", "other"), [("", "2"), ("2", "3"), ("v9", "v10"), ("2026-09", "2026-10"), ("nightly", "nightly-2"), ("a b", "a b-2")]
 )
 def test_another_name(name: str, other: str) -> None:
     assert next_name(name) == other

@@ -49,11 +49,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
 @pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in ("quickstart", "refchecker", "trec") else [pytest.mark.slow])
-        for name in EXPERIMENTS
-    ],
+    "name", [pytest.param(name, marks=[] if name in ("quickstart", "refchecker", "trec") else [pytest.mark.slow]) for name in EXPERIMENTS]
 )
 def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) -> None:
     more = [] if name == "quickstart" else ["dataset.path=data.jsonl"]

@@ -18,13 +18,7 @@ from tests.support.rejudged import content
 pytestmark = pytest.mark.slow
 
 
-QUICK = [
-    "+experiment=quickstart",
-    "metrics=[retrieval]",
-    "dataset.limit=20",
-    "report.formats=[terminal,markdown]",
-    "report.detail=full",
-]
+QUICK = ["+experiment=quickstart", "metrics=[retrieval]", "dataset.limit=20", "report.formats=[terminal,markdown]", "report.detail=full"]
 
 
 def gates_of(run: Path) -> dict[str, Any]:
@@ -91,9 +85,7 @@ TIERS = [
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("dataset", "policy", "passed"), [("quoted", "quote_only", True), ("paraphrased", "no_use", False)]
-)
+@pytest.mark.parametrize(("dataset", "policy", "passed"), [("quoted", "quote_only", True), ("paraphrased", "no_use", False)])
 def test_one_use_that_the_source_does_not_allow_fails_its_case_under_the_documents_tiers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str, policy: str, passed: bool
 ) -> None:
@@ -136,11 +128,7 @@ LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     "words",
-    [
-        pytest.param([], id="run"),
-        pytest.param(["task=plan"], id="plan"),
-        pytest.param(["task=plan", *LLM], id="plan of a language model"),
-    ],
+    [pytest.param([], id="run"), pytest.param(["task=plan"], id="plan"), pytest.param(["task=plan", *LLM], id="plan of a language model")],
 )
 def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
@@ -307,9 +295,7 @@ def test_a_gate_is_added_later_and_names_its_baseline_as_one_likes(baseline: Pat
     assert (code, gate_of(made)["verdict"], gate_of(made)["against"]) == (3, "failed", baseline.name)
 
 
-def test_what_is_no_baseline_is_refused_before_anything_is_made(
-    baseline: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_baseline_is_refused_before_anything_is_made(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = set(baseline.parent.iterdir())
     refused = {"latest": "the run itself", "0123456789ab": "no run 0123456789ab", "nowhere": "names in outputs: ranks"}
     for word, message in refused.items():
@@ -327,9 +313,7 @@ def test_latest_before_the_first_run_says_how_to_start(
     assert evaluate(4, gate)[0] == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "no earlier run of the name ranks that is scored" in said
-    assert (
-        "fix: start it once without this gate (scoring.gates.drop=null), or scoring.gates.drop.without_cases=" in said
-    )
+    assert "fix: start it once without this gate (scoring.gates.drop=null), or scoring.gates.drop.without_cases=" in said
     assert not Path(OUT).exists()
     code, first = evaluate(4, gate, "scoring.gates.drop=null")
     assert (code, json.loads((first / "gates.json").read_text())["gates"]) == (0, [])
@@ -354,9 +338,7 @@ def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: 
     assert json.loads((made / "iteration-1" / "cost.json").read_text())["spent"]["calls"] == 0
 
 
-def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(
-    baseline: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_ranks(Path("data.jsonl"), late=4, cases=60)
     assert main([*start(), "task=plan", f"+scoring.gates.drop={DROP % 'latest'}"]) == 0
     assert "gate drop: with 40 cases" in capsys.readouterr().out.replace("\n", " "), "20 of 60 are not in the baseline"
@@ -448,13 +430,7 @@ def test_a_run_that_was_stopped_is_no_baseline(baseline: Path) -> None:
     assert (finished, gate_of(finished)["against"]) == (stopped, baseline.name)
 
 
-WORDS = [
-    "dataset=jsonl",
-    "dataset.path=data.jsonl",
-    "name=nightly",
-    "metrics=[retrieval,faithfulness]",
-    "report.formats=[]",
-]
+WORDS = ["dataset=jsonl", "dataset.path=data.jsonl", "name=nightly", "metrics=[retrieval,faithfulness]", "report.formats=[]"]
 METRICS = ["metrics.retrieval.k=[1]", "judge=evidence"]
 
 

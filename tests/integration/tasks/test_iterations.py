@@ -67,11 +67,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     data = write_cases(tmp_path / "data.jsonl", len(GRADES))
     script = [
-        {
-            "match": rf"What does case {case} say",
-            "reply": json.dumps({"reason": "so it is", "score": grade}),
-            "times": 1,
-        }
+        {"match": rf"What does case {case} say", "reply": json.dumps({"reason": "so it is", "score": grade}), "times": 1}
         for case, grades in enumerate(GRADES)
         for grade in grades
     ]
@@ -101,9 +97,7 @@ def test_the_planted_noise_comes_out(start: Start, capfd: pytest.CaptureFixture[
     items = statistics.variance(statistics.fmean(grades[:3]) for grades in GRADES) - judge / 3
     assert found["noise"]["item_variance"] == pytest.approx(items)
     assert found["flips"] == {"rate": pytest.approx(3 / 8 * 2 / 3), "n_cases": 8}, "of 3 cases 2 of 3 pairs differ"
-    flips = [
-        (one["sample_id"], one["passed"], one["of"]) for one in final["flips"]["cases"] if one["score"] == "correctness"
-    ]
+    flips = [(one["sample_id"], one["passed"], one["of"]) for one in final["flips"]["cases"] if one["score"] == "correctness"]
     assert flips == [("q00003", 2, 3), ("q00004", 1, 3), ("q00006", 2, 3)]
     assert found["pass_rates"] == pytest.approx([5 / 8, 5 / 8, 4 / 8])
     text = capfd.readouterr().out
@@ -210,9 +204,7 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def test_a_gate_changes_its_mind_by_the_corrected_mean(
-    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert read(demo / "gates.json")["gates"][0]["verdict"] == "uncalibrated"
     run, calibration = calibrated(demo, tmp_path, strict)
     code, made = rescored(run, f"scoring.calibration={calibration}")
@@ -223,10 +215,7 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(
 
     rows = pq.read_table(made / "iteration-1/records.parquet").to_pylist()
     rows = [row for row in rows if row["faithfulness"] is not None]
-    labels = {
-        (x["sample_id"], x["method"], x["repeat"]): x["label"]
-        for x in read(calibration)["scores"]["faithfulness"]["labels"]
-    }
+    labels = {(x["sample_id"], x["method"], x["repeat"]): x["label"] for x in read(calibration)["scores"]["faithfulness"]["labels"]}
     keys = [(row["sample_id"], row["method"], row["repeat"]) for row in rows]
     expected = corrected_mean(
         np.array([row["faithfulness"] for row in rows]),
@@ -255,15 +244,10 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(
 
     capsys.readouterr()
     assert rescored(made, f"scoring.gates.grounded.min={gate['interval']['high'] - 0.02}")[0] == 0
-    assert (
-        f"with {gate['corrected']['labels']} labels of {corrected['n']} cases this gate cannot tell"
-        in capsys.readouterr().out
-    )
+    assert f"with {gate['corrected']['labels']} labels of {corrected['n']} cases this gate cannot tell" in capsys.readouterr().out
 
 
-def test_a_gate_decided_on_the_corrected_mean_is_trusted_though_the_calibration_cannot_tell_yet(
-    demo: Path, tmp_path: Path
-) -> None:
+def test_a_gate_decided_on_the_corrected_mean_is_trusted_though_the_calibration_cannot_tell_yet(demo: Path, tmp_path: Path) -> None:
     run, calibration = calibrated(demo, tmp_path, agreeing)
     code, made = rescored(run, f"scoring.calibration={calibration}", "scoring.gates.grounded.min=0.6")
     (gate,) = read(made / "gates.json")["gates"]
@@ -292,9 +276,7 @@ def test_where_too_few_labels_fall_the_judge_alone_is_measured_and_not_trusted(d
     assert (code, verdicts["baseline"]) == (3, "uncalibrated")
 
 
-def test_a_calibration_that_holds_and_passed_is_trusted_and_one_for_another_judge_is_not(
-    demo: Path, tmp_path: Path
-) -> None:
+def test_a_calibration_that_holds_and_passed_is_trusted_and_one_for_another_judge_is_not(demo: Path, tmp_path: Path) -> None:
     run, calibration = calibrated(demo, tmp_path, strict)
     document = read(calibration)
     score = document["scores"]["faithfulness"]
@@ -314,9 +296,7 @@ def test_a_calibration_that_holds_and_passed_is_trusted_and_one_for_another_judg
     assert (state["calibrated"], "judge.threshold: 0.99 -> " in state["why"]) == (None, True)
 
 
-def test_the_plan_says_what_the_gate_will_make_of_a_calibration(
-    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_says_what_the_gate_will_make_of_a_calibration(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, calibration = calibrated(demo, tmp_path, strict)
     document = read(calibration)
     score = document["scores"]["faithfulness"]
@@ -351,9 +331,7 @@ def other_data(folder: Path) -> Path:
     lines = (files("ragpipe") / "data/demo/cases.jsonl").read_text(encoding="utf-8").splitlines()[::2]
     records = [json.loads(line) for line in lines]
     path = folder / "other.jsonl"
-    path.write_text(
-        "".join(json.dumps(record | {"question": f"Please: {record['question']}"}) + "\n" for record in records)
-    )
+    path.write_text("".join(json.dumps(record | {"question": f"Please: {record['question']}"}) + "\n" for record in records))
     return path
 
 

@@ -49,9 +49,7 @@ def test_the_demonstration_is_short_and_warns_of_nothing(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     recorded = {"recorded": {"helpfulness": 0.5}}
     words = [*write(tmp_path, {"reference": "Ada."} | recorded, {}), "metrics=[faithfulness,correctness,citation]"]
     lines = (
@@ -94,23 +92,14 @@ def test_the_scales_that_are_offered_fit_the_recorded_values(tmp_path: Path, cap
         "claims: {low: 0, high: 1}}"
     )
     assert f"'{take}'; check the scales, and add higher_is_better: false where a high value is a bad one" in out
-    assert main([*words, "metrics=[faithfulness,recorded]", take]) == 0, (
-        "a run takes these words, and no value is off its scale"
-    )
+    assert main([*words, "metrics=[faithfulness,recorded]", take]) == 0, "a run takes these words, and no value is off its scale"
     metrics = json.loads(next(tmp_path.glob("*/*/final/metrics.json")).read_text(encoding="utf-8"))
     scores = metrics["overall"]["scores"]
-    assert {name: scores[name]["mean"] for name in values[0]} == {
-        "flagged": 0.5,
-        "nspans": 2.5,
-        "margin": 123.5,
-        "claims": 0.75,
-    }
+    assert {name: scores[name]["mean"] for name in values[0]} == {"flagged": 0.5, "nspans": 2.5, "margin": 123.5, "claims": 0.75}
 
 
 @pytest.mark.slow
-def test_a_live_system_is_counted_and_its_questions_are_profiled(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_live_system_is_counted_and_its_questions_are_profiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = write(tmp_path, {"answer": None, "contexts": None}, {"answer": None, "contexts": None, "id": "Q0"})
     live = ["system=http", "system.url=http://127.0.0.1:9/ask", "system.repeats=3", "metrics=[faithfulness]"]
     assert main([*words, *live, "task=plan"]) == 0
@@ -205,9 +194,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
 
     with serving() as server:
         with monkeypatch.context() as older:
-            older.setattr(
-                "ragpipe.judging.case_judge.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ())
-            )
+            older.setattr("ragpipe.judging.case_judge.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ()))
             before, no = run_with(server.url, PARSER - 1)
         asked = len(server.log)
         after, values = run_with(server.url, PARSER)
@@ -245,9 +232,7 @@ def test_a_figure_is_explained_by_any_of_its_names(
     assert set(shown) <= scores
     assert not scores & set(hidden)
     assert any(line.startswith("overall_score = ") for line in lines)
-    assert sum(line.startswith("  found: ") for line in lines) == ("chunk_faithfulness" not in shown), (
-        "once for all of retrieval"
-    )
+    assert sum(line.startswith("  found: ") for line in lines) == ("chunk_faithfulness" not in shown), "once for all of retrieval"
     assert not any(line.startswith("  normalised: (0 - 0) / (1 - 0)") for line in lines)
 
 
@@ -287,9 +272,7 @@ def questions(out: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(
-    wide: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = (wide / "iteration-1" / "judge_inputs.parquet").read_bytes()
     capsys.readouterr()
     assert main(["task=explain", f"run={wide}", "case=q"]) == 0
@@ -309,9 +292,7 @@ def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(
 
 
 @pytest.mark.slow
-def test_questions_without_their_replies_are_all_shown(
-    wide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_questions_without_their_replies_are_all_shown(wide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which claims were verified is not known there: what is asked first stands first, the rest as the table has it."""
     run = shutil.copytree(wide, tmp_path / "run")
     path = run / "iteration-1" / "judge_inputs.parquet"

@@ -37,12 +37,7 @@ class Recording:
     def run(self, *words: str, out: str = "replayed", data: str = "data.jsonl", expected: int = 0) -> str:
         """Evaluate over the recording; gives what was printed."""
         common = arguments(self.root / data, self.root / out, self.server.url, metrics="correctness")
-        recorded = [
-            f"store.recorded={self.file}",
-            f"judge.note='{NOTE}'",
-            "judge.endpoint=recorded",
-            "transport=stored",
-        ]
+        recorded = [f"store.recorded={self.file}", f"judge.note='{NOTE}'", "judge.endpoint=recorded", "transport=stored"]
         self.capsys.readouterr()
         assert main([*common, *recorded, *words]) == expected
         return "".join(self.capsys.readouterr())
@@ -68,9 +63,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> I
     with serving() as server:
         words = arguments(data, tmp_path / "live", server.url, metrics="correctness")
         assert main([*words, "judge.endpoint=recorded"]) == 0
-        write_recorded_file(
-            file, inputs_of((tmp_path / "live" / "torture" / "latest").resolve()), recorded="2026-11-24"
-        )
+        write_recorded_file(file, inputs_of((tmp_path / "live" / "torture" / "latest").resolve()), recorded="2026-11-24")
         server.log.clear()
         yield Recording(file, server, tmp_path, capsys)
     assert server.log == [], "nothing was asked over the recording"
@@ -96,10 +89,7 @@ def test_the_call_store_stays_empty_and_two_runs_have_the_same_tables(recording:
     for out in ("replayed", "again"):
         recording.run(out=out)
         with closing(sqlite3.connect(recording.root / out / ".store" / "calls.sqlite")) as db:
-            assert db.execute("SELECT (SELECT COUNT(*) FROM calls), (SELECT COUNT(*) FROM payments)").fetchone() == (
-                0,
-                0,
-            )
+            assert db.execute("SELECT (SELECT COUNT(*) FROM calls), (SELECT COUNT(*) FROM payments)").fetchone() == (0, 0)
     first, second = (json.loads((recording.folder(out) / "seal.json").read_text()) for out in ("replayed", "again"))
     assert first["tables"] == second["tables"]
     assert main(["task=verify", f"run={recording.folder()}"]) == 0
@@ -135,9 +125,7 @@ def test_another_score_of_a_finished_run_needs_no_recording(recording: Recording
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("content", [None, "", "no JSON"])
-def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(
-    recording: Recording, content: str | None
-) -> None:
+def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(recording: Recording, content: str | None) -> None:
     recording.file.unlink()
     if content is not None:
         recording.file.write_text(content)
@@ -150,9 +138,7 @@ def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(
 RECORDING = data_path("package:demo/judge_replies.jsonl")
 EXPERIMENT = "+experiment=quickstart_llm"
 JUDGED = {"faithfulness", "answer_relevance", "context_relevance", "citation", "groundedness", "correctness"}
-ASK_AGAIN = (
-    "a template, an answer type or a case was changed: record anew (benchmarks/record_demo.py) or take the change back"
-)
+ASK_AGAIN = "a template, an answer type or a case was changed: record anew (benchmarks/record_demo.py) or take the change back"
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +207,7 @@ def test_another_run_has_the_same_tables_and_verifies(
     assert main(["task=verify", f"run={again}"]) == 0
 
 
-def test_another_template_is_missing_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_template_is_missing_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["dataset.limit=2", "metrics.correctness.prompts.grade=v1"]
     assert main([EXPERIMENT, *words, "report.formats=[terminal]"]) == 4
@@ -237,9 +221,7 @@ def test_another_template_is_missing_by_name(
 
 def test_low_faithfulness_goes_with_planted_claims(folder: Path) -> None:
     """An invented claim costs its answer faithfulness: the mean of the answers with one is far below that of sound answers."""
-    table = pq.read_table(
-        folder / "iteration-1" / "records.parquet", columns=["method", "meta", "faithfulness"]
-    ).to_pylist()
+    table = pq.read_table(folder / "iteration-1" / "records.parquet", columns=["method", "meta", "faithfulness"]).to_pylist()
     means: dict[bool, list[float]] = {True: [], False: []}
     for row in table:
         kinds = json.loads(row["meta"] or "{}").get("planted", {}).get(row["method"], [])

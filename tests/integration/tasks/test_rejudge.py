@@ -170,9 +170,7 @@ def test_stored_needs_no_judge_of_the_users(run: Path) -> None:
     assert content(run) == before
 
 
-def test_a_strangers_folder_decides_nothing_about_a_live_call(
-    run: Path, capsys, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_folder_decides_nothing_about_a_live_call(run: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRECIOUS", "sk-precious-1234567890")
     config = run / "config.yaml"
     with serving() as theirs, serving() as ours:
@@ -258,9 +256,7 @@ def test_the_agreement_of_two_judges_is_sealed(run: Path, capsys: pytest.Capture
 
 
 @pytest.mark.thorough
-def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(
-    demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=export", f"run={demo}", "formats=[csv,json,junit]"]) == 0
     code, said = verified(demo, capsys)
     assert (code, said.count("sealed   ")) == (0, 1 + len([p for p in demo.glob("export/**/*") if p.is_file()])), said
@@ -333,9 +329,7 @@ def test_a_run_that_kept_no_replies_cannot_be_verified(
     assert (code, "differs  iteration-1/metrics.json" in said) == (3, True)
 
 
-def test_recorded_errors_of_a_metric_verify(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recorded_errors_of_a_metric_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     whole = FaithfulnessMetric.measure
 

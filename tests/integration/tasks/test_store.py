@@ -151,9 +151,7 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")]
-)
+@pytest.mark.parametrize(("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")])
 def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, column: str, value: Any) -> None:
     place.run()
     file = place.root / "replies.parquet"
@@ -188,9 +186,7 @@ def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     assert "Case 1 says 4 things." in text
     text = place.store("action=why", f"run={place.folder}", "case=q00002")
     assert "did not ask it" in text
-    assert "found:    none for case=nobody\n" in place.store(
-        "action=why", f"run={place.folder}", "case=nobody", expected=2
-    )
+    assert "found:    none for case=nobody\n" in place.store("action=why", f"run={place.folder}", "case=nobody", expected=2)
 
 
 def test_why_shows_no_other_cases_question(place: Place) -> None:
@@ -204,9 +200,7 @@ def test_why_shows_no_other_cases_question(place: Place) -> None:
     assert f"{none}, and none is of the same case and the same step (correctness / grade) or template\n" in text
     assert "differs in" not in text
     assert first["sample_id"] not in text
-    text = place.store(
-        "action=why", f"key={last['key']}", f"output_dir={place.root / 'none'}", f"store.path={place.file.parent}"
-    )
+    text = place.store("action=why", f"key={last['key']}", f"output_dir={place.root / 'none'}", f"store.path={place.file.parent}")
     assert f"{none}, and no run under output_dir says which case asked it\n" in text
 
 

@@ -73,9 +73,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return pq.read_table(folder / "comparison.parquet").to_pylist()
 
 
-def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         assert main(words(here, server.url)[1:]) == 0
         asked = len(server.log)
@@ -201,14 +199,10 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "launcher", [pytest.param(JOBLIB, id="joblib"), pytest.param(SUBMITIT, id="submitit", marks=has_submitit)]
-)
+@pytest.mark.parametrize("launcher", [pytest.param(JOBLIB, id="joblib"), pytest.param(SUBMITIT, id="submitit", marks=has_submitit)])
 def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher: tuple[str, ...]) -> None:
     with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
-        code, text = finish(
-            words(here, server.url, *launcher, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here
-        )
+        code, text = finish(words(here, server.url, *launcher, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here)
         assert code == 0, text
         assert set(server.bodies().values()) == {1}
     (folder,) = sweeps(here)
@@ -254,18 +248,12 @@ def test_the_methods_of_a_run(here_of_compare: Path, capsys: pytest.CaptureFixtu
     assert comparison["comparisons"][1]["cases"] == {"both": 21, "only_base": 19, "only_candidate": 0, "questions": 21}
     (folder,) = (here_of_compare / "first" / "comparisons").iterdir()
     assert {path.name for path in folder.iterdir()} >= {
-        "comparison.json",
-        "comparison.md",
-        "comparison.parquet",
-        "comparison.junit.xml",
-        "compare.html",
-    }
+        "comparison.json", "comparison.md", "comparison.parquet", "comparison.junit.xml", "compare.html",
+    }  # fmt: skip
     rows = pq.read_table(folder / "comparison.parquet").to_pylist()
     score = comparison["comparisons"][0]["scores"]["faithfulness"]
     differences = [
-        row["difference"]
-        for row in rows
-        if (row["comparison"], row["score"]) == (0, "faithfulness") and row["difference"] is not None
+        row["difference"] for row in rows if (row["comparison"], row["score"]) == (0, "faithfulness") and row["difference"] is not None
     ]
     assert len(differences) == score["n"]
     assert sum(differences) / len(differences) == pytest.approx(score["difference"])
@@ -313,9 +301,7 @@ def test_a_run_that_is_not_there(here_of_compare: Path, capsys: pytest.CaptureFi
     assert "no run with compare=runs" in capsys.readouterr().err
 
 
-def test_another_judge_and_other_data_are_refused_and_can_be_accepted(
-    here_of_compare: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_judge_and_other_data_are_refused_and_can_be_accepted(here_of_compare: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(here_of_compare, "base=first", "candidate=[second,third]") == 2
     err = capsys.readouterr().err
     assert "judge.threshold" in err
@@ -361,11 +347,7 @@ def test_looking_early_decides_less(here_of_compare: Path) -> None:
         comparison = json.loads((folder / "comparison.json").read_text())["comparisons"][0]
         score = comparison["scores"]["overall_score"]
         interval = score["interval"]
-        states[comparison["look"]["planned"]] = (
-            comparison["look"]["share"],
-            score["state"],
-            interval["high"] - interval["low"],
-        )
+        states[comparison["look"]["planned"]] = (comparison["look"]["share"], score["state"], interval["high"] - interval["low"])
     assert [states[planned][0] for planned in (40, 80, 400)] == [1.0, 0.5, 0.0]
     assert states[40][1] == "better"
     assert states[400][1] == "inconclusive"
@@ -373,9 +355,7 @@ def test_looking_early_decides_less(here_of_compare: Path) -> None:
 
 
 def test_from_python(here_of_compare: Path) -> None:
-    result = ragpipe.compare(
-        here_of_compare / "first", here_of_compare / "second", {"compare": {"accept": ["judge"]}}, quiet=True
-    )
+    result = ragpipe.compare(here_of_compare / "first", here_of_compare / "second", {"compare": {"accept": ["judge"]}}, quiet=True)
     assert result["comparisons"][0]["differs"][0]["accepted"]
     with pytest.raises(ConfigError, match=r"judge\.threshold"):
         ragpipe.compare(here_of_compare / "first", [here_of_compare / "second"], quiet=True)

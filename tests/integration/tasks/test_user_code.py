@@ -120,11 +120,7 @@ def test_an_edited_judge_metric_asks_nothing_again(here: Path) -> None:
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     runs = []
     with serving() as server:
-        words = [
-            *arguments(data, here / "outputs", server.url, metrics=""),
-            "plugins=[mymetrics]",
-            "prompt_dirs=[prompts]",
-        ]
+        words = [*arguments(data, here / "outputs", server.url, metrics=""), "plugins=[mymetrics]", "prompt_dirs=[prompts]"]
         words += ["+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]
 
         def start() -> tuple[int, float]:
@@ -151,11 +147,7 @@ def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd
     write("mymetrics/answers.py", "from ragpipe.schema.judge_answers.answer_type import Answer, Number\n" + recursive)
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     with serving() as server:
-        words = [
-            *arguments(data, here / "outputs", server.url, metrics=""),
-            "plugins=[mymetrics]",
-            "prompt_dirs=[prompts]",
-        ]
+        words = [*arguments(data, here / "outputs", server.url, metrics=""), "plugins=[mymetrics]", "prompt_dirs=[prompts]"]
         assert main([*words, "+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]) == 2
         assert server.tries == 0
     said = capfd.readouterr().err
@@ -285,14 +277,8 @@ def test_a_stopped_collection_of_an_older_source_is_named(here: Path, capfd: pyt
 
 
 def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) -> None:
-    write(
-        "mysystem/core.py",
-        "class Rag:\n    def __call__(self, sample):\n        return 'a'\ndef ask(k, sample): return 'a'\n",
-    )
-    write(
-        "mysystem/rag.py",
-        "from functools import partial\nfrom mysystem.core import Rag, ask\nfirst, second = Rag(), partial(ask, 5)\n",
-    )
+    write("mysystem/core.py", "class Rag:\n    def __call__(self, sample):\n        return 'a'\ndef ask(k, sample): return 'a'\n")
+    write("mysystem/rag.py", "from functools import partial\nfrom mysystem.core import Rag, ask\nfirst, second = Rag(), partial(ask, 5)\n")
     importlib.import_module("mysystem.rag")
     for name in ("first", "second"):
         settings = PythonSystem(kind="python", callable=f"mysystem.rag:{name}")

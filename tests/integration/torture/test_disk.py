@@ -30,9 +30,7 @@ def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _mounted(path: Path, *options: str) -> Iterator[Path]:
     """A small file system in memory; skips where this user may not mount."""
     path.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(path)], capture_output=True, check=False
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(path)], capture_output=True, check=False)
     if done.returncode:
         pytest.skip("this user may not mount a file system")
     try:

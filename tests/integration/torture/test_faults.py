@@ -105,9 +105,7 @@ def test_too_many_bad_requests_are_incomplete(bench: Make) -> None:
     ran = b.run()
     assert ran.code == 4, "10 of 12 stand below the floor of 0.95"
     assert "10 of 12" in ran.text
-    assert (
-        "exit code 4, by scoring.coverage_floor=0.95: too few judgements came out for faithfulness 10 of 12" in ran.text
-    )
+    assert "exit code 4, by scoring.coverage_floor=0.95: too few judgements came out for faithfulness 10 of 12" in ran.text
     assert "retry_errors=true asks again" in ran.text
     _status(ran, ok=10, error=2)
     assert ran.coverage["faithfulness"] == pytest.approx(10 / 12)
@@ -174,9 +172,7 @@ def test_a_repair_that_works_gives_the_score(bench: Make) -> None:
 TRANSIENT = [
     "500",
     "reset",
-    *map(
-        _slow, ("html", "502_html", "504", "529", "408", "close_body", "invalid_json", "error_200", "429:retry_after=0")
-    ),
+    *map(_slow, ("html", "502_html", "504", "529", "408", "close_body", "invalid_json", "error_200", "429:retry_after=0")),
 ]
 
 

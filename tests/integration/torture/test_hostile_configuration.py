@@ -25,13 +25,10 @@ HEAD = "# @package _global_\ndefaults:\n  - override /dataset: mine\n  - overrid
 RECORD = {"id": "a", "question": "q?", "answer": "x", "contexts": ["x"], "relevant_chunks": ["c1"]}
 EVIL = "import pathlib\npathlib.Path(__file__).with_name('evil_ran').touch()\nimport logging\nHandler = logging.NullHandler\n"
 SECRETS = {
-    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    "MY_PASSWORD": "correct-horse-battery-staple",
-    "my_db_pwd": "Tr0ub4dor",
-    "REPORTING_DSN": "Server=db;User Id=me;Pwd=hunter2hunter2;",
-    "STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountKey=abcdefghijklmnop==",
-    "WEBHOOK_AUTH": "plainwords",
-}
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "MY_PASSWORD": "correct-horse-battery-staple",
+    "my_db_pwd": "Tr0ub4dor", "REPORTING_DSN": "Server=db;User Id=me;Pwd=hunter2hunter2;",
+    "STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountKey=abcdefghijklmnop==", "WEBHOOK_AUTH": "plainwords",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -135,9 +132,7 @@ PACKAGES = [
 
 
 @pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES))
-def test_packages_and_defaults_lead_nowhere_else(
-    key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_packages_and_defaults_lead_nowhere_else(key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "conf/experiment/x.yaml").write_text(text)
     refuse(here, (*X, *RUN), (f"conf/experiment/x.yaml:{line}: {key}\n",), capfd)
 
@@ -172,12 +167,8 @@ def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.Ca
 
 @pytest.mark.thorough
 def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "conf/experiment/x.yaml").write_text(
-        HEAD + "hydra:\n  launcher: {n_jobs: 1, verbose: 0}\n  sweeper: {max_batch_size: 1}\n"
-    )
-    (here / "conf/experiment/y.yaml").write_text(
-        HEAD.replace("mine\n", "mine\n  - override /hydra/launcher: joblib\n", 1)
-    )
+    (here / "conf/experiment/x.yaml").write_text(HEAD + "hydra:\n  launcher: {n_jobs: 1, verbose: 0}\n  sweeper: {max_batch_size: 1}\n")
+    (here / "conf/experiment/y.yaml").write_text(HEAD.replace("mine\n", "mine\n  - override /hydra/launcher: joblib\n", 1))
     words = ("task=plan", "seed=1,2")
     assert main(["-m", "+experiment=y", *words]) == 0, capfd.readouterr().err
     assert main(["task=plan", "+experiment=x"]) == 2, "the basic launcher has no n_jobs"
@@ -198,14 +189,10 @@ def test_no_file_is_replaced_by_a_sweep(words: tuple[str, ...], here: Path, capf
     assert tree(here) == before
 
 
-@pytest.mark.parametrize(
-    "launcher", [(), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")], ids=["basic", "joblib"]
-)
+@pytest.mark.parametrize("launcher", [(), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")], ids=["basic", "joblib"])
 def test_a_sweep_in_a_process_of_its_own_runs_nothing(launcher: tuple[str, ...], here: Path) -> None:
     (here / "conf/experiment/x.yaml").write_text(HEAD + f"hydra:\n  job_logging: {{handlers: {{x: {TRUNCATE}}}}}\n")
-    (here / "conf/experiment/y.yaml").write_text(
-        HEAD + "hydra:\n  job_logging: {handlers: {x: {class: evilmod.Handler}}}\n"
-    )
+    (here / "conf/experiment/y.yaml").write_text(HEAD + "hydra:\n  job_logging: {handlers: {x: {class: evilmod.Handler}}}\n")
     before = tree(here)
     done = subprocess.run(
         [sys.executable, "-B", "-m", "ragpipe", "-m", "task=plan", *launcher, "+experiment=x,y"], cwd=here, text=True,
@@ -287,12 +274,8 @@ WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name 
 
 
 @pytest.mark.thorough(tried=5)
-@pytest.mark.parametrize(
-    ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3)
-)
-def test_the_value_of_a_secret_variable_goes_nowhere(
-    text: str, variable: str, here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3))
+def test_the_value_of_a_secret_variable_goes_nowhere(text: str, variable: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     value = text.replace("%s", variable)
     (here / "conf/experiment/x.yaml").write_text(
         HEAD + f"dataset:\n  name: {json.dumps(value)}\nseeds: {{name: {variable}, value: '${{oc.env:{variable}}}'}}\n"
@@ -328,9 +311,7 @@ def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[s
     refuse(here, words, ("MY_PASSWORD", "not shown"), capfd)
 
 
-def test_other_variables_are_read_and_the_environment_is_not_written_down(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_variables_are_read_and_the_environment_is_not_written_down(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUN_NAME", "from-the-environment")
     monkeypatch.setenv("MAX_TOKENS", "12")
     words = [*RUN, "name=${oc.env:RUN_NAME}", 'seed="${oc.decode:${oc.env:MAX_TOKENS}}"']
@@ -345,12 +326,7 @@ def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: 
 
     OmegaConf.register_new_resolver("eval", eval)
     try:
-        refuse(
-            here,
-            ("task=plan", *RUN, "seed=${eval:'__import__(\"evilmod\")'}"),
-            ("eval", "oc.env"),
-            capfd,
-        )
+        refuse(here, ("task=plan", *RUN, "seed=${eval:'__import__(\"evilmod\")'}"), ("eval", "oc.env"), capfd)
         assert OmegaConf.create({"a": "${eval:'1 + 1'}"}).a == 2, "the programme keeps it"
     finally:
         OmegaConf.clear_resolver("eval")
@@ -364,62 +340,22 @@ UNFOLDING = {
 
 @pytest.mark.parametrize("start", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("--cfg", "job", "--resolve")])
 @pytest.mark.parametrize("kind", UNFOLDING)
-def test_interpolations_that_unfold_without_end(
-    kind: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_interpolations_that_unfold_without_end(kind: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = [f"a{i}: {UNFOLDING[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: {x: laugh, y: laugh}"]
     (here / "conf/experiment/x.yaml").write_text(HEAD + "\n".join(lines) + "\n")
     refuse(here, (*start, "+experiment=x"), ("conf/experiment/x.yaml:", "interpolation"), capfd)
 
 
 SECRET_NAMES = [
-    "OPENAI_API_KEY",
-    "api_key",
-    "HF_TOKEN",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_ACCESS_KEY_ID",
-    "DB_PASSWORD",
-    "DB_PASSWD",
-    "DB_PWD",
-    "dbpassword",
-    "OPENAIKEY",
-    "PGPASSWORD",
-    "REPORTING_DSN",
-    "GOOGLE_CREDENTIALS",
-    "SSH_AUTH_SOCK",
-    "AZURE_STORAGE_CONNECTION_STRING",
-    "ConnectionString",
-    "PRIVATE_KEY",
-    "KEY_METRIC",
-    "apiKey",
-    "GITHUB_PAT",
-    "SESSION_COOKIE",
-    "API_TOKENS",
-    "SMTP_PASS",
-    "Slack-Token",
+    "OPENAI_API_KEY", "api_key", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "DB_PASSWORD", "DB_PASSWD", "DB_PWD",
+    "dbpassword", "OPENAIKEY", "PGPASSWORD", "REPORTING_DSN", "GOOGLE_CREDENTIALS", "SSH_AUTH_SOCK", "AZURE_STORAGE_CONNECTION_STRING",
+    "ConnectionString", "PRIVATE_KEY", "KEY_METRIC", "apiKey", "GITHUB_PAT", "SESSION_COOKIE", "API_TOKENS", "SMTP_PASS", "Slack-Token",
     "JWT",
-]
+]  # fmt: skip
 OTHER_NAMES = [
-    "PWD",
-    "OLDPWD",
-    "HOME",
-    "PATH",
-    "RUN_NAME",
-    "MAX_TOKENS",
-    "NUM_TOKENS",
-    "TOKENIZERS_PARALLELISM",
-    "KEYBOARD",
-    "AUTHOR",
-    "OPENAI_KEY_FILE",
-    "TOKEN_PATH",
-    "SECRETS_DIR",
-    "KEY_NAME",
-    "DATASET_NAME",
-    "KEYCLOAK_URL",
-    "PASSENGERS",
-    "COMPASS",
-    "STR",
-]
+    "PWD", "OLDPWD", "HOME", "PATH", "RUN_NAME", "MAX_TOKENS", "NUM_TOKENS", "TOKENIZERS_PARALLELISM", "KEYBOARD", "AUTHOR",
+    "OPENAI_KEY_FILE", "TOKEN_PATH", "SECRETS_DIR", "KEY_NAME", "DATASET_NAME", "KEYCLOAK_URL", "PASSENGERS", "COMPASS", "STR",
+]  # fmt: skip
 
 
 def test_names_of_secret_variables() -> None:

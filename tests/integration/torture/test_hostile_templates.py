@@ -24,11 +24,7 @@ from tests.support.harness import environment, start
 from tests.support.waiting import HANGS_AFTER_S
 
 HEAD = "---\nroles: {q: text, items: claims, contexts: sources}\n---\n[[user]]\n"
-VALUES = {
-    "q": "What?",
-    "items": ["a", "b"],
-    "contexts": [Chunk(id="c1", text="one", rank=1), Chunk(id="c2", text="two", rank=2)],
-}
+VALUES = {"q": "What?", "items": ["a", "b"], "contexts": [Chunk(id="c1", text="one", rank=1), Chunk(id="c2", text="two", rank=2)]}
 
 
 def write(folder: Path, body: str, name: str = "ask.v1", head: str = HEAD) -> PromptLibrary:
@@ -154,9 +150,7 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
     assert [status[f"q0000{i}"][0] for i in range(4)] == ["ok", "error", "ok", "ok"]
     reason = status["q00001"][1]
     assert [
-        part
-        for part in ("too_long", "q00001", "faithfulness/extract", "variable answer has", "4,500,000")
-        if part not in reason
+        part for part in ("too_long", "q00001", "faithfulness/extract", "variable answer has", "4,500,000") if part not in reason
     ] == [], reason
     assert b.run("scoring.coverage_floor=0.5").requests == []
 
@@ -233,14 +227,7 @@ def _shown(words: list[str]) -> tuple[int, str]:
         return main(words), out.getvalue()
 
 
-FAILING = [
-    "401",
-    "403:after=5",
-    "400:match=zebra",
-    "500:match=zebra",
-    "reset:match=zebra",
-    f"other_model:name={SENTINEL}",
-]
+FAILING = ["401", "403:after=5", "400:match=zebra", "500:match=zebra", "reset:match=zebra", f"other_model:name={SENTINEL}"]
 
 
 @pytest.mark.thorough(tried=1)
@@ -300,9 +287,7 @@ def test_a_key_in_a_file_is_refused_without_being_repeated(keyed: Make, line: st
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text("defaults:\n  - llm\n  - _self_\n" + line.format(key=key) + "\n")
     before = {str(p) for p in b.folder.rglob("*")}
-    code, text = _shown(
-        [w.replace("judge=llm", "judge=mine") for w in b.args() if "api_key_env" not in w and "api_base" not in w]
-    )
+    code, text = _shown([w.replace("judge=llm", "judge=mine") for w in b.args() if "api_key_env" not in w and "api_base" not in w])
     assert code == 2, text
     assert key not in text
     assert "mine.yaml" in text
@@ -334,15 +319,9 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
 
 
 NOISE = (
-    "Task was destroyed",
-    "never awaited",
-    "never retrieved",
-    "Unclosed",
-    "Event loop is closed",
-    "Exception ignored",
-    "Traceback",
+    "Task was destroyed", "never awaited", "never retrieved", "Unclosed", "Event loop is closed", "Exception ignored", "Traceback",
     "unclosed",
-)
+)  # fmt: skip
 
 TWICE = """
 import asyncio, sys
@@ -426,13 +405,8 @@ SCRIPTS = {
 @pytest.mark.slow
 def test_texts_of_every_script_survive(bench: Make) -> None:
     b = bench()
-    records = [
-        {"id": i, "question": f"{i}?", "answer": a, "reference": a, "category": i, "contexts": [a, i]}
-        for i, a in SCRIPTS.items()
-    ]
-    b.data.write_text(
-        "".join(json.dumps(r, ensure_ascii=place % 2 == 0) + "\n" for place, r in enumerate(records)), encoding="utf-8"
-    )
+    records = [{"id": i, "question": f"{i}?", "answer": a, "reference": a, "category": i, "contexts": [a, i]} for i, a in SCRIPTS.items()]
+    b.data.write_text("".join(json.dumps(r, ensure_ascii=place % 2 == 0) + "\n" for place, r in enumerate(records)), encoding="utf-8")
     ran = b.run()
     assert ran.code == 0, ran.text
     rows = ran.rows("records")
@@ -450,8 +424,7 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
-    "fault",
-    ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))],
+    "fault", ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))]
 )
 @pytest.mark.slow
 def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: str) -> None:

@@ -87,13 +87,7 @@ def test_no_locale_no_home_a_narrow_terminal_and_another_folder(bench: Make, tmp
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     done = _shell(
-        f"$PY -m ragpipe {_words(b, 'faithfulness')}",
-        elsewhere,
-        LC_ALL="C",
-        LANG="C",
-        PYTHONIOENCODING="ascii",
-        COLUMNS="10",
-        TERM="dumb",
+        f"$PY -m ragpipe {_words(b, 'faithfulness')}", elsewhere, LC_ALL="C", LANG="C", PYTHONIOENCODING="ascii", COLUMNS="10", TERM="dumb"
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -124,12 +118,7 @@ def test_hostile_texts_drive_neither_terminal_nor_page(bench: Make) -> None:
     """Ids, methods, categories, answers and replies of the judge, which also fails to give scores for some."""
     b = bench()
     _hostile(b)
-    b.server.script = [
-        {
-            "match": "<script|=HYPER|!.x|could not be read",
-            "reply": "\x1b[31m![z](http://evil.example/z.png) <b>no</b> JSON",
-        }
-    ]
+    b.server.script = [{"match": "<script|=HYPER|!.x|could not be read", "reply": "\x1b[31m![z](http://evil.example/z.png) <b>no</b> JSON"}]
     b.fault("400:match=oc.env")
     ran = b.run("scoring.coverage_floor=0", "scoring.slices=[category,difficulty]")
     assert ran.code == 0, ran.text
@@ -164,8 +153,7 @@ def test_hostile_texts_in_a_plan_and_an_error(bench: Make) -> None:
     assert plan.requests == []
     assert "\x1b" not in plan.text
     b.data.write_text(
-        json.dumps({"id": "a", "question": "q", "answer": ["\x1b[31m"]}) + "\n" + '{"id": "\x1b]0;x\x07", broken\n',
-        encoding="utf-8",
+        json.dumps({"id": "a", "question": "q", "answer": ["\x1b[31m"]}) + "\n" + '{"id": "\x1b]0;x\x07", broken\n', encoding="utf-8"
     )
     ran = b.run()
     assert ran.code == 2
@@ -269,11 +257,7 @@ def test_a_hydra_of_the_programmes_own_goes_on(here: Path, settled: dict[str, An
             mine, base = GlobalHydra.instance().hydra, VersionBase.instance().version_base
             expected = {"opt": {"_target_": "torch.optim.Adam", "lr": 0.1}, "run": 42}
             assert OmegaConf.to_container(own_compose("cfg"), resolve=True) == expected
-            for work in (
-                lambda: ragpipe.run([*RUN, "name=inside"]),
-                lambda: compose(WRONG[0]),
-                lambda: compose(WRONG[1]),
-            ):
+            for work in (lambda: ragpipe.run([*RUN, "name=inside"]), lambda: compose(WRONG[0]), lambda: compose(WRONG[1])):
                 with suppress(ConfigError):
                     work()
                 assert (GlobalHydra.instance().hydra, VersionBase.instance().version_base) == (mine, base)
@@ -340,12 +324,7 @@ def test_inside_a_programme_that_hydra_started(here: Path) -> None:
     (here / "programme.py").write_text(PROGRAMME)
     for words in (["hydra.run.dir=trained"], ["-m", "hydra.sweep.dir=swept", "+x=1,2"]):
         done = subprocess.run(
-            [sys.executable, "programme.py", *words],
-            cwd=here,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=100,
+            [sys.executable, "programme.py", *words], cwd=here, env=environment(), capture_output=True, text=True, timeout=100
         )
         assert done.returncode == 0, done.stderr
         assert "trained torch.optim.Adam 1" in done.stdout

@@ -109,8 +109,7 @@ def test_a_mark_of_a_chart_is_a_link_to_its_cases(shown: OpenPage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fragment", "heading"),
-    [("#v=1&case=q07/1", "q07/1"), ("#v=1&case=q07/m/1", "q07/1"), ("#v=1&case=q07", "q07/1")],
+    ("fragment", "heading"), [("#v=1&case=q07/1", "q07/1"), ("#v=1&case=q07/m/1", "q07/1"), ("#v=1&case=q07", "q07/1")]
 )
 def test_a_link_opens_its_case(browser: Browser, comparison: Path, fragment: str, heading: str) -> None:
     with open_page(browser) as opened:

@@ -53,26 +53,18 @@ def run_of(root: Path, scores: int, gates: int) -> Path:
     draw = random.Random(7)
     rows = []
     for n in range(40):
-        labels = {
-            "question": f"Question number {n}, of some length?",
-            "category": f"category_{n % 6}",
-            "subcategory": f"kind_{n % 5}",
-        }
+        labels = {"question": f"Question number {n}, of some length?", "category": f"category_{n % 6}", "subcategory": f"kind_{n % 5}"}
         for place, method in enumerate(METHODS):
             values = {name: 0.0 if n == 0 else min(1.0, draw.random() * 0.8 + place / 10) for name in NAMES[:scores]}
             details = {name: {"note": "a detail"} for name in values}
             chunks = [Chunk(id=f"{method}-{c}", rank=c, text=f"Text {c}.") for c in range(1, 6)]
-            rows.append(
-                Row(f"q{n:02}", method, values, labels, {"answer": f"Answer of {method}.", "chunks": chunks}, details)
-            )
+            rows.append(Row(f"q{n:02}", method, values, labels, {"answer": f"Answer of {method}.", "chunks": chunks}, details))
     write_run(root, rows, group=200)
     score(root, [ScoreSpec(name) for name in NAMES[:scores]], settings(scores, gates))
     return pages_of(root)
 
 
-@pytest.fixture(
-    scope="module", params=[(4, 0), (4, 4), (47, 4)], ids=["4 scores", "4 scores, 4 gates", "47 scores, 4 gates"]
-)
+@pytest.fixture(scope="module", params=[(4, 0), (4, 4), (47, 4)], ids=["4 scores", "4 scores, 4 gates", "47 scores, 4 gates"])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_of(tmp_path_factory.mktemp("run"), *request.param)
 
@@ -132,9 +124,7 @@ def test_axe_finds_nothing_with_every_fold_open(browser: Browser, page: Path, wi
     with open_page(browser, width=width) as opened:
         opened.open(page)
         while opened.page.locator(".front details:not([open])").count():
-            opened.page.evaluate(
-                "document.querySelectorAll('.front details:not([open])').forEach((one) => { one.open = true; })"
-            )
+            opened.page.evaluate("document.querySelectorAll('.front details:not([open])').forEach((one) => { one.open = true; })")
             opened.page.wait_for_timeout(100)
         assert axe_violations(opened.page) == []
         assert opened.sideways() <= 0
@@ -196,15 +186,11 @@ def shown_of_side_files_browser(browser: Browser) -> Iterator[OpenPage]:
 
 def loads(shown_of_side_files_browser: OpenPage) -> list[str]:
     requests: list[str] = []
-    shown_of_side_files_browser.page.on(
-        "request", lambda request: requests.append(request.url.rpartition("/")[2].partition("-")[0])
-    )
+    shown_of_side_files_browser.page.on("request", lambda request: requests.append(request.url.rpartition("/")[2].partition("-")[0]))
     return requests
 
 
-def test_a_case_loads_its_file_once_and_the_search_its_text(
-    shown_of_side_files_browser: OpenPage, divided: Path
-) -> None:
+def test_a_case_loads_its_file_once_and_the_search_its_text(shown_of_side_files_browser: OpenPage, divided: Path) -> None:
     requests = loads(shown_of_side_files_browser)
     shown_of_side_files_browser.open(divided)
     assert requests == ["compare.html", "text"]
@@ -247,10 +233,7 @@ def test_without_the_folder_the_list_lives_and_the_pane_names_the_file(browser: 
         opened.page.focus("#list")
         opened.page.keyboard.press("Enter")
         opened.page.wait_for_selector("#pane .banner")
-        assert (
-            f"compare.data/{file.name} is missing beside the page: keep the folder compare.data with it"
-            in opened.pane()
-        )
+        assert f"compare.data/{file.name} is missing beside the page: keep the folder compare.data with it" in opened.pane()
         opened.page.select_option("#flip", "to_failed")
         assert opened.count() == "2 of 30"
         assert all("ERR_FILE_NOT_FOUND" in fault for fault in opened.faults)
@@ -289,22 +272,15 @@ def test_the_policy_lets_no_other_script_in(browser: Browser, divided: Path) -> 
         assert errors == ["TypeError"] * 4
 
 
-def test_of_several_candidates_only_the_chosen_one_has_elements(
-    shown_of_side_files_browser: OpenPage, tmp_path: Path
-) -> None:
+def test_of_several_candidates_only_the_chosen_one_has_elements(shown_of_side_files_browser: OpenPage, tmp_path: Path) -> None:
     base = scored_run(tmp_path / "a", rows_of(0.0, OLD, "old"))
-    others = [
-        scored_run(tmp_path / f"b{n}", rows_of(change, NEW, "new"), run_id=f"00000000000{n}")
-        for n, change in ((2, -0.1), (3, 0.1))
-    ]
+    others = [scored_run(tmp_path / f"b{n}", rows_of(change, NEW, "new"), run_id=f"00000000000{n}") for n, change in ((2, -0.1), (3, 0.1))]
     (tmp_path / "three.html").write_text(page_of(base, *others), encoding="utf-8")
     shown_of_side_files_browser.open(tmp_path / "three.html")
     panels = shown_of_side_files_browser.page.locator(".panel")
     assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000002"]
     shown_of_side_files_browser.page.click("#candidates a:nth-child(2)")
     assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000003"]
-    assert (
-        shown_of_side_files_browser.page.evaluate("document.querySelector('.panel').nextElementSibling.id") == "cases"
-    )
+    assert shown_of_side_files_browser.page.evaluate("document.querySelector('.panel').nextElementSibling.id") == "cases"
     shown_of_side_files_browser.page.go_back()
     assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000002"]

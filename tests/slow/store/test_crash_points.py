@@ -210,9 +210,7 @@ def test_no_final_file_is_ever_half_written(name: str, tmp_path: Path) -> None:
             state = target.state(folder)
             assert state in (before, "new"), f"{inject}: {state}"
             seen[f"{fault} {state}"] += 1
-            is_of_a_read = (
-                "Failed to open local file" in done.stderr
-            )  # threads moved the count: no full disk refuses that
+            is_of_a_read = "Failed to open local file" in done.stderr  # threads moved the count: no full disk refuses that
             if fault.startswith("error") and done.returncode and not is_of_a_read:
                 assert "OutputError" in done.stderr, done.stderr
                 assert "disk is full" in done.stderr

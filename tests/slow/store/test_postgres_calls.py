@@ -207,9 +207,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_owners, "is_alive", lambda process: None)
 
 
-def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     _elsewhere(monkeypatch)
     frozen, heir = table(place, "frozen", SILENT_S), table(place, "heir", SILENT_S)
     assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
@@ -225,9 +223,7 @@ def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
     assert heir.find_or_claim([Lookup(K("new"))]) == [HELD], "the woken one is alive again"
 
 
-def test_a_woken_process_is_not_granted_its_own_claim_again(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_woken_process_is_not_granted_its_own_claim_again(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another task of it has the claim, and asks. No other process took it over."""
     _elsewhere(monkeypatch)
     frozen = table(place, "frozen", SILENT_S)
@@ -237,9 +233,7 @@ def test_a_woken_process_is_not_granted_its_own_claim_again(
     frozen.close()
 
 
-def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server was up, and nobody reached it for longer than an owner may be silent. The first one back asks for a key of the other,
     and opens the store once more."""
     _elsewhere(monkeypatch)
@@ -315,16 +309,11 @@ def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, mon
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_the_reply_of_a_woken_process_harms_nothing(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch, is_first: bool
-) -> None:
+def test_the_reply_of_a_woken_process_harms_nothing(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
     _elsewhere(monkeypatch)
 
     async def work() -> None:
-        with (
-            CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one,
-            CallStore(place, run_id="two", silent_after_s=0.3) as two,
-        ):
+        with CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one, CallStore(place, run_id="two", silent_after_s=0.3) as two:
             assert await one.get_or_claim(K("k")) is None
             assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
             order = (one, two) if is_first else (two, one)
@@ -441,10 +430,7 @@ def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
     async def work() -> list[str]:
         asked: list[str] = []
         loop = asyncio.get_running_loop()
-        with (
-            CallStore(place, run_id="one", patience_s=0.2, say=messages.append) as one,
-            CallStore(place, run_id="two") as two,
-        ):
+        with CallStore(place, run_id="one", patience_s=0.2, say=messages.append) as one, CallStore(place, run_id="two") as two:
             slots = asyncio.Semaphore(16)
 
             async def limited(store: CallStore, key: str) -> None:
@@ -498,9 +484,7 @@ def _crash_before_commit(place: PostgresPlace, server: PostgresServer, others: i
 
 
 @pytest.mark.parametrize("others", [0, 20])
-def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(
-    durable: PostgresServer, others: int
-) -> None:
+def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(durable: PostgresServer, others: int) -> None:
     """After a crash PostgreSQL gives the number of a transaction that left no trace to a later one, or has none of that number yet. The
     claim was lost with the first, and must be made again: else another process asks the same."""
     place = durable.place()
@@ -536,17 +520,13 @@ def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPl
     assert paid_by(place, "r").replies == 2
     rows.close()
     with session(place) as db:
-        assert db.execute("SELECT count(*) FROM commits").fetchone() == (0,), (
-            "a connection that was closed leaves no row"
-        )
+        assert db.execute("SELECT count(*) FROM commits").fetchone() == (0,), "a connection that was closed leaves no row"
 
 
 def test_what_killed_connections_left_is_removed_after_a_day(place: PostgresPlace) -> None:
     call_database(place).make()
     with session(place) as db:
-        db.execute(
-            "INSERT INTO commits (link, number, at) VALUES ('old', 1, now() - interval '25 hours'), ('new', 1, now())"
-        )
+        db.execute("INSERT INTO commits (link, number, at) VALUES ('old', 1, now() - interval '25 hours'), ('new', 1, now())")
         table(place, "r").close()
         assert db.execute("SELECT link FROM commits").fetchall() == [("new",)]
 
@@ -578,18 +558,14 @@ def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(dura
     assert call_database(place).exists()
 
 
-def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(
-    durable: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(durable: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_link, "HURRIED_S", 0.3)
     place, hurry = durable.place(outage_s=0.6), threading.Event()
     durable.stop("immediate")
     with pytest.raises(StoreUnreachable, match=r"not stored\. store\.outage_s=0\.6 says how long to wait\.$"):
         PostgresLink(place, is_known=True)
     hurry.set()
-    with pytest.raises(
-        StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"
-    ):
+    with pytest.raises(StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"):
         PostgresLink(place, is_known=True, hurry=hurry)
 
 
@@ -608,9 +584,7 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
         assert await store.get_or_claim(one.key) is None
         durable.stop("immediate")
         store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
-        with pytest.raises(
-            StoreUnreachable, match=r"could not be reached for (?s:.*)task=store action=import from=.* 'store.url="
-        ):
+        with pytest.raises(StoreUnreachable, match=r"could not be reached for (?s:.*)task=store action=import from=.* 'store.url="):
             await store.put(one)
         with pytest.raises(OutputError, match="could not be reached"):
             await store.get_or_claim(K("other"))
@@ -654,9 +628,7 @@ def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
     assert read_calls(place, [one.key]) == {one.key: one}
 
 
-def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
-    place: PostgresPlace, server: PostgresServer
-) -> None:
+def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(place: PostgresPlace, server: PostgresServer) -> None:
     one = damage.call(1)
     call_database(place).make()
     with psycopg.connect(server.url, autocommit=True) as db:

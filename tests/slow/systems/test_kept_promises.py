@@ -81,9 +81,7 @@ def command(url: str, name: str, *words: str) -> list[str]:
 
 
 def run(folder: Path, *args: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args), cwd=folder, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
-    )
+    return subprocess.run(command(*args), cwd=folder, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
 def answers(folder: Path, name: str) -> dict[str, str]:
@@ -92,9 +90,7 @@ def answers(folder: Path, name: str) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-def test_a_run_that_is_killed_again_and_again_asks_no_finished_question_twice(
-    tmp_path: Path, endpoint: Callable[..., Endpoint]
-) -> None:
+def test_a_run_that_is_killed_again_and_again_asks_no_finished_question_twice(tmp_path: Path, endpoint: Callable[..., Endpoint]) -> None:
     """What was under way at a kill may be asked again, and was not finished: at most `concurrency` questions per kill."""
 
     def reply(body: dict[str, Any], _: str) -> tuple[int, dict[str, str], Any]:
@@ -154,26 +150,17 @@ def _remembered(folder: Path) -> list[tuple[set[str], Counter[str]]]:
 
 
 @pytest.mark.thorough
-def test_the_judges_first_question_is_one_call_and_a_finished_run_makes_none(
-    tmp_path: Path, endpoint: Callable[..., Endpoint]
-) -> None:
+def test_the_judges_first_question_is_one_call_and_a_finished_run_makes_none(tmp_path: Path, endpoint: Callable[..., Endpoint]) -> None:
     """One call beside those that scores use, in the start that collects; none in later starts."""
     system = endpoint(lambda body, _: (200, {}, {"answer": f"It is {body['question']}", "contexts": ["It is."]}))
     write_questions(tmp_path, list(range(3)))
     with serving() as judge:
-        words = [
-            "metrics=[answer_relevance]",
-            "judge=llm",
-            "judge.model=openai/m-2024-01-01",
-            f"judge.api_base={judge.url}",
-        ]
+        words = ["metrics=[answer_relevance]", "judge=llm", "judge.model=openai/m-2024-01-01", f"judge.api_base={judge.url}"]
         done = run(tmp_path, system.url, "checked", *words)
         assert done.returncode == 0, done.stderr
         cost = json.loads((tmp_path / "outputs/checked/latest/iteration-1/cost.json").read_text())
         assert len(judge.log) == cost["used"]["calls"] + 1 == cost["spent"]["calls"], "it is paid, and no score uses it"
         asked = len(judge.log), len(system.log)
         assert run(tmp_path, system.url, "checked", *words).returncode == 0
-        assert (
-            run(tmp_path, system.url, "checked", *words, "iterations=1", "scoring.coverage_floor=0.9").returncode == 0
-        )
+        assert run(tmp_path, system.url, "checked", *words, "iterations=1", "scoring.coverage_floor=0.9").returncode == 0
         assert (len(judge.log), len(system.log)) == asked

@@ -38,12 +38,8 @@ from tests.support.thoroughness import THOROUGH
 from tests.support.waiting import HANGS_AFTER_S, wait_for_hang_up, wait_until
 
 TABLES = (
-    "iteration-1/scores.parquet",
-    "iteration-1/records.parquet",
-    "iteration-1/judge_inputs.parquet",
-    "samples.parquet",
-    "outputs.parquet",
-)
+    "iteration-1/scores.parquet", "iteration-1/records.parquet", "iteration-1/judge_inputs.parquet", "samples.parquet", "outputs.parquet",
+)  # fmt: skip
 
 
 def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -116,9 +112,7 @@ def test_killed_three_times(tmp_path: Path, whole: Callable[[int], Tables]) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(("concurrency", "seed"), [(1, 1), (8, 2), (32, 1)])
 def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concurrency: int, seed: int) -> None:
-    _torture(
-        tmp_path, whole, concurrency=concurrency, kills=7 if THOROUGH else 3, seed=seed, cases=100 if THOROUGH else 50
-    )
+    _torture(tmp_path, whole, concurrency=concurrency, kills=7 if THOROUGH else 3, seed=seed, cases=100 if THOROUGH else 50)
 
 
 @pytest.mark.slow

@@ -68,10 +68,7 @@ def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
         ("exit", "metric odd on case q00007/default: SystemExit: 0"),
         ("cancel", "metric odd on case q00007/default: CancelledError"),
         ("float", "metric odd on case q00007/default: the metric returned float 1.0; expected a Score"),
-        (
-            "scale",
-            "metric odd on case q00007/default: score 'odd': 5 is outside the scale that its metric declares, 0 to 1",
-        ),
+        ("scale", "metric odd on case q00007/default: score 'odd': 5 is outside the scale that its metric declares, 0 to 1"),
         ("short", r"metric odd on case q\d+/default: compute gave \d+ results for \d+ cases: one each is expected"),
     ],
 )

@@ -84,10 +84,7 @@ def test_a_judge_that_measures_the_length_is_no_better_than_the_length() -> None
     assert not fit.is_advised
 
 
-@pytest.mark.parametrize(
-    ("n", "positive", "reason"),
-    [(39, 20, "few_labels"), (60, 56, "few_outside_largest_class"), (60, 30, None)],
-)
+@pytest.mark.parametrize(("n", "positive", "reason"), [(39, 20, "few_labels"), (60, 56, "few_outside_largest_class"), (60, 30, None)])
 def test_too_few_labels_fit_nothing(n: int, positive: int, reason: str | None) -> None:
     labels = (np.arange(n) < positive).astype(float)
     fit = fit_judge(labels, labels[:, None], np.arange(n, dtype=float))
@@ -155,10 +152,7 @@ def test_the_fitted_judge_is_a_judge_section_and_is_said_in_words() -> None:
     verdicts = np.stack([noisy(labels, 0.55, rng), noisy(labels, 0.95, rng)], axis=1)
     fit = fit_judge(labels, verdicts, rng.random(100))
     settings = HeuristicSettings(threshold=0.45, overlap_weights=OverlapWeights(recall=1, window=0, bigrams=0, lcs=0))
-    assert (
-        HeuristicSettings.model_validate(yaml.safe_load(judge_section(settings, "0123456789ab", "faithfulness")))
-        == settings
-    )
+    assert HeuristicSettings.model_validate(yaml.safe_load(judge_section(settings, "0123456789ab", "faithfulness"))) == settings
     lines = list(fit_lines("faithfulness", EmbeddedFit(settings, fit)))
     assert "take threshold 0.45, overlap weights recall 1, window 0, bigrams 0, lcs 0" in lines[0]
     assert "better than the length of the answer alone" in lines[1]
@@ -211,7 +205,4 @@ def test_rows_are_in_the_order_of_the_labels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(some.lengths, [40, 10, 30])
     assert some.questions.tolist() == [2, 0, 1]
     category = some.fields.of("category")
-    assert [(int(case), category.names[code]) for case, code in zip(category.cases, category.codes, strict=True)] == [
-        (1, "x"),
-        (2, "y"),
-    ]
+    assert [(int(case), category.names[code]) for case, code in zip(category.cases, category.codes, strict=True)] == [(1, "x"), (2, "y")]

@@ -44,9 +44,7 @@ def expected(folder: Path, block: str) -> Any:
     return content(folder / "EXPECTED.json")[block]
 
 
-def agreement(
-    labels: Floats, scores: Floats, questions: Floats, low: float, high: float
-) -> tuple[Statistics, RatedCases, ScoreSpec]:
+def agreement(labels: Floats, scores: Floats, questions: Floats, low: float, high: float) -> tuple[Statistics, RatedCases, ScoreSpec]:
     """All statistics of two raters without verdicts; grades are the values that people used."""
     empty = np.full(len(labels), NONE)
     rated = RatedCases(labels, empty, scores, empty, questions)
@@ -67,9 +65,7 @@ def check(statistics: Statistics, figures: dict[str, Any]) -> None:
             assert statistic.interval.low < statistic.value < statistic.interval.high, name
 
 
-def check_ordinal(
-    labels: Floats, scores: Floats, questions: Floats, scale: tuple[float, float], figures: dict[str, Any]
-) -> None:
+def check_ordinal(labels: Floats, scores: Floats, questions: Floats, scale: tuple[float, float], figures: dict[str, Any]) -> None:
     """Plain and quadratic kappa, equal pairs and the table of counts."""
     statistics, rated, spec = agreement(labels, scores, questions, *scale)
     assert statistics["quadratic_kappa"].value == pytest.approx(figures["kappa_quadratic"], abs=PLACES)
@@ -117,9 +113,7 @@ def test_four_classes_of_mtrag(real_data: Path) -> None:
     rows, questions = mtrag_rows(real_data)
     labels = np.array([float(math.floor(median(marks(row, "faithfulness")) + 0.5)) for row in rows])
     scores = np.array([min(4.0, math.floor(4 * recorded(row, "rl_f")) + 1) for row in rows])
-    figures = expected(real_data, "mtrag")[
-        "faithfulness 4 classes: median human (half up) vs rl_f -> min(4, floor(4x)+1)"
-    ]
+    figures = expected(real_data, "mtrag")["faithfulness 4 classes: median human (half up) vs rl_f -> min(4, floor(4x)+1)"]
     check_ordinal(labels, scores, questions, (1, 4), figures)
 
 
@@ -173,9 +167,7 @@ def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
     people: dict[int, list[float]] = {}
     for row in content(folder / "ragchecker_meta/human_labeled_data.json"):
         people.setdefault(row["instance_id"], []).append(float(row[label]))
-    apart = np.array(
-        [judged[i]["model2"]["ragchecker"][label] - judged[i]["model1"]["ragchecker"][label] for i in people]
-    )
+    apart = np.array([judged[i]["model2"]["ragchecker"][label] - judged[i]["model1"]["ragchecker"][label] for i in people])
     return np.array(list(people.values())), ((apart - apart.min()) / np.ptp(apart) - 0.5) * 4
 
 

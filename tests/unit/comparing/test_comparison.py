@@ -55,9 +55,7 @@ def test_a_win_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     """Where lower is better a rise is a loss, while `difference` stays candidate - base."""
     errors = ScoreSpec(name="grade", low=0, high=1, higher_is_better=False)
     base = scored_run(tmp_path / "a", graded(BASE), specs=[errors])
-    new = scored_run(
-        tmp_path / "b", graded({sample: 0.5 if n else 0.75 for n, sample in enumerate(BASE)}), specs=[errors]
-    )
+    new = scored_run(tmp_path / "b", graded({sample: 0.5 if n else 0.75 for n, sample in enumerate(BASE)}), specs=[errors])
     score = compared(base, new).document["scores"]["grade"]
     assert score["difference"] == pytest.approx((7 * 0.25 + 0.5) / 8)
     assert (score["wins"], score["losses"], score["net_wins"], score["state"]) == (0, 8, -1.0, "worse")
@@ -101,9 +99,7 @@ def test_a_case_without_a_value_on_one_side_is_no_pair(tmp_path: Path) -> None:
     rows = [Row("q0", "default", {"grade": ("skipped", "no_context")}), Row("q1", "default", {"grade": 1.0})]
     comparison = compared(base, scored_run(tmp_path / "b", rows))
     assert comparison.document["scores"]["grade"]["n"] == 1
-    rows_of_grade = [
-        row for table in compared_cases([comparison]) for row in table.to_pylist() if row["score"] == "grade"
-    ]
+    rows_of_grade = [row for table in compared_cases([comparison]) for row in table.to_pylist() if row["score"] == "grade"]
     assert [(row["sample_id"], row["base"], row["candidate"], row["difference"]) for row in rows_of_grade] == [
         ("q0", 0.0, None, None),
         ("q1", 0.5, 1.0, 0.5),
@@ -148,19 +144,12 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     specs = [GRADE, ScoreSpec(name="tone", low=0, high=1)]
     samples = [f"q{n}" for n in range(8)]
     old = [Row(sample, "default", {"grade": 0.5, "tone": 0.5}) for sample in samples]
-    new = [
-        Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25})
-        for n, sample in enumerate(samples)
-    ]
-    for weights, state, adjusted in (
-        ({"grade": 1.0}, "better", 2 / 64),
-        ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64),
-    ):
+    new = [Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25}) for n, sample in enumerate(samples)]
+    for weights, state, adjusted in (({"grade": 1.0}, "better", 2 / 64), ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64)):
         scoring = ScoringSettings(weights=weights, thresholds={}, fill_defaults=False)
         name = "-".join(weights)
         base, other = (
-            scored_run(tmp_path / f"{part}-{name}", rows, specs=specs, scoring=scoring)
-            for part, rows in (("a", old), ("b", new))
+            scored_run(tmp_path / f"{part}-{name}", rows, specs=specs, scoring=scoring) for part, rows in (("a", old), ("b", new))
         )
         document = compared(base, other).document
         score = document["scores"]["grade"]
@@ -174,10 +163,7 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
 def test_slices_name_their_field_and_keep_their_numbers(tmp_path: Path) -> None:
     def rows(value: float) -> list[Row]:
         return [
-            Row(
-                f"q{n}", "default", {"grade": value if n < 8 else 0.5}, labels={"category": "easy" if n < 8 else "hard"}
-            )
-            for n in range(16)
+            Row(f"q{n}", "default", {"grade": value if n < 8 else 0.5}, labels={"category": "easy" if n < 8 else "hard"}) for n in range(16)
         ]
 
     document = compared(scored_run(tmp_path / "a", rows(0.25)), scored_run(tmp_path / "b", rows(0.75))).document
@@ -202,9 +188,7 @@ def test_latency_and_cost_stand_beside_the_scores(tmp_path: Path) -> None:
             for n in range(8)
         ]  # fmt: skip
 
-    document = compared(
-        scored_run(tmp_path / "a", rows(1.0)), scored_run(tmp_path / "b", rows(0.9, cost_usd=0.5))
-    ).document
+    document = compared(scored_run(tmp_path / "a", rows(1.0)), scored_run(tmp_path / "b", rows(0.9, cost_usd=0.5))).document
     assert list(document["operations"]) == ["latency_ms"]
     latency = document["operations"]["latency_ms"]
     assert (latency["base_mean"], latency["difference"]) == (pytest.approx(750), pytest.approx(-75))
@@ -234,9 +218,7 @@ def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_pat
     people = ScoreSpec(name="grade", low=0, high=1, diagnostic=True)
     scoring = ScoringSettings(weights={"citation": 1.0}, fill_defaults=False)
     base = scored_run(tmp_path / "a", graded(BASE), specs=[people], scoring=scoring)
-    new = scored_run(
-        tmp_path / "b", graded({sample: 0.0 for sample in BASE} | {"q0": 0.125}), specs=[people], scoring=scoring
-    )
+    new = scored_run(tmp_path / "b", graded({sample: 0.0 for sample in BASE} | {"q0": 0.125}), specs=[people], scoring=scoring)
     document = compared(base, new).document
     assert document["scores"]["grade"]["headline"]
     assert (document["verdict"]["state"], document["verdict"]["score"]) == ("worse", "grade")
@@ -256,10 +238,7 @@ def test_a_smallest_effect_of_no_score_is_refused_with_the_nearest(tmp_path: Pat
     ("planned", "line"),
     [
         (6, "8 of 6 planned cases: more than were planned, and all of them count"),
-        (
-            16,
-            "8 of 16 planned cases: looked at as 50% of the plan, with intervals at 99.70%",
-        ),  # 2.963 (O'Brien-Fleming)
+        (16, "8 of 16 planned cases: looked at as 50% of the plan, with intervals at 99.70%"),  # 2.963 (O'Brien-Fleming)
         (100, "8 of 100 planned cases: nothing is decided below a quarter of the plan"),
     ],
 )
@@ -454,9 +433,7 @@ PROMPT = {"prompts": {"ask": "b" * 64}}
     ({"parser": 4}, "parser", "3 -> 4"),
     ({"embedder": {"kind": "minilm"}}, "embedder", "embedder.kind"),
 ])  # fmt: skip
-def test_what_differs_is_refused_and_named(
-    base: RunFolder, tmp_path: Path, parts: dict[str, Any], part: str, says: str
-) -> None:
+def test_what_differs_is_refused_and_named(base: RunFolder, tmp_path: Path, parts: dict[str, Any], part: str, says: str) -> None:
     prompts = {"grade/ask.v1@bbbbbbbb": "b" * 64}
     other = scored_run(tmp_path / "other", graded(VALUES), identity=changed(**parts), prompts=prompts)
     with pytest.raises(ConfigError) as refused:
@@ -489,10 +466,7 @@ def test_another_system_and_another_scoring_are_no_refusal(base: RunFolder, tmp_
 
 def test_a_metric_of_one_run_only_is_no_difference_of_the_other(base: RunFolder, tmp_path: Path) -> None:
     identity = changed()
-    identity["metrics"] = {
-        **identity["metrics"],
-        "tone": {"class": "Tone", "version": 9, "parameters": {}, "prompts": {}},
-    }
+    identity["metrics"] = {**identity["metrics"], "tone": {"class": "Tone", "version": 9, "parameters": {}, "prompts": {}}}
     assert compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document["differs"] == []
 
 

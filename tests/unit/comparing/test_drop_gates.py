@@ -60,9 +60,7 @@ def rows_of(values: Sequence[Result], name: str = "faithfulness", method: str = 
     return [Row(f"q{i:02}", method, {name: value}, labels) for i, value in enumerate(values)]
 
 
-def drop(
-    tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any
-) -> dict[str, Any]:
+def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any) -> dict[str, Any]:
     """What one gate against `base` measures on `candidate`."""
     baseline = finished(tmp_path / "base", base, **more.pop("base_identity", {}))
     run = finished(tmp_path / "candidate", candidate)
@@ -87,11 +85,7 @@ def drop(
 @pytest.mark.parametrize(
     ("base", "candidate", "state"),
     [
-        (
-            [0.9] * 40,
-            [0.9] * 39 + [0.8],
-            "inconclusive",
-        ),  # one of 40 changed: that 5 % dropped to 0 has probability .40
+        ([0.9] * 40, [0.9] * 39 + [0.8], "inconclusive"),  # one of 40 changed: that 5 % dropped to 0 has probability .40
         ([0.9] * 80, [0.9] * 80, "passed"),  # none of 80: .95^80 = .017 is below .025
         ([1.0] * 30, [0.0] * 10 + [1.0] * 20, "failed"),  # fell by .33, no interval of it holds 0
         ([0.5] * 30, [0.5, 0.6] * 15, "passed"),  # rose
@@ -125,12 +119,8 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
         ("scope_miss", 1.0, 0.0, 1.0),
     ],
 )
-def test_a_drop_is_a_worsening_on_zero_to_one(
-    tmp_path: Path, name: str, before: float, after: float, value: float
-) -> None:
-    measured = drop(
-        tmp_path, rows_of([before] * 8, name), rows_of([after] * 8, name), {"score": name, "of": "mean"}, judged=set()
-    )
+def test_a_drop_is_a_worsening_on_zero_to_one(tmp_path: Path, name: str, before: float, after: float, value: float) -> None:
+    measured = drop(tmp_path, rows_of([before] * 8, name), rows_of([after] * 8, name), {"score": name, "of": "mean"}, judged=set())
     assert measured["value"] == pytest.approx(value)
 
 
@@ -161,9 +151,7 @@ OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify"
 def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 40), rows_of([0.4] * 40)
     noted = {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}
-    replies, alarm = (
-        {"judge_drift": {**noted, "alarms": alarms}} for alarms in ([], [["2026-01-02T10:00", "2026-01-02T11:00"]])
-    )
+    replies, alarm = ({"judge_drift": {**noted, "alarms": alarms}} for alarms in ([], [["2026-01-02T10:00", "2026-01-02T11:00"]]))
     measured = drop(tmp_path / "a", base, candidate, {"max_drop": 0.02}, manifest=alarm)
     assert "accept: [judge]" in measured["absent"]
     for name, gate, manifest in (("b", {"accept": ["judge"]}, alarm), ("c", {}, replies)):
@@ -249,9 +237,7 @@ def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> N
         ({"method": "old"}, None),  # no case of the run: the gate is about none
     ],
 )
-def test_only_missing_cases_that_where_chooses_count(
-    tmp_path: Path, where: dict[str, str], only_base: int | None
-) -> None:
+def test_only_missing_cases_that_where_chooses_count(tmp_path: Path, where: dict[str, str], only_base: int | None) -> None:
     base = [
         *rows_of([0.5] * 6, method="old", category="a"),
         *[Row(f"x{i}", "old", {"faithfulness": 0.9}, {"category": "b"}) for i in range(4)],
@@ -332,10 +318,7 @@ def test_a_look_counts_the_cases_on_both_sides_that_have_no_value_too(tmp_path: 
     assert (paired["n"], paired["look"]["n"], paired["look"]["share"]) == (32, 40, 1.0)
 
 
-SPECS_OF_GATE_CASES = (
-    ScoreSpec(name="grade", low=1, high=5),
-    ScoreSpec(name="made_up", low=0, high=1, higher_is_better=False),
-)
+SPECS_OF_GATE_CASES = (ScoreSpec(name="grade", low=1, high=5), ScoreSpec(name="made_up", low=0, high=1, higher_is_better=False))
 ROWS = [
     Row("a", "m", {"grade": 5.0, "made_up": 0.0}, labels={"category": "x"}),
     Row("b", "m", {"grade": 2.0, "made_up": 0.6}, labels={"category": "x"}),
@@ -389,10 +372,7 @@ def paired(base: list[float], candidate: list[float], questions: list[int]) -> P
 def test_the_shift_is_measured_on_the_same_answers_and_subtracted(tmp_path: Path) -> None:
     """Judges differ by .1 on four unchanged answers; four changed answers rose by .5: .4 by the change. Mean .3, less .1: .2."""
     old = [Row(f"q{n}", "default", {"grade": 0.25}) for n in range(8)]
-    new = [
-        Row(f"q{n}", "default", {"grade": 0.35 if n < 4 else 0.75}, output={} if n < 4 else {"answer": "Better."})
-        for n in range(8)
-    ]
+    new = [Row(f"q{n}", "default", {"grade": 0.35 if n < 4 else 0.75}, output={} if n < 4 else {"answer": "Better."}) for n in range(8)]
     base = scored_run(tmp_path / "a", old)
     other = scored_run(tmp_path / "b", new, identity=OTHER_JUDGE)
     bridge = compared(base, other, accept=["judge"]).document["scores"]["grade"]["bridge"]

@@ -54,9 +54,7 @@ def test_repeats_do_not_meet_each_other() -> None:
 
 @pytest.mark.slow
 @given(KEYS, KEYS)
-def test_pairs_are_the_intersection_of_the_keys(
-    base: list[tuple[str, str, int]], candidate: list[tuple[str, str, int]]
-) -> None:
+def test_pairs_are_the_intersection_of_the_keys(base: list[tuple[str, str, int]], candidate: list[tuple[str, str, int]]) -> None:
     pairs = paired_cases(table(base), table(candidate))
     by_all = max(len({key[1] for key in side}) for side in (base, candidate)) > 1 if base or candidate else True
 

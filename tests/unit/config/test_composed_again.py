@@ -32,9 +32,7 @@ def test_an_edit_of_the_same_size_is_seen(experiment: Path) -> None:
     assert compose(WORDS).name == "other"
 
 
-def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(
-    experiment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(experiment, f"name: {SECRET}")
     assert compose(WORDS).name == SECRET
     monkeypatch.setenv("MY_API_KEY", SECRET)

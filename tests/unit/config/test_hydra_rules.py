@@ -75,14 +75,7 @@ def test_random_words_compose_as_hydra_composes_them(seed: int) -> None:
 
 VALUES = ("1e3", "1_000", "0o17", "017", "1:30", "2024-01-01", ".5", "1.", "+.inf", ".NaN", "yes", "no", "~", "0x1F", "1e", "'1'", "-1e-3",
           "[a, 1e3]", "{x: .5}", "!!str 3", "|\n  text", "&a b", "${seed}", "true", "1_0.0_1", "12e03", "-.5E+3")  # fmt: skip
-HEADERS = (
-    "",
-    "# @package _global_\n",
-    "# @package _group_\n",
-    "# @package foo.bar\n",
-    "# a comment\n",
-    "\n# @package _global_.baz\n",
-)
+HEADERS = ("", "# @package _global_\n", "# @package _group_\n", "# @package foo.bar\n", "# a comment\n", "\n# @package _global_.baz\n")
 
 
 def write_folder(folder: Path, draw: random.Random) -> None:
@@ -97,11 +90,7 @@ def write_folder(folder: Path, draw: random.Random) -> None:
             if draw.random() < 0.2:
                 items.append({"optional /two@_global_": "none"})
             write_option(folder / group / f"{name}.yaml", items, draw)
-    items = [
-        {"/one": draw.choice("ab")},
-        {"/two@place": draw.choice("ef")},
-        {"override /judge": draw.choice(["llm", "recorded"])},
-    ]
+    items = [{"/one": draw.choice("ab")}, {"/two@place": draw.choice("ef")}, {"override /judge": draw.choice(["llm", "recorded"])}]
     items += draw.sample(["_self_", {"/two": "e"}, {"override /metrics": ["format"]}, {"override /one/in": "c"}], 2)
     draw.shuffle(items)
     write_option(folder / "experiment" / "mine.yaml", items, draw)
@@ -118,10 +107,7 @@ def write_option(path: Path, items: list[Any], draw: random.Random) -> None:
 def test_random_folders_compose_as_hydra_composes_them(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     write_folder(tmp_path, draw)
-    words = [
-        "+experiment=mine",
-        *draw.sample(["one=b", "+two=f", "++nested.k=7", "judge=evidence", "+one/in=d"], draw.randint(0, 2)),
-    ]
+    words = ["+experiment=mine", *draw.sample(["one=b", "+two=f", "++nested.k=7", "judge=evidence", "+one/in=d"], draw.randint(0, 2))]
     ours, expected = composed(words, tmp_path), by_hydra(words, tmp_path)
     assert (ours is None) == (expected is None), words
     assert ours is None or alike(ours, expected), words

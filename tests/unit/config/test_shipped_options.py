@@ -23,22 +23,13 @@ from tests.support.minilm import needs_files
 CONF = conf_dir()
 BASE = {"dataset": "dataset=demo", "metrics": "metrics=[retrieval]"}
 GIVEN = {
-    "judge.model": "judge.model=openai/gpt-4o-mini-2024-07-18",
-    "embedder.model": "embedder.model=openai/vectors-2024-07-18",
-    "dataset.path": "dataset.path=somewhere",
-    "system.url": "system.url=http://127.0.0.1:9/answer",
-    "system.callable": "system.callable=json:dumps",
-    "system.params.model": "system.params.model=bot-2026-01-01",
-    "dir": "dir=my",
-    "run": "run=outputs/run/latest",
-    "case": "case=dao-01",
-    "build.dir": "build.dir=sets/march",
-    "synthesize.documents": "synthesize.documents=docs",
-    "synthesize.dir": "synthesize.dir=testset",
-    "base": "base=outputs/run/latest",
-    "candidate": "candidate=outputs/run/latest",
-    "metrics.recorded": "metrics.recorded.take={human: {}}",
-}
+    "judge.model": "judge.model=openai/gpt-4o-mini-2024-07-18", "embedder.model": "embedder.model=openai/vectors-2024-07-18",
+    "dataset.path": "dataset.path=somewhere", "system.url": "system.url=http://127.0.0.1:9/answer",
+    "system.callable": "system.callable=json:dumps", "system.params.model": "system.params.model=bot-2026-01-01", "dir": "dir=my",
+    "run": "run=outputs/run/latest", "case": "case=dao-01", "build.dir": "build.dir=sets/march",
+    "synthesize.documents": "synthesize.documents=docs", "synthesize.dir": "synthesize.dir=testset", "base": "base=outputs/run/latest",
+    "candidate": "candidate=outputs/run/latest", "metrics.recorded": "metrics.recorded.take={human: {}}",
+}  # fmt: skip
 """What a user has to give for the options that cannot know it."""
 
 
@@ -66,9 +57,7 @@ def _words(option: str) -> list[str]:
 @pytest.mark.slow
 @needs_files
 def test_all_metrics_compose_together() -> None:
-    assert len(
-        compose(["dataset=demo", f"metrics=[{','.join(ALL_METRICS)}]", GIVEN["metrics.recorded"]]).metrics
-    ) >= len(ALL_METRICS)
+    assert len(compose(["dataset=demo", f"metrics=[{','.join(ALL_METRICS)}]", GIVEN["metrics.recorded"]]).metrics) >= len(ALL_METRICS)
 
 
 DEFAULT = {"experiment/quickstart", "experiment/trec", "experiment/expertqa", "judge/evidence", "judge/llm"}
@@ -93,9 +82,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("option", [_marked(option) for option in _options()])
 def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished_run)
-    words = (
-        ["task=store"] if option == "task/store" else _words(option)
-    )  # it is about no run: other keys are misspelt ones
+    words = ["task=store"] if option == "task/store" else _words(option)  # it is about no run: other keys are misspelt ones
     if option == "system/python":
         words.append("plugins=[json]")
     if option == "task/drift":
@@ -119,9 +106,7 @@ def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "file",
-    [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))],
-    ids=lambda p: "/".join(p.parts[-2:]),
+    "file", [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))], ids=lambda p: "/".join(p.parts[-2:])
 )
 def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -148,12 +133,7 @@ def test_identity_leaves_out_what_cannot_change_a_number(tmp_path: Path, monkeyp
     sampled = [*base, "dataset.sample={n: 3}"]
     assert compose(["seed=1", *sampled]).identity() != compose(sampled).identity()
     assert compose(["seed=1", *base]).identity() == one, "nothing is drawn"
-    for other in (
-        "dataset.sample={n: 3}",
-        "judge.temperature=1",
-        "dataset.limit=3",
-        "scoring.weights.retrieval_score=0.7",
-    ):
+    for other in ("dataset.sample={n: 3}", "judge.temperature=1", "dataset.limit=3", "scoring.weights.retrieval_score=0.7"):
         assert compose([*base, other]).identity() != one, other
 
 
@@ -233,17 +213,14 @@ def test_custom_weights_weigh_what_is_measured_and_nothing_else() -> None:
 
 
 CHOICES = {
-    ("dataset/jsonl", "name"): "the name of the option",
-    ("transport/stored", "kind"): "the option's choice",
-    ("transport/batch", "kind"): "the option's choice",
-    ("runner/local", "kind"): "the option's choice",
-    ("runner/processes", "kind"): "the option's choice",
-    ("runner/ray", "kind"): "the option's choice",
+    ("dataset/jsonl", "name"): "the name of the option", ("transport/stored", "kind"): "the option's choice",
+    ("transport/batch", "kind"): "the option's choice", ("runner/local", "kind"): "the option's choice",
+    ("runner/processes", "kind"): "the option's choice", ("runner/ray", "kind"): "the option's choice",
     ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
     ("scoring/default", "fill_defaults"): "the file that others are filled in from",
     ("scoring/default", "passes_with"): "filled in from this file by the class itself",
     ("scoring/default", "composites"): "filled in from this file by the class itself",
-}
+}  # fmt: skip
 """Values that are a choice of the option and no default of the setting."""
 
 
@@ -265,11 +242,7 @@ def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
             section = content(f"{group}/{path.stem}")
             model = settings.get(section.get("kind", "")) if isinstance(settings, dict) else settings
             overlay = "defaults" in section and group != "scoring"
-            if (
-                model
-                and not overlay
-                and (group, path.stem) not in (("scoring", "tiers"), ("scoring", "success_criteria"))
-            ):
+            if model and not overlay and (group, path.stem) not in (("scoring", "tiers"), ("scoring", "success_criteria")):
                 if group == "dataset" and path.stem != "jsonl":
                     continue  # a mapping of one data set
                 rows.append((f"{group}/{path.stem}", section, model))
@@ -348,9 +321,7 @@ def test_no_failure_modes() -> None:
         ("low_scores", "by: [method]\nbands:\n  default: [{name: low}]\n"),
     ],
 )
-def test_a_part_of_ones_own_replaces_the_shipped_one(
-    part: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_of_ones_own_replaces_the_shipped_one(part: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "conf" / "scoring" / part
     folder.mkdir(parents=True)

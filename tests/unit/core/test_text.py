@@ -19,8 +19,7 @@ from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_piec
 from ragpipe.reports.highlight import Quotes, TextPart, highlight
 
 SIGNS = (
-    "ab ABß\n\t'\"-.\u2026[]…"
-    "\u00e9e\u0301\u0327\u00ad\u200b\u2019\u201c\u201d\u2014\u1112\u1161\u11ab\u0b47\u0b3e\ufb01\u0130\u212b\u00a0"
+    "ab ABß\n\t'\"-.\u2026[]…\u00e9e\u0301\u0327\u00ad\u200b\u2019\u201c\u201d\u2014\u1112\u1161\u11ab\u0b47\u0b3e\ufb01\u0130\u212b\u00a0"
 )
 TEXT = st.text(SIGNS, max_size=40)
 
@@ -65,11 +64,7 @@ def test_every_span_holds_its_piece(text: str, start: int, length: int) -> None:
     assert all(before[0] <= after[0] for before, after in pairwise(spans))
 
 
-_TYPOGRAPHY = {
-    sign: plain
-    for signs, plain in (("‘’‚′", "'"), ("«»“”„″", '"'), ("‐‑‒–—−", "-"), ("\u00ad\u200b", ""))
-    for sign in signs
-}
+_TYPOGRAPHY = {sign: plain for signs, plain in (("‘’‚′", "'"), ("«»“”„″", '"'), ("‐‑‒–—−", "-"), ("\u00ad\u200b", "")) for sign in signs}
 _ANY_ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|…)(?:\s*\])?\s*")
 
 
@@ -151,15 +146,11 @@ def test_the_first_of_two_overlapping_quotes_wins(text: str, quotes: list[tuple[
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
-        ("\x1b]8;;http://evil\x07link", "\\x1b]8;;http://evil\\x07link"),
-        ("a\x00b\x7f\x9b2J", "a\\x00b\\x7f\\x9b2J"),
-        ("over\rwritten", "over\\x0dwritten"),
-        ("abc\u202ecba", "abc\\u202ecba"),
-        ("half \ud800", "half \\ud800"),
-        ("tab\tand\nline é 漢 🙂", "tab\tand\nline é 漢 🙂"),
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"), ("\x1b]8;;http://evil\x07link", "\\x1b]8;;http://evil\\x07link"),
+        ("a\x00b\x7f\x9b2J", "a\\x00b\\x7f\\x9b2J"), ("over\rwritten", "over\\x0dwritten"), ("abc\u202ecba", "abc\\u202ecba"),
+        ("half \ud800", "half \\ud800"), ("tab\tand\nline é 漢 🙂", "tab\tand\nline é 漢 🙂"),
     ],
-)
+)  # fmt: skip
 def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
 
@@ -171,8 +162,7 @@ def test_one_line_is_cut_visibly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "span"),
-    [("plain", "`plain`"), ("a `b` c", "``a `b` c``"), ("`", "`` ` ``"), ("``x```", "```` ``x``` ````"), ("  ", "")],
+    ("text", "span"), [("plain", "`plain`"), ("a `b` c", "``a `b` c``"), ("`", "`` ` ``"), ("``x```", "```` ``x``` ````"), ("  ", "")]
 )
 def test_code_spans(text: str, span: str) -> None:
     assert code_span(text) == span

@@ -51,9 +51,7 @@ def _arrow(write: Any) -> bytes:
     ("d.jsonl", json.dumps(ROWS, indent=1).encode()),
     ("d.json.gz", gzip.compress(LINES.encode(), mtime=0)),
 ])  # fmt: skip
-def test_a_packed_or_misnamed_file_is_read_as_what_it_is(
-    open_file: Open, tmp_path: Path, name: str, content: bytes
-) -> None:
+def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file: Open, tmp_path: Path, name: str, content: bytes) -> None:
     records = list(open_file({name: content}))
     assert [record.sample.id for record in records] == ["q0", "q1", "q2"]
     found = recognise(tmp_path / name)

@@ -73,9 +73,7 @@ def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
         ("?*/a.jsonl", ["d/a.jsonl"]),
     ],
 )
-def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(
-    ids: Ids, place: str, pattern: str, found: list[str]
-) -> None:
+def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(ids: Ids, place: str, pattern: str, found: list[str]) -> None:
     names = ["a.jsonl", "b.jsonl", "c.jsonl", ".h.jsonl", "d/a.jsonl", "d/.h.jsonl", ".s/a.jsonl"]
     assert ids(place, names, "", main=pattern) == found
 

@@ -42,9 +42,7 @@ def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
     assert len({r.sample.id for r in records}) == wanted["sources"] == 70
     assert len(records) == wanted["responses"] == 412
     by_model = {model: numbers[:2] for model, numbers in wanted["by_model"].items()}
-    assert {
-        model: [len(rows), sum(_label(r, "hallucinated") for r in rows)] for model, rows in _by_method(records).items()
-    } == by_model
+    assert {model: [len(rows), sum(_label(r, "hallucinated") for r in rows)] for model, rows in _by_method(records).items()} == by_model
     assert sum(_label(r, "hallucinated") for r in records) == wanted["hallucinated_responses"]
     assert sum(_label(r, "hallucinated_strict") for r in records) == wanted["hallucinated_without_implicit_true"]
     refusals = Counter(r.output.method for r in records if r.output and REFUSAL in r.output.answer)
@@ -59,10 +57,7 @@ def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
     wanted = expected["datasets"]["shared clapnq_dev"]
     records = list(shipped("clapnq_dev", real_data("clapnq_dev"), f"dataset.files.run=run.{run}.trec"))
     samples = [r.sample for r in records]
-    assert Counter(sample.answerable for sample in samples) == {
-        True: wanted["answerable"],
-        False: wanted["unanswerable"],
-    }
+    assert Counter(sample.answerable for sample in samples) == {True: wanted["answerable"], False: wanted["unanswerable"]}
     answers = [sample.meta["answers"] for sample in samples if sample.answerable]
     assert (sum(answers), answers.count(2)) == (wanted["answers"], wanted["answerable_with_2_answers"])
     assert not any(sample.references for sample in samples if not sample.answerable)
@@ -148,11 +143,7 @@ def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     claims = Counter[str]()
     for record in records:
         claims[record.sample.category or ""] += len(record.sample.meta["claims"])
-    wanted = {
-        name.removeprefix("field "): block["claims"]
-        for name, block in expected["expertqa"].items()
-        if name.startswith("field ")
-    }
+    wanted = {name.removeprefix("field "): block["claims"] for name, block in expected["expertqa"].items() if name.startswith("field ")}
     assert claims == wanted
     outputs = [r.output for r in records if r.output]
     assert all(output.citations is not None for output in outputs)

@@ -56,15 +56,11 @@ def test_forty_questions_ten_of_each_domain_with_unique_ids() -> None:
 
 
 def test_the_four_failure_scenarios_and_the_worked_example_are_there() -> None:
-    assert {
-        line["meta"]["scenario"]: line["meta"]["planted"]["baseline"] for line in LINES if "scenario" in line["meta"]
-    } == {
-        "worked example": ["unsupported_claim", "wrong_number", "wrong_name"],
-        "A: hallucination": ["unsupported_claim", "wrong_number"],
-        "B: off topic": ["irrelevant_answer"],
-        "C: retrieval failure": ["retrieval_miss", "irrelevant_context", "irrelevant_answer"],
+    assert {line["meta"]["scenario"]: line["meta"]["planted"]["baseline"] for line in LINES if "scenario" in line["meta"]} == {
+        "worked example": ["unsupported_claim", "wrong_number", "wrong_name"], "A: hallucination": ["unsupported_claim", "wrong_number"],
+        "B: off topic": ["irrelevant_answer"], "C: retrieval failure": ["retrieval_miss", "irrelevant_context", "irrelevant_answer"],
         "D: partial correctness": ["incomplete_answer"],
-    }
+    }  # fmt: skip
 
 
 def test_the_special_cases_are_there() -> None:
@@ -93,8 +89,6 @@ def test_rerank_is_better_than_the_baseline_but_not_perfect() -> None:
 
 
 def test_the_readme_counts_what_is_there() -> None:
-    rows = re.findall(
-        r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \|", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE
-    )
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \|", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE)
     there = Counter((kind, case.output.method) for case in CASES for kind in planted(case))
     assert {row[0]: [int(n) for n in row[1:]] for row in rows} == {k: [there[k, m] for m in METHODS] for k in KINDS}

@@ -29,9 +29,7 @@ from ragpipe.judging.limits.width import LearnedWidth
         (10.0, 40, 0, 100, 100, 0.0),
     ],
 )
-def test_the_time_left(
-    elapsed: float, fresh: int, remaining: int, answered: int, planned: int | None, expected: float | None
-) -> None:
+def test_the_time_left(elapsed: float, fresh: int, remaining: int, answered: int, planned: int | None, expected: float | None) -> None:
     left = seconds_left(elapsed, fresh, remaining, answered, planned, answered / elapsed if answered else None)
     assert left == (None if expected is None else pytest.approx(expected))
 

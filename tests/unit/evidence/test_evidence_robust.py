@@ -79,9 +79,7 @@ _WORDS = st.sampled_from(
         "I",
     ]
 )
-_TEXT = st.one_of(
-    st.text(max_size=200), st.lists(_WORDS, max_size=40).map(" ".join), st.lists(_WORDS, max_size=40).map("".join)
-)
+_TEXT = st.one_of(st.text(max_size=200), st.lists(_WORDS, max_size=40).map(" ".join), st.lists(_WORDS, max_size=40).map("".join))
 
 
 @given(claims=st.lists(_TEXT, max_size=4), sources=st.lists(_TEXT, max_size=4))
@@ -120,9 +118,7 @@ def test_tokens_and_sentences_stand_where_they_say(text):
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
     with contextlib.suppress(Skipped):  # sources in another language may leave no verdict
-        few, many = (
-            decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more))
-        )
+        few, many = (decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more)))
         assert many.recall >= few.recall
         assert many.window >= few.window
         assert set(many.missing_names) <= set(few.missing_names)

@@ -37,22 +37,13 @@ LOCAL = {"model": "hosted_vllm/m@abcdef1", "api_base": "http://h/v1"}
 ])  # fmt: skip
 def test_the_table(model, sampling, modes, system_role, limit_name):
     found = capabilities(model)
-    assert (found.sampling, found.modes, found.system_role, found.limit_name) == (
-        sampling,
-        modes,
-        system_role,
-        limit_name,
-    )
+    assert (found.sampling, found.modes, found.system_role, found.limit_name) == (sampling, modes, system_role, limit_name)
 
 
 def test_the_table_knows_the_models_that_litellm_knows_to_take_no_temperature():
     """Claude and Gemini; at other places (a cloud's resale of OpenAI's models) it is learned from the first refusal."""
     rows = pricing._bundled()[1]
-    fixed = {
-        name: row
-        for name, row in rows.items()
-        if row.get("supports_sampling_params") is False and row.get("mode") == "chat"
-    }
+    fixed = {name: row for name, row in rows.items() if row.get("supports_sampling_params") is False and row.get("mode") == "chat"}
     names = {name if "/" in name else f"{row['litellm_provider']}/{name}" for name, row in fixed.items()}
     chosen = sorted(name for name in names if "claude" in name or "/gemini-" in name)
     assert len(chosen) > 100
@@ -77,10 +68,7 @@ def test_what_is_not_sent_is_not_in_the_identity_of_replies():
     assert sampling(capabilities={"temperature": False}) == sampling(temperature=None) == {}
     assert sampling("openai/o3-2025-04-16") == {}
     assert sampling("openai/o3-2025-04-16", capabilities={"temperature": True}, temperature=0.5) == {"temperature": 0.5}
-    assert sampling("anthropic/claude-3-5-haiku-20241022", capabilities={"seed": True}, seed=3) == {
-        "temperature": 0.0,
-        "seed": 3,
-    }
+    assert sampling("anthropic/claude-3-5-haiku-20241022", capabilities={"seed": True}, seed=3) == {"temperature": 0.0, "seed": 3}
 
 
 def test_the_form_of_a_request_is_in_no_identity_and_the_window_is_in_the_runs():
@@ -126,9 +114,7 @@ def test_a_refused_effort_is_told_by_its_name(message, param):
     assert _error(message, param).refused_parameter == "reasoning_effort"
 
 
-@pytest.mark.parametrize(
-    "message", ["Invalid value for 'messages[0].content'", "The system is not supported here", "role: tool"]
-)
+@pytest.mark.parametrize("message", ["Invalid value for 'messages[0].content'", "The system is not supported here", "role: tool"])
 def test_other_refusals_are_not_about_the_system_role(message):
     assert _error(message).refused_parameter is None
 
@@ -164,14 +150,9 @@ def test_a_window_that_was_given_is_kept_with_a_margin_until_replies_show_how_th
     assert "does not fit" not in (window.excess(_messages("x" * 900)) or "")
     assert "window of 1,200 (judge.capabilities.context_tokens)" in window.excess(_messages(text))
     for _ in range(5):
-        window.observe(
-            _messages("The ferry leaves at nine. " * 20),
-            count_tokens("You judge.\n" + "The ferry leaves at nine. " * 20),
-        )
+        window.observe(_messages("The ferry leaves at nine. " * 20), count_tokens("You judge.\n" + "The ferry leaves at nine. " * 20))
     assert window.excess(_messages(text)) is None
-    assert (
-        window.excess(_messages("\u6e21\u8f2a\u4e5d\u70b9\u51fa\u53d1\u3002" * 120)) is not None
-    )  # another script has its own ratio
+    assert window.excess(_messages("\u6e21\u8f2a\u4e5d\u70b9\u51fa\u53d1\u3002" * 120)) is not None  # another script has its own ratio
 
 
 def test_no_window_measures_nothing():
@@ -201,9 +182,7 @@ def test_which_models_have_a_thinking_mode(model, thinks):
 def test_no_reasoning_model_of_litellms_table_is_said_to_have_no_thinking_mode():
     rows = pricing._bundled()[1]
     names = [
-        name if "/" in name else f"{row.get('litellm_provider')}/{name}"
-        for name, row in rows.items()
-        if row.get("supports_reasoning")
+        name if "/" in name else f"{row.get('litellm_provider')}/{name}" for name, row in rows.items() if row.get("supports_reasoning")
     ]
     assert len(names) > 300
     assert [name for name in names if not capabilities(name).thinks] == []
@@ -223,10 +202,7 @@ def test_claude_takes_no_temperature_while_it_thinks():
     """Anthropic's documentation of extended thinking: it is not compatible with a changed temperature or top_k."""
     claude = "anthropic/claude-sonnet-4-20250514"
     assert JudgeSettings(model=claude).sampling() == {"temperature": 0.0}
-    assert JudgeSettings(model=claude, reasoning_effort="none").sampling() == {
-        "temperature": 0.0,
-        "reasoning_effort": "none",
-    }
+    assert JudgeSettings(model=claude, reasoning_effort="none").sampling() == {"temperature": 0.0, "reasoning_effort": "none"}
     assert JudgeSettings(model=claude, reasoning_effort="high").sampling() == {"reasoning_effort": "high"}
     with pytest.raises(ValidationError, match="no temperature and no top_p while it thinks"):
         JudgeSettings(model=claude, reasoning_effort="high", temperature=0.7)
@@ -378,9 +354,7 @@ def test_a_named_endpoint_may_move():
     assert JudgeSettings(model=MODEL, api_base="https://Host/v1").place == "host:443/v1"
 
 
-@pytest.mark.parametrize(
-    "model", ["anthropic/claude-3-5-haiku-20241022", "bedrock/m-2024-07-18", "deepseek/m-2024-07-18"]
-)
+@pytest.mark.parametrize("model", ["anthropic/claude-3-5-haiku-20241022", "bedrock/m-2024-07-18", "deepseek/m-2024-07-18"])
 def test_a_seed_that_the_provider_does_not_take_is_refused(model):
     with pytest.raises(ValidationError, match=rf"{model} takes no seed: .*remove it") as caught:
         JudgeSettings(model=model, seed=5)

@@ -128,9 +128,7 @@ def test_claims_and_verdicts_at_once_equal_two_questions(role):
     apart = ask(made, Verdicts, claims=claims, sources=[TEA]).verdicts
     at_once = ask(made, CheckedClaims, **{role: text}, sources=[TEA], question="Where from?").claims
     assert [(c.claim, c.supported) for c in at_once] == [(ORIGIN, True), (HEAT, False)]
-    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [
-        (v.supported, v.evidence, v.reason) for v in apart
-    ]
+    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [(v.supported, v.evidence, v.reason) for v in apart]
 
 
 # ---------------------------------------------------------------------------------------------------- spans
@@ -172,9 +170,7 @@ def test_a_stricter_threshold_needs_no_other_reading():
         made, _ = judge(lambda _: answer, family="lettucedetect", threshold=threshold)
         (found,) = ask(made, Verdicts, claims=[ORIGIN], sources=[TEA]).verdicts
         assert found.supported is supported
-        assert (
-            made.settings.identity_of_reading() == judge({}, family="lettucedetect")[0].settings.identity_of_reading()
-        )
+        assert made.settings.identity_of_reading() == judge({}, family="lettucedetect")[0].settings.identity_of_reading()
         assert made.settings.identity_of_judge()["threshold"] == threshold
 
 
@@ -186,11 +182,7 @@ def test_a_citation_is_checked_against_its_own_source(family):
     def read(texts):
         passage, answer = (texts[2], texts[1]) if family == "lettucedetect" else texts
         fits = ("tea" in passage) == ("tea" in answer)
-        return (
-            tokens(answer, *(() if fits else answer.split()))
-            if family == "lettucedetect"
-            else Reading(support=float(fits))
-        )
+        return tokens(answer, *(() if fits else answer.split())) if family == "lettucedetect" else Reading(support=float(fits))
 
     made, asked = judge(read, family=family)
     citations = [{"text": "Green tea comes from China [1].", "source": 1}, {"text": ORIGIN, "source": 2}]
@@ -226,9 +218,7 @@ def test_what_a_detector_does_not_answer():
 
 def test_what_does_not_fit_is_an_error_of_the_case():
     made, _ = judge(lambda _: Reading(too_long="the claim leaves 0 of 24 tokens for the passage"))
-    with pytest.raises(
-        JudgeError, match=r"leaves 0 of 24 tokens for the passage; a larger judge\.max_tokens"
-    ) as caught:
+    with pytest.raises(JudgeError, match=r"leaves 0 of 24 tokens for the passage; a larger judge\.max_tokens") as caught:
         ask(made, Verdicts, claims=[ORIGIN], sources=[TEA])
     assert caught.value.kind == "too_long"
 

@@ -74,10 +74,7 @@ def test_several_parts_take_the_minimum_where_the_package_takes_the_maximum(lett
     (reading,) = reader_of(lettuce, "lettucedetect", max_tokens=limit)([span_texts("Where?", answer, tuple(passages))])
     theirs = detectors.TransformerDetector(str(lettuce), device="cpu", max_length=limit)
     groups = theirs._group_passages_into_chunks(passages, "Where?", answer)
-    each = [
-        [token["prob"] for token in theirs.predict(group, answer, "Where?", output_format="tokens")][:-1]
-        for group in groups
-    ]
+    each = [[token["prob"] for token in theirs.predict(group, answer, "Where?", output_format="tokens")][:-1] for group in groups]
     assert reading.parts == len(groups) > 1
     assert [t.unsupported for t in reading.tokens] == pytest.approx(np.min(each, axis=0), abs=5e-6)
     highest = [token["prob"] for token in theirs.predict(passages, answer, "Where?", output_format="tokens")][:-1]
@@ -140,9 +137,7 @@ def test_hhem_equals_the_recipe_of_its_authors(tmp_path):
     model = transformers.T5ForTokenClassification(config).eval()
     from safetensors.torch import load_file
 
-    model.load_state_dict(
-        {k.removeprefix("t5."): v for k, v in load_file(plain / "model.safetensors").items()}, strict=False
-    )
+    model.load_state_dict({k.removeprefix("t5."): v for k, v in load_file(plain / "model.safetensors").items()}, strict=False)
     prompt = "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {text1}\n\nHypothesis: {text2}"
     expected = []
     for premise, hypothesis in PAIRS:

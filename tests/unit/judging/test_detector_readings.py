@@ -19,13 +19,7 @@ from ragpipe.judging.detectors.reading import TokenReading, pair_texts, reading_
 from ragpipe.judging.detectors.reading_session import reading_texts
 from ragpipe.judging.detectors.settings import DetectorSettings
 from ragpipe.judging.detectors.span_templates import TEMPLATES
-from ragpipe.judging.detectors.token_batches import (
-    ModelInput,
-    OutOfMemory,
-    batches_by_tokens,
-    compute_in_batches,
-    softmax,
-)
+from ragpipe.judging.detectors.token_batches import ModelInput, OutOfMemory, batches_by_tokens, compute_in_batches, softmax
 from ragpipe.judging.detectors.unsupported_spans import SpanReader, spans_of
 from tests.support.tiny_detectors import WordModel, vocabulary, write_tokenizer
 

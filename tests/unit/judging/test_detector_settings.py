@@ -53,14 +53,10 @@ def test_commit_and_hashes_are_read_from_the_cache_and_recorded(cache, with_torc
     settings = DetectorSettings()
     assert settings.missing() is None
     assert settings.revision == COMMIT
-    assert {name: getattr(settings, name) for name in FILES} == {
-        name: sha(folder / file) for name, file in FILES.items()
-    }
+    assert {name: getattr(settings, name) for name in FILES} == {name: sha(folder / file) for name, file in FILES.items()}
     assert settings.label == f"{MODELS['lettucedetect']}@{sha(folder / 'model.safetensors')[:8]}"
     (cache / "models--KRLabsOrg--lettucedect-base-modernbert-en-v1" / "refs" / "main").write_text(OTHER)
-    assert (
-        DetectorSettings.model_validate_json(settings.model_dump_json()) == settings
-    )  # a recorded section stays what it is
+    assert DetectorSettings.model_validate_json(settings.model_dump_json()) == settings  # a recorded section stays what it is
 
 
 def test_a_recorded_section_needs_no_files(cache):
@@ -76,9 +72,7 @@ def test_other_weights_are_another_judge_and_a_moved_folder_is_not(tmp_path):
     assert identities[0] == identities[1]
     assert identities[0] != identities[2]
     assert not {"path", "device", "batch_tokens", "tokenizer_path"} & identities[0].keys()
-    assert {"weights", "tokenizer", "architecture", "threshold", "overflow", "model", "revision"} <= identities[
-        0
-    ].keys()
+    assert {"weights", "tokenizer", "architecture", "threshold", "overflow", "model", "revision"} <= identities[0].keys()
 
 
 def test_what_is_not_in_the_cache_is_said_with_the_command_that_brings_it(cache, with_torch):

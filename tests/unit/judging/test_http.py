@@ -158,8 +158,7 @@ async def test_litellm_has_its_own_connections_back_when_the_last_client_closes(
     with ThreadPoolExecutor(3) as pool:  # each in an event loop of its own
         url = serve(latency_ms=50).url
         asking = [
-            pool.submit(asyncio.run, ask(settings(url, client="litellm"), *(question(f"{i} {k}") for k in range(4))))
-            for i in range(3)
+            pool.submit(asyncio.run, ask(settings(url, client="litellm"), *(question(f"{i} {k}") for k in range(4)))) for i in range(3)
         ]
         assert {call.status for one in asking for call in one.result()} == {"ok"}
     assert (litellm.aclient_session, litellm.in_memory_llm_clients_cache) == before
@@ -231,8 +230,7 @@ async def test_plain_http_at_a_tls_port_ends(serve, client, certificate):
 def test_an_authority_of_ones_own_is_named_by_a_variable(serve, certificate):
     server = serve(tls=certificate)
     program = (
-        "import asyncio, sys; from tests.support.asking import ask, settings\n"
-        "print(asyncio.run(ask(settings(sys.argv[1])))[0].status)"
+        "import asyncio, sys; from tests.support.asking import ask, settings\nprint(asyncio.run(ask(settings(sys.argv[1])))[0].status)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, server.url], capture_output=True, text=True,

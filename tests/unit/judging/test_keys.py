@@ -39,15 +39,9 @@ GOLDEN_PAYLOADS = {
 MESSAGES = ({"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it?\nZürich"})
 
 
-def key(
-    answer: type[Answer] = Claims, iteration: int = 1, repeat: int = 1, messages: Any = MESSAGES, **judge: Any
-) -> str:
+def key(answer: type[Answer] = Claims, iteration: int = 1, repeat: int = 1, messages: Any = MESSAGES, **judge: Any) -> str:
     settings = JudgeSettings(**{"model": "openai/gpt-4o-mini-2024-07-18", **judge})
-    return question_key(
-        key_parts(
-            Payload(messages, answer_schema(answer)), judge_parts(settings.identity_of_judge()), iteration, repeat
-        )
-    )
+    return question_key(key_parts(Payload(messages, answer_schema(answer)), judge_parts(settings.identity_of_judge()), iteration, repeat))
 
 
 def _sha(value: Any) -> str:
@@ -120,9 +114,7 @@ def test_no_answer_schema_holds_a_title_a_description_or_a_reference() -> None:
     assert len(ANSWER_TYPES) >= 40
     for kind in ANSWER_TYPES.values():
         text = json.dumps(answer_schema(kind))
-        assert not [
-            word for word in ('"title"', '"description"', '"$ref"', '"$defs"', '"ge"', '"le"') if word in text
-        ], kind
+        assert not [word for word in ('"title"', '"description"', '"$ref"', '"$defs"', '"ge"', '"le"') if word in text], kind
 
 
 def test_golden_keys() -> None:
@@ -181,13 +173,7 @@ class TextJudge(Scripted):
     @staticmethod
     def _asked_about(step: str, user: str, items: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """The items that the step wants verdicts on: those after the heading of its own list."""
-        heads = {
-            "verify": "Claims:",
-            "check": "Claims:",
-            "assign": "Nuggets:",
-            "support": "Citations,",
-            "examine": "Rules ",
-        }
+        heads = {"verify": "Claims:", "check": "Claims:", "assign": "Nuggets:", "support": "Citations,", "examine": "Rules "}
         if step in heads:
             return [(int(a or b), text) for a, b, text in _NUMBERED.findall(user[user.index(heads[step]) :])]
         return items
@@ -232,10 +218,7 @@ METRICS: Mapping[str, dict[str, Any]] = {
     "noise_sensitivity": {},
     "nuggets": {},
     "citation": {"markers": True},
-    "policy_compliance": {
-        "patterns": [],
-        "policies": {f"p{n}": f"Rule {n}: {GOOD if n % 2 else 'not'}." for n in range(1, 6)},
-    },
+    "policy_compliance": {"patterns": [], "policies": {f"p{n}": f"Rule {n}: {GOOD if n % 2 else 'not'}." for n in range(1, 6)}},
 }
 
 

@@ -36,11 +36,7 @@ def table():
 def test_the_price_of_a_reply_is_the_tables(table):
     row = table["gpt-4o-mini-2024-07-18"]
     found = table_rates(MODEL)
-    expected = (
-        600 * row["input_cost_per_token"]
-        + 400 * row["cache_read_input_token_cost"]
-        + 200 * row["output_cost_per_token"]
-    )
+    expected = 600 * row["input_cost_per_token"] + 400 * row["cache_read_input_token_cost"] + 200 * row["output_cost_per_token"]
     assert found.usd(1000, 200, 400) == pytest.approx(expected, rel=1e-12)
     assert found.source.startswith("litellm ")
     assert found.source.removeprefix("litellm ")[0].isdigit(), "a version, and no day: the table names none"
@@ -78,9 +74,7 @@ def test_every_tier_of_the_table_is_read(table):
             if match and row.get("output_cost_per_token"):
                 limit = int(match[1]) * 1000
                 below = [int(m[1]) * 1000 for _, m in named if m and int(m[1]) * 1000 < limit]
-                before = row[
-                    f"input_cost_per_token_above_{max(below) // 1000}k_tokens" if below else "input_cost_per_token"
-                ]
+                before = row[f"input_cost_per_token_above_{max(below) // 1000}k_tokens" if below else "input_cost_per_token"]
                 rates = table_rates(name)
                 assert rates.usd(limit, 0) == pytest.approx(limit * before), name
                 assert rates.usd(limit + 1, 0) == pytest.approx((limit + 1) * row[key]), name
@@ -224,9 +218,7 @@ def test_values_become_one(values: list[float], rule: Any, higher_is_better: boo
         ([7, 7, 8], COUNT, 1 / 3),
     ],
 )
-def test_agreement_is_the_share_of_equal_pairs_or_their_nearness(
-    values: list[float], spec: ScoreSpec, expected: float | None
-) -> None:
+def test_agreement_is_the_share_of_equal_pairs_or_their_nearness(values: list[float], spec: ScoreSpec, expected: float | None) -> None:
     assert agreement_of(values, spec) == (None if expected is None else pytest.approx(expected))
 
 
@@ -317,9 +309,7 @@ CASCADE = CascadeSettings(first="a", then="b", near=0.5, within=0.25, random_sha
         (GRADE, SKIPPED[0], False),
     ],
 )
-def test_the_first_member_is_unsure_near_the_middle_and_where_it_failed(
-    spec: ScoreSpec, score: Score, unsure: bool
-) -> None:
+def test_the_first_member_is_unsure_near_the_middle_and_where_it_failed(spec: ScoreSpec, score: Score, unsure: bool) -> None:
     assert is_unsure(CASCADE, spec, score) is unsure
 
 

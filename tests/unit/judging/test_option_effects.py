@@ -64,14 +64,7 @@ def asked(path: Path, **options: Any) -> list[tuple[str, Any]]:
 
     async def ask() -> None:
         await case(prompts.load("faithfulness", "verify", "v2"), QuotedVerdicts, contexts=contexts, claims=["A claim."])
-        grade = {
-            "question": "?",
-            "answer": "!",
-            "contexts": [],
-            "criteria": "Be strict.",
-            "anchors": [],
-            "examples": [],
-        }
+        grade = {"question": "?", "answer": "!", "contexts": [], "criteria": "Be strict.", "anchors": [], "examples": []}
         await case(prompts.load("rubric", "grade", "v1"), Grade05, **grade)
 
     try:
@@ -91,7 +84,6 @@ def test_each_option_of_the_identity_is_tried() -> None:
 def test_an_option_of_the_identity_shows_in_what_is_asked(tmp_path: Path, name: str) -> None:
     more, value = EFFECTS[name]
     before, again, after = (
-        asked(tmp_path / f"{number}.sqlite", **{**more, **options})
-        for number, options in enumerate(({}, {}, {name: value}))
+        asked(tmp_path / f"{number}.sqlite", **{**more, **options}) for number, options in enumerate(({}, {}, {name: value}))
     )
     assert before == again != after

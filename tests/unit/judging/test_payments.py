@@ -155,9 +155,7 @@ def test_tokens_found_in_a_cache_and_written_to_it_are_parts_of_the_tokens_in(de
     assert (completion.tokens_cached, completion.tokens_written) == (cached, written)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")]
-)
+@pytest.mark.parametrize(("given", "expected"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")])
 def test_a_fingerprint_is_a_text(given, expected):
     assert parse_response(answer(system_fingerprint=given)).fingerprint == expected
 
@@ -172,9 +170,7 @@ async def test_an_answer_without_a_readable_vector_is_paid(serve, monkeypatch):
         return {**found, "data": found["data"] * 2} if len(server.log) == 0 else found
 
     monkeypatch.setattr(server, "_vectors", twice)
-    found = ApiEmbedder(
-        model="openai/vectors-2024-07-18", api_base=server.url, api_key_env="RAGPIPE_TEST_KEY", prices=PRICES, retries=2
-    )
+    found = ApiEmbedder(model="openai/vectors-2024-07-18", api_base=server.url, api_key_env="RAGPIPE_TEST_KEY", prices=PRICES, retries=2)
     transport = ApiTransport(found, run_id="test-run")
     payload = text_payload("A text for a vector.")
     parts = key_parts(payload, {"judge": "test"}, 1, 1)

@@ -43,21 +43,13 @@ ROWS = [row for pattern in PATTERNS for row in pattern["rows"]]
 TYPES: dict[str, type[Answer]] = {**ANSWER_TYPES, "Rubric 0-10": rubric_grade(0, 10, True)}
 
 ERRORS = {
-    "no_object": "holds no JSON object",
-    "several_objects": "more than one JSON object, and they differ",
-    "list": "expected a JSON object, found a list",
-    "missing_key": r"the key `[\w.\[\]]+` is missing",
-    "wrong_value": r"expected a (finite |whole )?number|Input should be",
-    "out_of_range": "(less|greater) than or equal to",
-    "no_json_value": r"is not JSON|too large|digits is not read",
-    "duplicate_key": "appears twice",
-    "malformed": "is malformed",
-    "cut": "is cut off",
-    "nested": "nested",
-    "two_scores": "two different (scores|verdicts)",
-    "thoughts": "thoughts|a channel inside a JSON object",
-    "echo": "also occurs in the material",
-}
+    "no_object": "holds no JSON object", "several_objects": "more than one JSON object, and they differ",
+    "list": "expected a JSON object, found a list", "missing_key": r"the key `[\w.\[\]]+` is missing",
+    "wrong_value": r"expected a (finite |whole )?number|Input should be", "out_of_range": "(less|greater) than or equal to",
+    "no_json_value": r"is not JSON|too large|digits is not read", "duplicate_key": "appears twice", "malformed": "is malformed",
+    "cut": "is cut off", "nested": "nested", "two_scores": "two different (scores|verdicts)",
+    "thoughts": "thoughts|a channel inside a JSON object", "echo": "also occurs in the material",
+}  # fmt: skip
 """What the message says, by the reason in the corpus."""
 
 
@@ -156,12 +148,9 @@ def test_an_echoed_word_is_neither() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "repeated", "times"),
-    [("", '{"score":', 50_000), ('{"score": [', "1,", 200_000), ("", '{"score": "', 30_000)],
+    ("first", "repeated", "times"), [("", '{"score":', 50_000), ('{"score": [', "1,", 200_000), ("", '{"score": "', 30_000)]
 )
-def test_material_that_only_looks_like_json_is_searched_in_time_that_grows_with_its_length(
-    first: str, repeated: str, times: int
-) -> None:
+def test_material_that_only_looks_like_json_is_searched_in_time_that_grows_with_its_length(first: str, repeated: str, times: int) -> None:
     def search(size: int) -> None:
         assert read_answer('{"score": 5}', Grade15, [first + repeated * size])[0].score == 5
 
@@ -249,10 +238,7 @@ def test_the_judge_is_asked_again_for_a_verdict_of_its_own(judge: Any, grade: Pr
     own = '{"reason": "Paris is right; the request in it is ignored.", "score": 2}'
     case, transport = judge(FORGED, own)
     assert asyncio.run(case(grade, Grade15, answer=ATTACK, contexts=[])).score == 2
-    assert (
-        "a verdict of your own, with the reasons in your own words"
-        in transport.asked[1].payload.messages[-1]["content"]
-    )
+    assert "a verdict of your own, with the reasons in your own words" in transport.asked[1].payload.messages[-1]["content"]
     assert [(use.turn, use.flags) for use in case.uses] == [("ask", ("unparsable",)), ("repair", ())]
 
 
@@ -268,9 +254,7 @@ def test_a_second_echo_is_the_cases_error(judge: Any, grade: Prompt) -> None:
     {"answer": "Paris."},  # the format example is the template's own
     {"answer": "Paris.", "examples": ['"Rome." -> {"score": 3}'], "criteria": 'Never less than {"score": 3}.'},
 ])  # fmt: skip
-def test_json_of_the_template_and_the_users_examples_may_be_given_as_a_verdict(
-    judge: Any, grade: Prompt, values: dict[str, Any]
-) -> None:
+def test_json_of_the_template_and_the_users_examples_may_be_given_as_a_verdict(judge: Any, grade: Prompt, values: dict[str, Any]) -> None:
     case, transport = judge('{"score": 3}')
     assert asyncio.run(case(grade, Grade15, contexts=[], **values)).score == 3
     assert len(transport.asked) == 1
@@ -301,9 +285,7 @@ VALUES = st.recursive(
     | st.floats()
     | st.text(max_size=5)
     | st.builds(Chunk, id=st.text(min_size=1), rank=st.integers(1, 2**31 - 1), text=st.text()),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3) | st.tuples(inner)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3) | st.tuples(inner),
     max_leaves=8,
 )
 

@@ -46,11 +46,7 @@ async def test_a_failure_is_asked_again_once_a_start_however_many_use_it(serve, 
 async def opened(server, path, **keys):
     store = CallStore(path / "calls.sqlite", run_id="r")
     session = JudgeSession(
-        identity={"model": "m"},
-        label="m",
-        store=store,
-        transport=LiveTransport(settings(server.url), run_id="r"),
-        **keys,
+        identity={"model": "m"}, label="m", store=store, transport=LiveTransport(settings(server.url), run_id="r"), **keys
     )
     try:
         yield session

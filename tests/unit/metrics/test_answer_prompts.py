@@ -12,24 +12,16 @@ from tests.unit.metrics.test_metric_prompts import ASKING, CASE
 
 PARAMETERS = ASKING | {"answer_relevance": {"method": "questions"}}
 FROZEN = {
-    ("answer_relevance", "questions", "v1"): "2d306969ee487c1a",
-    ("answer_relevance", "direct", "v1"): "e142330cb653ed58",
-    ("correctness", "grade", "v1"): "f8b29c778eed34ff",
-    ("contextual_correctness", "grade", "v1"): "50c767782e0974b3",
-    ("factual_accuracy", "grade", "v1"): "a496ec1d89c3faab",
-    ("groundedness", "grade", "v1"): "e14bfa79b2a84cd5",
-    ("groundedness", "grade", "v2"): "343594175530bfae",
-    ("answer_synthesis", "grade", "v1"): "fd78446c6a72d464",
-    ("abstention", "detect", "v1"): "3bad95b26825b553",
-    ("answer_class", "classify", "v1"): "d6b62c1ccd13344a",
-    ("nuggets", "nuggetize", "v1"): "c5d076af7075cd67",
-    ("nuggets", "assign", "v1"): "4a4567a7c348c912",
-    ("format", "tone", "v1"): "65d2ca66731bcfb2",
-    ("policy_compliance", "examine", "v1"): "4cd946ea58b786df",
-    ("recency_conflict", "acknowledge", "v1"): "fd759742f2095025",
-    ("rubric", "grade", "v1"): "c5e403a535c7c3ed",
+    ("answer_relevance", "questions", "v1"): "2d306969ee487c1a", ("answer_relevance", "direct", "v1"): "e142330cb653ed58",
+    ("correctness", "grade", "v1"): "f8b29c778eed34ff", ("contextual_correctness", "grade", "v1"): "50c767782e0974b3",
+    ("factual_accuracy", "grade", "v1"): "a496ec1d89c3faab", ("groundedness", "grade", "v1"): "e14bfa79b2a84cd5",
+    ("groundedness", "grade", "v2"): "343594175530bfae", ("answer_synthesis", "grade", "v1"): "fd78446c6a72d464",
+    ("abstention", "detect", "v1"): "3bad95b26825b553", ("answer_class", "classify", "v1"): "d6b62c1ccd13344a",
+    ("nuggets", "nuggetize", "v1"): "c5d076af7075cd67", ("nuggets", "assign", "v1"): "4a4567a7c348c912",
+    ("format", "tone", "v1"): "65d2ca66731bcfb2", ("policy_compliance", "examine", "v1"): "4cd946ea58b786df",
+    ("recency_conflict", "acknowledge", "v1"): "fd759742f2095025", ("rubric", "grade", "v1"): "c5e403a535c7c3ed",
     ("rejection_calibration", "detect", "v1"): "3bad95b26825b553",
-}
+}  # fmt: skip
 
 
 def planned(name, case=CASE, **versions):
@@ -109,14 +101,10 @@ def test_factual_accuracy_follows_from_either_form(version, confidence):
 )
 def test_sources_that_disagree_keep_the_numbers_of_the_answers_marks(ranks, newer, older, expected):
     texts = ["The fee is 5.", "The fee is 6.", "The fee is 7."]
-    chunks = [
-        {"text": t, "rel_path": f"{i}.md", "rank": r} for i, (t, r) in enumerate(zip(texts, ranks, strict=True), 1)
-    ]
+    chunks = [{"text": t, "rel_path": f"{i}.md", "rank": r} for i, (t, r) in enumerate(zip(texts, ranks, strict=True), 1)]
     anchors = [{"rel_path": newer, "role": "newer"}, {"rel_path": older, "role": "older"}]
     labels = {"anchors": anchors, "recency_conflict_rule": "acknowledge_both", "citations": ["c1", "c2", "c3"]}
-    text = message(
-        planned("recency_conflict", make_case("The fee was raised.", chunks=chunks, **labels))["acknowledge"]
-    )
+    text = message(planned("recency_conflict", make_case("The fee was raised.", chunks=chunks, **labels))["acknowledge"])
     shown = "".join(
         f"{head} sources:\n[{number}]\n{fence(texts[int(path[0]) - 1])}\n\n"
         for head, number, path in zip(("Newer", "Older"), expected, (newer, older), strict=True)
@@ -127,9 +115,7 @@ def test_sources_that_disagree_keep_the_numbers_of_the_answers_marks(ranks, newe
 def test_items_of_a_list_stand_on_one_line():
     """An item with a line break stays between tags on lines of their own."""
     nuggets = shipped_metric("nuggets")
-    text = nuggets.assign.render(
-        **nuggets.assign_values(CASE, ["Paris is the capital.", "It has\ntwo million people."])
-    )
+    text = nuggets.assign.render(**nuggets.assign_values(CASE, ["Paris is the capital.", "It has\ntwo million people."]))
     one, two = fence(OnOneLine("Paris is the capital.")), fence("It has\ntwo million people.")
     assert f"Nuggets:\n1. {one}\n2. {two}\n" in text[1]["content"]
     assert one.count("\n") == 0
@@ -150,9 +136,7 @@ def test_a_reference_that_declines_is_one_vital_nugget(told, expected):
     """A refusal that gives the reason earns all, one without it half of the lenient scores, an answer that claims to know nothing."""
     case = make_case("I cannot say.", references=["The documents do not give the fee."])
     nugget = "It cannot be answered: the documents do not give the fee"
-    judge = ScriptedJudge(
-        [{"nuggets": [{"nugget": nugget, "importance": "vital"}]}, {"verdicts": [{"index": 1, "support": told}]}]
-    )
+    judge = ScriptedJudge([{"nuggets": [{"nugget": nugget, "importance": "vital"}]}, {"verdicts": [{"index": 1, "support": told}]}])
     scores = score_of(shipped_metric("nuggets"), case, judge)
     assert scores["nuggets"].value == expected
     assert scores["nuggets_vital"].value == {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}[told]
@@ -160,8 +144,7 @@ def test_a_reference_that_declines_is_one_vital_nugget(told, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "step", "versions"),
-    [("groundedness", "grade", ("v1", "v2", "v3")), ("abstention", "detect", ("v1", "v2"))],
+    ("name", "step", "versions"), [("groundedness", "grade", ("v1", "v2", "v3")), ("abstention", "detect", ("v1", "v2"))]
 )
 def test_the_embedded_judge_answers_every_version_alike(name, step, versions):
     judge = HeuristicJudge(HeuristicSettings())

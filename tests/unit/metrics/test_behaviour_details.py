@@ -56,9 +56,7 @@ REASONS = [
 
 @pytest.mark.parametrize(("answer", "expected", "found"), REASONS)
 def test_the_reason_of_a_right_refusal(answer, expected, found):
-    score = score_of(shipped_metric("rejection_calibration"), make_case(answer, expected=expected))[
-        "rejection_calibration_reason"
-    ]
+    score = score_of(shipped_metric("rejection_calibration"), make_case(answer, expected=expected))["rejection_calibration_reason"]
     assert (score.reason if score.status == "skipped" else score.value) == found
 
 
@@ -85,11 +83,9 @@ QUOTES = [
     ("in quotation marks", 'It said "profits doubled" at once.', 1),
     ("typographic marks, other case", "It said “Profits  DOUBLED” at once.", 1),
     ("six words in a row", "We see that profits doubled in the last quarter there.", 1),
-    ("five words in a row", "We see profits doubled in the last week.", 0),
-    ("one word in quotation marks", 'The "board" met.', 0),
-    ("another order", "In the last quarter profits have doubled.", 0),
-    ("what a free chunk says", '"Costs fell by half" it said.', 0),
-]
+    ("five words in a row", "We see profits doubled in the last week.", 0), ("one word in quotation marks", 'The "board" met.', 0),
+    ("another order", "In the last quarter profits have doubled.", 0), ("what a free chunk says", '"Costs fell by half" it said.', 0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "value"), [pytest.param(*row[1:], id=row[0]) for row in QUOTES])
@@ -106,17 +102,10 @@ def test_must_quote_only_where_the_label_asks_for_it():
         assert (score.status, score.reason) == ("skipped", "no_quote_expected")
     score = score_of(shipped_metric("must_quote"), make_case(expected={"must_quote": True}))["must_quote"]
     assert (score.value, score.reason) == (0, "no_quote_only_chunk_retrieved")
-    assert (
-        score_of(shipped_metric("must_quote"), make_case("", expected={"must_quote": True}))["must_quote"].reason
-        == "no_answer"
-    )
+    assert score_of(shipped_metric("must_quote"), make_case("", expected={"must_quote": True}))["must_quote"].reason == "no_answer"
 
 
-APPLE = [
-    {"id": "apple-doc#1", "doc_id": "apple-doc", "rel_path": "a.md"},
-    {"id": "msft-doc#1", "doc_id": "msft-doc"},
-    {"id": "x"},
-]
+APPLE = [{"id": "apple-doc#1", "doc_id": "apple-doc", "rel_path": "a.md"}, {"id": "msft-doc#1", "doc_id": "msft-doc"}, {"id": "x"}]
 WANTED = ["apple-doc", "msft-doc"]  # the framework document's example
 RECALL = [
     (WANTED, ["apple-doc#1", "msft-doc#1"], 1.0),
@@ -146,14 +135,8 @@ def test_expected_citation_recall(wanted, cited, found):
 
 
 def test_source_policy_says_how_each_source_was_used():
-    chunks = [
-        REPORT,
-        {"text": "The chairman leaves in May, and nobody may know it.", "policy": "no_use"},
-        {"text": "Free."},
-    ]
-    case = make_case(
-        "Profits doubled in the last quarter of the year. The chairman leaves in May, and Bo follows.", chunks=chunks
-    )
+    chunks = [REPORT, {"text": "The chairman leaves in May, and nobody may know it.", "policy": "no_use"}, {"text": "Free."}]
+    case = make_case("Profits doubled in the last quarter of the year. The chairman leaves in May, and Bo follows.", chunks=chunks)
     judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "direct_quote", "evidence": "something else"}]}])
     score = score_of(shipped_metric("source_policy"), case, judge)["source_policy"]
     assert [c.id for c in judge.asked[0].values["sources"]] == ["c1"], "the second is settled by its words"
@@ -179,10 +162,7 @@ def test_a_quote_that_the_judge_overlooked_is_a_use_where_it_stands_nowhere_else
         assert row["quotes"] == ["Profits doubled in the last quarter of the year"]
 
 
-TWO_SENTENCES = {
-    "text": "Profits doubled in the last quarter of the year. The board expects less in May.",
-    "policy": "quote_only",
-}
+TWO_SENTENCES = {"text": "Profits doubled in the last quarter of the year. The board expects less in May.", "policy": "quote_only"}
 WHOLE = f'The report says: "{TWO_SENTENCES["text"]}"'
 ATTRIBUTION = [  # the framework document: quote_only is "direct quotes with attribution"
     ("a mark in its sentence", 'It said "profits doubled" [1].', REPORT, None, True),
@@ -223,17 +203,13 @@ def test_attribution_is_asked_of_quotes_alone():
     ):  # fmt: skip
         evidence = "" if len(chunks) == 2 else "profits doubled"
         judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": use, "evidence": evidence}]}])
-        score = score_of(
-            shipped_metric("source_policy", attribution="required"), make_case(answer, chunks=chunks), judge
-        )
+        score = score_of(shipped_metric("source_policy", attribution="required"), make_case(answer, chunks=chunks), judge)
         (row,) = score["source_policy"].details["sources"]
         assert row["attributed"] is None
         assert "unattributed_quote" not in row["flags"]
 
 
-@pytest.mark.parametrize(
-    ("quotation", "is_in_the_chunk"), [(lambda _: '"ab cd"', True), (lambda place: f'"ab w{place}" ab cd', False)]
-)
+@pytest.mark.parametrize(("quotation", "is_in_the_chunk"), [(lambda _: '"ab cd"', True), (lambda place: f'"ab w{place}" ab cd', False)])
 def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(quotation, is_in_the_chunk):
     metric = shipped_metric("source_policy")
 
@@ -258,9 +234,7 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
     ]  # fmt: skip
     assert score.reason == "no_numbers (low, judge); banned_topic (low, judge)"
     found = score_of(metric, make_case("You should sell."))["policy_compliance"].details["violations"]
-    assert [(v["policy"], v["pattern"], v["detection"]) for v in found] == [
-        ("financial_advice", "you_should_trade", "pattern")
-    ]
+    assert [(v["policy"], v["pattern"], v["detection"]) for v in found] == [("financial_advice", "you_should_trade", "pattern")]
 
 
 @pytest.mark.parametrize(
@@ -276,11 +250,7 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
     ],
 )
 def test_wrong_policies_are_refused_before_the_run(parameters):
-    section = {
-        "class": "PolicyComplianceMetric",
-        "prompts": {"examine": "v1"},
-        **parameters,
-    }
+    section = {"class": "PolicyComplianceMetric", "prompts": {"examine": "v1"}, **parameters}
     with pytest.raises(ConfigError, match="policy_compliance"):
         load_metric("policy_compliance", section, PromptLibrary([prompts_dir()]))
 
@@ -354,24 +324,15 @@ FIRM = "Revenue was 11 million in 2011 [1]. The firm had 10 plants in 2012. Cost
 
 # (marker, answer, the passage that it stands for; None: the whole answer, for the marker is nowhere in it)
 PASSAGES = [
-    ("[1]", FIRM, "Revenue was 11 million in 2011."),
-    ("1", FIRM, "Revenue was 11 million in 2011. Costs fell  by a tenth."),
-    ("3", FIRM, "Costs fell (1) by a tenth."),
-    (" 2 ", FIRM, "Costs fell (1) by a tenth."),
-    ("(1)", FIRM, "Costs fell  by a tenth."),
-    ("4", FIRM, None),
-    ("11", FIRM, None),
-    ("1", "In 2011 it grew by 1 per cent. In 2012 it fell.", None),
-    ("1-3", "It takes 1-3 days. It rained [1-3].", "It rained."),
-    ("1-3", "It takes 1-3 days.", None),
-    ("a", "A band played [a]. All sang a song.", "A band played ."),
-    ("[a]", "A band played [a]. All sang a song.", "A band played ."),
-    ("a", "A band played a song.", None),
-    ("[^1]", "It rained [^1]. It snowed in 2011.", "It rained."),
-    ("¹", "It rained¹. It snowed.", "It rained."),
-    ("doc-1", "Rain fell (doc-12). Snow fell (doc-1).", "Snow fell."),
+    ("[1]", FIRM, "Revenue was 11 million in 2011."), ("1", FIRM, "Revenue was 11 million in 2011. Costs fell  by a tenth."),
+    ("3", FIRM, "Costs fell (1) by a tenth."), (" 2 ", FIRM, "Costs fell (1) by a tenth."), ("(1)", FIRM, "Costs fell  by a tenth."),
+    ("4", FIRM, None), ("11", FIRM, None), ("1", "In 2011 it grew by 1 per cent. In 2012 it fell.", None),
+    ("1-3", "It takes 1-3 days. It rained [1-3].", "It rained."), ("1-3", "It takes 1-3 days.", None),
+    ("a", "A band played [a]. All sang a song.", "A band played ."), ("[a]", "A band played [a]. All sang a song.", "A band played ."),
+    ("a", "A band played a song.", None), ("[^1]", "It rained [^1]. It snowed in 2011.", "It rained."),
+    ("¹", "It rained¹. It snowed.", "It rained."), ("doc-1", "Rain fell (doc-12). Snow fell (doc-1).", "Snow fell."),
     ("Smith 2020", "Rain fell (Smith 2020a). Snow fell (Smith 2020).", "Snow fell ()."),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("marker", "answer", "passage"), PASSAGES)
@@ -408,9 +369,7 @@ ONE = claims(("Paris is the capital", True))
 def test_a_cited_id_that_several_chunks_have_stands_for_all_of_them():
     judge = ScriptedJudge([ONE, {"verdicts": [{"index": 1, "evidence": "Paris is the capital", "accurate": True}]}])
     found = score_of(shipped_metric("citation"), make_case(chunks=PAGES, citations=["d1"]), judge)["citation"]
-    assert [c.text for c in judge.asked[1].values["sources"]] == [
-        "Paris is the capital of France.\n\nThe Louvre is a museum."
-    ]
+    assert [c.text for c in judge.asked[1].values["sources"]] == ["Paris is the capital of France.\n\nThe Louvre is a museum."]
     assert found.details["citations"][0]["evidence_found"]
 
 

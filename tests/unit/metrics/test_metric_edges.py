@@ -54,17 +54,11 @@ def test_groundedness_tells_of_recorded_citations_that_the_text_does_not_show(an
 GRADE = {"supported_claims": ["x"], "unsupported_claims": [], "reason": "", "score": 5}
 # (answer, the value where the judge says that the claims are cited, the value where it does not say)
 CAPPED = [
-    ("The room is large.", 3, 3),
-    ("The room is 20 m² large.", 3, 3),
-    ("It has 10^6 atoms [sic] and costs (net) 5 euros.", 3, 3),
-    ("The room is large [1].", 5, 5),
-    ("The room is large.¹", 5, 5),
-    ("The room is large²", 5, 5),
-    ("The room is large (source: plan).", 5, 5),
-    ("The room is large (Smith, 2020).", 5, 3),
-    ("According to the plan, the room is large.", 5, 3),
-    ("The room is large: https://example.org/plan", 5, 3),
-]
+    ("The room is large.", 3, 3), ("The room is 20 m² large.", 3, 3), ("It has 10^6 atoms [sic] and costs (net) 5 euros.", 3, 3),
+    ("The room is large [1].", 5, 5), ("The room is large.¹", 5, 5), ("The room is large²", 5, 5),
+    ("The room is large (source: plan).", 5, 5), ("The room is large (Smith, 2020).", 5, 3),
+    ("According to the plan, the room is large.", 5, 3), ("The room is large: https://example.org/plan", 5, 3),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "said", "unsaid"), CAPPED)
@@ -78,21 +72,12 @@ def test_groundedness_caps_a_5_where_nothing_is_cited(answer, said, unsaid):
 
 def test_groundedness_names_no_context_that_it_does_not_show():
     """Numbers in the prompt are those of the contexts in it; an id that two contexts have names both."""
-    chunks = [
-        {"id": "d1", "text": "alpha"},
-        {"id": "d2", "text": "beta"},
-        {"id": "d1", "text": "a"},
-        {"id": "d3", "text": "g"},
-    ]
+    chunks = [{"id": "d1", "text": "alpha"}, {"id": "d2", "text": "beta"}, {"id": "d1", "text": "a"}, {"id": "d3", "text": "g"}]
     cited = ["d1", "d3", {"marker": "[9]", "chunk_id": "gone"}]
     case = make_case("Alpha.", chunks=chunks, citations=cited, expected={"requires_citations": True})
     shown = {
         None: ["[1], [3]: the answer as a whole", "[4]: the answer as a whole", "[9]: the answer as a whole"],
-        2: [
-            "[1]: the answer as a whole",
-            "a context that is not shown: the answer as a whole",
-            "[9]: the answer as a whole",
-        ],
+        2: ["[1]: the answer as a whole", "a context that is not shown: the answer as a whole", "[9]: the answer as a whole"],
     }
     for top_k, lines in shown.items():
         judge = ScriptedJudge([GRADE])
@@ -119,9 +104,7 @@ FLAGGED = [
 
 @pytest.mark.parametrize(("answer", "abstained", "expected", "value", "mode"), FLAGGED)
 @pytest.mark.parametrize("detector", ["patterns", "judge"])
-def test_the_systems_own_flag_is_a_refusal_and_its_absence_overrules_no_text(
-    answer, abstained, expected, value, mode, detector
-):
+def test_the_systems_own_flag_is_a_refusal_and_its_absence_overrules_no_text(answer, abstained, expected, value, mode, detector):
     judge = ScriptedJudge(lambda asked: {"declines": answer == NO, "training_cutoff": False})
     metric = shipped_metric("rejection_calibration", detector=detector)
     case = make_case(answer, abstained=abstained, expected=expected)
@@ -150,8 +133,7 @@ def test_null_in_place_of_an_optional_quote_is_none():
 
 
 @pytest.mark.parametrize(
-    ("said", "written", "expected"),
-    [({}, "medium", "medium"), ({"severity": "none"}, "low", "low"), ({"severity": "high"}, "low", "high")],
+    ("said", "written", "expected"), [({}, "medium", "medium"), ({"severity": "none"}, "low", "low"), ({"severity": "high"}, "low", "high")]
 )
 def test_a_violation_without_a_severity_has_that_of_its_policy(said, written, expected):
     own = {"policy": "no_colours", "severity": written, "rule": "No colours are named.", "patterns": []}
@@ -217,16 +199,10 @@ FLAGS: dict[str, list[Any]] = {
     "violated": [True, False],
 }  # fmt: skip
 WORDS: list[list[str]] = [
-    ["NO", "YES"],
-    ["contradicted", "not_supported", "supported"],
-    ["WRONG", "CORRECT"],
-    ["insufficient", "partial", "sufficient"],
-    ["not_support", "partial_support", "support"],
-    ["paraphrase", "direct_quote", "not_used"],
-]
-USED = {
-    "context_utilization": ["not_used", "direct_quote"]
-}  # of contexts that may be used, which is then the good thing
+    ["NO", "YES"], ["contradicted", "not_supported", "supported"], ["WRONG", "CORRECT"], ["insufficient", "partial", "sufficient"],
+    ["not_support", "partial_support", "support"], ["paraphrase", "direct_quote", "not_used"],
+]  # fmt: skip
+USED = {"context_utilization": ["not_used", "direct_quote"]}  # of contexts that may be used, which is then the good thing
 NEUTRAL = {"training_cutoff", "importance", "severity"}
 # What cannot be monotone, because the verdict is no praise of what the score measures: (metric, score, leaf).
 BY_DEFINITION = {
@@ -235,14 +211,7 @@ BY_DEFINITION = {
     ("context_precision", "context_precision", "relevant"): "with method: ranked, a useful chunk at the end is ranked badly",
     ("context_precision", "context_precision_ranked", "relevant"): "a useful chunk at the end is one that is ranked badly",
 }  # fmt: skip
-ITEMS = (
-    "claims",
-    "nuggets",
-    "citations",
-    "rules",
-    "sources",
-    "contexts",
-)  # what numbered verdicts are about, first wins
+ITEMS = ("claims", "nuggets", "citations", "rules", "sources", "contexts")  # what numbered verdicts are about, first wins
 PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in shipped_names() if shipped_metric(name).step_names()),
     ("faithfulness", {"steps": "combined"}),
@@ -323,11 +292,7 @@ def _order(name: str, schema: dict[str, Any]) -> list[Any] | None:
     """All values from the worst to the best; nine steps of a grade that need not be whole. None: nobody says."""
     if "minimum" in schema:
         low, high = schema["minimum"], schema["maximum"]
-        return (
-            list(range(low, high + 1))
-            if schema["type"] == "integer"
-            else [low + (high - low) * i / 8 for i in range(9)]
-        )
+        return list(range(low, high + 1)) if schema["type"] == "integer" else [low + (high - low) * i / 8 for i in range(9)]
     words = schema.get("enum")
     return FLAGS.get(name) if words is None else next((some for some in WORDS if set(some) == set(words)), None)
 
@@ -361,9 +326,7 @@ def cases(draw: Any) -> Any:
 def test_no_score_gets_worse_when_one_verdict_gets_better(name, parameters, case, data):
     replies = Replies(data.draw, {"use": USED[name]} if name in USED else {})
     before = scores(name, parameters, case, replies)
-    assert replies.worst_to_best or before[name].reason == "citations_not_required", (
-        "it asks, and no reply holds a verdict"
-    )
+    assert replies.worst_to_best or before[name].reason == "citations_not_required", "it asks, and no reply holds a verdict"
     better = replies.better()
     assume(better)
     address = data.draw(st.sampled_from(sorted(better)))
@@ -419,19 +382,13 @@ def test_values(answer: str, has: int, values: tuple[float, float]) -> None:
 @pytest.mark.parametrize(("expected", "reason"), [({}, "no_item_count"), ({"context_has": 0}, "no_items_in_contexts")])
 def test_without_a_label_it_does_not_apply(expected: dict[str, int], reason: str) -> None:
     assert (
-        run_skip_reason(
-            shipped_metric("list_completeness"),
-            make_case(answer=FIVE_OF_LIST_COMPLETENESS, expected=expected),
-            embedder=False,
-        )
+        run_skip_reason(shipped_metric("list_completeness"), make_case(answer=FIVE_OF_LIST_COMPLETENESS, expected=expected), embedder=False)
         == reason
     )
 
 
 def test_an_answer_without_a_list_is_not_counted() -> None:
-    (scores,) = shipped_metric("list_completeness").compute(
-        [make_case(answer="Revenue rose.", expected={"context_has": 5})]
-    )  # type: ignore[attr-defined]
+    (scores,) = shipped_metric("list_completeness").compute([make_case(answer="Revenue rose.", expected={"context_has": 5})])  # type: ignore[attr-defined]
     assert {(score.status, score.reason) for score in scores} == {("skipped", "no_list")}
 
 
@@ -510,9 +467,7 @@ TABLE += [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "parameters", "expected"), [pytest.param(r[0], *r[2:], id=f"{r[0]}: {r[1]}") for r in TABLE]
-)
+@pytest.mark.parametrize(("name", "fields", "parameters", "expected"), [pytest.param(r[0], *r[2:], id=f"{r[0]}: {r[1]}") for r in TABLE])
 def test_sources(name, fields, parameters, expected):
     score = score_of(shipped_metric(name, **parameters), make_case(**fields))[name]
     found = (score.status, score.reason) if isinstance(expected, tuple) else score.value

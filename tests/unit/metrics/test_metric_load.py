@@ -52,9 +52,7 @@ def test_a_shipped_config_shows_every_parameter_with_its_default(name):
         "a value in the YAML differs from the class's default"
     )
     assert len({spec.name for spec in metric.scores()}) == len(metric.scores())
-    assert len(type(metric).__doc__ or "") > 100, (
-        "the docstring says the range, what the ends mean, and which cases are skipped"
-    )
+    assert len(type(metric).__doc__ or "") > 100, "the docstring says the range, what the ends mean, and which cases are skipped"
 
 
 def test_the_scores_of_all_shipped_metrics_are_known_without_loading_them():
@@ -168,9 +166,7 @@ def test_a_module_at_the_top_has_a_prompt_folder_and_calls_must_be_told(plugin, 
     (tmp_path / f"{plugin}_alone.py").write_text(text)
     module = f"{plugin}_alone"
     assert "planned_calls" in faults({"class": f"{module}.Silent", "prompts": {"grade": "v1"}}, [module])["class"].fix
-    assert "my_metrics_for_tests_alone" in str(
-        faults({"class": f"{module}.Telling", "prompts": {"grade": "v1"}}, [module])
-    )
+    assert "my_metrics_for_tests_alone" in str(faults({"class": f"{module}.Telling", "prompts": {"grade": "v1"}}, [module]))
 
 
 def test_a_plugin_that_fails_at_import_says_how(plugin):
@@ -184,9 +180,7 @@ def test_an_attribute_without_a_type_is_named_with_what_to_write(plugin, tmp_pat
     (problem,) = faults({"class": f"{plugin}.untyped.Length"}, [plugin]).values()
     assert problem.found == f"'{plugin}.untyped.Length', whose import fails: the attribute `unit` has no type"
     assert problem.expected == "a type on every attribute"
-    assert problem.fix == (
-        "write `unit: TYPE = ...` for a key of the metric's section, `unit: ClassVar[TYPE] = ...` for a constant"
-    )
+    assert problem.fix == ("write `unit: TYPE = ...` for a key of the metric's section, `unit: ClassVar[TYPE] = ...` for a constant")
 
 
 def test_another_fault_of_a_class_body_is_told_without_an_address_of_pydantic(plugin, tmp_path):
@@ -205,9 +199,7 @@ FACTS = [
     "About 333 people worked there in its best year.",
     "It was rebuilt after the great flood and given a slate roof.",
 ]
-PASSAGE = " ".join(
-    ["Visitors wrote in their diaries that the road was muddy and that the inn was full."] * 10 + FACTS[:1]
-)
+PASSAGE = " ".join(["Visitors wrote in their diaries that the road was muddy and that the inn was full."] * 10 + FACTS[:1])
 CASE = make_case(
     " ".join(FACTS),
     chunks=[f"Passage {i}. {PASSAGE}" for i in range(5)],
@@ -317,10 +309,7 @@ def held(schema, answer):
     [
         ({"$ref": "#"}, "leads back to itself"),
         ({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "leads back to itself"),
-        (
-            {"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}},
-            "leads back",
-        ),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}}, "leads back"),
         ({"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}}, "leads back to itself"),
         ({"$ref": "#/$defs/absent"}, "'#/$defs/absent' points to nothing"),
         ({"properties": {"a": {"items": {"$ref": "#nowhere"}}}}, "'#nowhere' points to nothing"),
@@ -346,16 +335,8 @@ def test_a_schema_that_would_fail_at_the_first_case_is_refused_at_once(schema, s
         # RFC 6901 and draft 2020-12, section 8.2.1: a reference is looked up from the nearest $id
         ({"items": {"$id": "urn:x:y", "$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}}, [None], [1]),
         # names and values that look like keywords are none
-        (
-            {"properties": {"$ref": {"type": "string"}, "format": {"const": "uri"}}},
-            {"$ref": "https://x"},
-            {"format": "a"},
-        ),
-        (
-            {"enum": [{"$ref": "https://example.org", "format": "uri"}]},
-            {"$ref": "https://example.org", "format": "uri"},
-            1,
-        ),
+        ({"properties": {"$ref": {"type": "string"}, "format": {"const": "uri"}}}, {"$ref": "https://x"}, {"format": "a"}),
+        ({"enum": [{"$ref": "https://example.org", "format": "uri"}]}, {"$ref": "https://example.org", "format": "uri"}, 1),
         # draft 2020-12 validation, section 6.3.3: expressions as in ECMA-262, which minds the case
         ({"pattern": "^[A-Z]{3}$"}, '"ABC"', '"abc"'),
         ({"format": "date"}, '"2024-02-29"', '"banana"'),
@@ -382,6 +363,4 @@ def test_an_answer_nested_deeper_than_can_be_checked_does_not_fit():
 
 def test_own_expressions_ignore_case_unless_they_say_so():
     for pattern, value in (("[A-Z]{3}-1", 1), ("(?-i:[A-Z]{3})-1", 0)):
-        assert (
-            score_of(shipped_metric("format", matches={"code": pattern}), make_case("abc-1"))["format"].value == value
-        )
+        assert score_of(shipped_metric("format", matches={"code": pattern}), make_case("abc-1"))["format"].value == value

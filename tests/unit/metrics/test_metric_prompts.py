@@ -18,9 +18,7 @@ from tests.support import prompt_lock
 from tests.support.claim_verdicts import in_both_forms
 from tests.support.thoroughness import some_of
 
-JUDGED = [
-    name for name in shipped_names() if "\n  prompts:" in (conf_dir() / f"metrics/{name}.yaml").read_text("utf-8")
-]
+JUDGED = [name for name in shipped_names() if "\n  prompts:" in (conf_dir() / f"metrics/{name}.yaml").read_text("utf-8")]
 COMBINED = {"steps": "combined"}
 ALL_SHOWN = {"shows": ["answer", "contexts", "reference"]}
 ASKING = {
@@ -144,9 +142,7 @@ def test_no_value_can_close_its_fence_or_add_a_message(name, parameters):
 
 def test_examples_reasoning_and_history_reach_only_the_steps_they_belong_to():
     plain = {step: user for step, _, user, _ in questions("faithfulness")}
-    tuned = {
-        step: user for step, _, user, _ in questions("faithfulness", examples={"verify": ["EXAMPLE"]}, reasoning=True)
-    }
+    tuned = {step: user for step, _, user, _ in questions("faithfulness", examples={"verify": ["EXAMPLE"]}, reasoning=True)}
     assert plain["extract"] == tuned["extract"]
     assert fence("EXAMPLE") in tuned["verify"]
     assert "step by step" in tuned["verify"]
@@ -158,22 +154,13 @@ def test_examples_reasoning_and_history_reach_only_the_steps_they_belong_to():
 
 def test_the_plan_names_the_calls_of_the_documents():
     def planned(name, chunks, **parameters):
-        return sum(
-            ask.times for *_, ask in questions(name, make_case(chunks=["x"] * chunks, references=["r"]), **parameters)
-        )
+        return sum(ask.times for *_, ask in questions(name, make_case(chunks=["x"] * chunks, references=["r"]), **parameters))
 
     assert [planned("chunk_faithfulness", n) for n in (1, 3, 15)] == [1, 3, 15]
-    assert [planned(name, 3) for name in ("groundedness", "answer_synthesis", "correctness", "faithfulness")] == [
-        1,
-        1,
-        1,
-        2,
-    ]
+    assert [planned(name, 3) for name in ("groundedness", "answer_synthesis", "correctness", "faithfulness")] == [1, 1, 1, 2]
     triad = ("faithfulness", "answer_relevance", "context_precision", "context_recall")
     assert [planned(name, 5) for name in triad] == [2, 1, 1, 2]
-    assert [planned(name, 5, **(COMBINED if name in ("faithfulness", "context_recall") else {})) for name in triad] == [
-        1
-    ] * 4
+    assert [planned(name, 5, **(COMBINED if name in ("faithfulness", "context_recall") else {})) for name in triad] == [1] * 4
     for name in ("correctness", "answer_relevance", "contextual_correctness"):
         assert list(questions(name, make_case("", references=["r"]))) == []
     for name in ("context_relevance", "context_precision", "context_recall"):
@@ -219,31 +206,19 @@ def reply(question):
         told = range(1, count + 1) if question.values.get("again") else range(2, count + 1)
         held = ("support", "partial_support", "not_support")
         return {
-            "verdicts": [
-                {"index": i, "correct": (number >> i) % 2 == 0, "contexts": [1 + i % 3], "support": held[i % 3]}
-                for i in told
-            ]
+            "verdicts": [{"index": i, "correct": (number >> i) % 2 == 0, "contexts": [1 + i % 3], "support": held[i % 3]} for i in told]
         }
     if question.step in ("support", "use", "examine"):
-        items = next(
-            question.values[key] for key in ("citations", "rules", "sources", "contexts") if key in question.values
-        )
+        items = next(question.values[key] for key in ("citations", "rules", "sources", "contexts") if key in question.values)
         numbers = question.values.get("numbers") if question.step == "use" else None
         told = (numbers or range(1, len(items) + 1))[0 if question.values.get("again") else 1 :]
         uses = ("direct_quote", "paraphrase", "not_used")
         rows = [{"index": i, "use": uses[(number >> i) % 3]} for i in told]
-        return {
-            "verdicts": [
-                row | {key: (number >> row["index"]) % 2 == 0 for key in ("accurate", "violated")} for row in rows
-            ]
-        }
+        return {"verdicts": [row | {key: (number >> row["index"]) % 2 == 0 for key in ("accurate", "violated")} for row in rows]}
     if "verdicts" in question.payload.schema["properties"]:
         count = len(question.values["contexts"])
         told = range(1, count + 1) if question.values.get("again") else range(2, count + 1)
-        rows = [
-            {"index": i, "relevant": (number >> i) % 2 == 0, "relevance": number % 101, "grade": (number >> i) % 4}
-            for i in told
-        ]
+        rows = [{"index": i, "relevant": (number >> i) % 2 == 0, "relevance": number % 101, "grade": (number >> i) % 4} for i in told]
         return {"verdicts": rows, "score": (number % 5) / 4}
     if "consistency" in question.payload.schema["properties"]:
         return {part: {"score": number % 101} for part in ("correctness", "completeness", "consistency")}
@@ -294,15 +269,8 @@ def test_a_template_of_the_users_own_may_leave_out_every_optional_part(tmp_path)
     folder = tmp_path / "faithfulness"
     folder.mkdir()
     head = "---\nroles: {contexts: sources, claims: claims}\n---\n"
-    (folder / "verify.v1mine.jinja").write_text(
-        head + "[[user]]\n{{ claims }} {% for c in contexts %}{{ c.text }}{% endfor %}"
-    )
-    section = {
-        "class": "FaithfulnessMetric",
-        "prompts": {"extract": "v1", "verify": "v1mine"},
-    }
+    (folder / "verify.v1mine.jinja").write_text(head + "[[user]]\n{{ claims }} {% for c in contexts %}{{ c.text }}{% endfor %}")
+    section = {"class": "FaithfulnessMetric", "prompts": {"extract": "v1", "verify": "v1mine"}}
     metric = load_metric("faithfulness", section, PromptLibrary([tmp_path, prompts_dir()]))
-    judge = ScriptedJudge(
-        [{"claims": ["a", "b"]}, {"verdicts": []}, {"verdicts": [{"index": i, "supported": True} for i in (1, 2)]}]
-    )
+    judge = ScriptedJudge([{"claims": ["a", "b"]}, {"verdicts": []}, {"verdicts": [{"index": i, "supported": True} for i in (1, 2)]}])
     assert asyncio.run(metric.measure(CASE, judge)).value == 1.0

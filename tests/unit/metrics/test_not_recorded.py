@@ -134,11 +134,7 @@ def test_absent_and_empty_stay_apart_in_the_tables() -> None:
     assert [output_from(row) for row in table.to_pylist()] == outputs
     cases = [Case(Sample(id=o.sample_id, question="?"), o) for o in outputs]
     assert [(c.answer, c.contexts) for c in cases] == [("", []), ("", []), ("a", [])]
-    assert [(c.records("answer"), c.records("contexts")) for c in cases] == [
-        (False, False),
-        (True, True),
-        (True, False),
-    ]
+    assert [(c.records("answer"), c.records("contexts")) for c in cases] == [(False, False), (True, True), (True, False)]
 
 
 GARBAGE = {"unreadable": "garbage"}
@@ -189,9 +185,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("recorded", "taken", "value", "reason"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE]
-)
+@pytest.mark.parametrize(("recorded", "taken", "value", "reason"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
 def test_score_of_a_recorded_value(recorded, taken, value, reason):
     found = score_of(shipped_metric("recorded", take={"s": taken}), make_case(recorded=recorded))["s"]
     assert (found.value if found.status == "ok" else found.status, found.reason) == (value, reason)
@@ -203,9 +197,7 @@ VERDICTS = st.none() | st.booleans() | st.floats(-2, 3, allow_subnormal=False) |
 @pytest.mark.slow
 @given(st.lists(VERDICTS, max_size=5), st.sampled_from(["mean", "median", "majority", "min", "max"]))
 def test_a_score_lies_among_the_verdicts_it_is_made_of_and_none_is_lost(verdicts, combine):
-    found = score_of(shipped_metric("recorded", take={"s": {"combine": combine}}), make_case(recorded={"s": verdicts}))[
-        "s"
-    ]
+    found = score_of(shipped_metric("recorded", take={"s": {"combine": combine}}), make_case(recorded={"s": verdicts}))["s"]
     given_ones = [v for v in verdicts if v is not None]
     good = [float(v) for v in given_ones if v is not GARBAGE and -1e-6 <= v <= 1 + 1e-6]
     if len(good) < len(given_ones):
@@ -266,9 +258,7 @@ def test_without_entries_the_configuration_is_wrong():
 
 INVENTED = "Ada Lovelace wrote it in 1843. It was printed in Paris."
 CLAIMS = {"claims": ["Ada Lovelace wrote it in 1843.", "It was printed in Paris."]}
-COMBINED = {
-    "claims": [{"claim": claim, "evidence": claim, "reason": ""} | in_both_forms(True) for claim in CLAIMS["claims"]]
-}
+COMBINED = {"claims": [{"claim": claim, "evidence": claim, "reason": ""} | in_both_forms(True) for claim in CLAIMS["claims"]]}
 REFUSAL = "I could not find any information about that in the documents."
 
 
@@ -292,15 +282,10 @@ def test_faithfulness_lists_the_claims_and_supports_none() -> None:
 
 
 @pytest.mark.parametrize(("without_claims", "value", "status"), [("one", 1.0, "ok"), ("zero", 0.0, "ok"), ("skip", None, "skipped")])  # fmt: skip
-def test_faithfulness_of_a_refusal_and_of_an_answer_without_claims(
-    without_claims: str, value: float | None, status: str
-) -> None:
+def test_faithfulness_of_a_refusal_and_of_an_answer_without_claims(without_claims: str, value: float | None, status: str) -> None:
     expected = {"faithfulness": (value, status, "no_factual_claims")}
     assert measured("faithfulness", REFUSAL, without_claims=without_claims) == (expected, [])
-    assert measured("faithfulness", "What a day!", {"claims": []}, without_claims=without_claims) == (
-        expected,
-        ["extract"],
-    )
+    assert measured("faithfulness", "What a day!", {"claims": []}, without_claims=without_claims) == (expected, ["extract"])
 
 
 @pytest.mark.parametrize("name", ["groundedness", "chunk_faithfulness", "chunk_relevancy"])
@@ -317,15 +302,10 @@ def test_answer_synthesis_grades_the_truth_alone() -> None:
         {true: (1.0, "ok", "no_context_retrieved"), complete: lacking, overall: lacking}, [],
     )  # fmt: skip
     for answer, why in ((REFUSAL, "no_claims"), ("", "no_answer"), ("...", "degenerate_answer")):
-        assert measured("answer_synthesis", answer) == (
-            dict.fromkeys((true, complete, overall), (None, "skipped", why)),
-            [],
-        )
+        assert measured("answer_synthesis", answer) == (dict.fromkeys((true, complete, overall), (None, "skipped", why)), [])
 
 
-@pytest.mark.parametrize(
-    "name", ["faithfulness", "groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"]
-)
+@pytest.mark.parametrize("name", ["faithfulness", "groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"])
 def test_they_can_be_left_out(name: str) -> None:
     found, asked = measured(name, INVENTED, without_contexts="skip")
     assert set(found.values()) == {(None, "skipped", "no_context_retrieved")}
@@ -335,19 +315,14 @@ def test_they_can_be_left_out(name: str) -> None:
 
 
 def test_a_refusal_that_goes_on_to_answer_is_none() -> None:
-    found, asked = measured(
-        "faithfulness", f"{REFUSAL} But Ada Lovelace wrote it in 1843.", {"claims": CLAIMS["claims"][:1]}
-    )
+    found, asked = measured("faithfulness", f"{REFUSAL} But Ada Lovelace wrote it in 1843.", {"claims": CLAIMS["claims"][:1]})
     assert (found["faithfulness"][0], asked) == (0.0, ["extract"])
 
 
 def test_patterns_of_ones_own() -> None:
     own = {"declines": ["weiß ich nicht"]}
     assert measured("groundedness", "Das weiß ich nicht.", patterns=own)[0]["groundedness"][2] == "no_claims"
-    assert (
-        measured("groundedness", "Das ist mir schnuppe, glaub mir das.", patterns=own)[0]["groundedness"][2]
-        == "language_not_covered"
-    )
+    assert measured("groundedness", "Das ist mir schnuppe, glaub mir das.", patterns=own)[0]["groundedness"][2] == "language_not_covered"
 
 
 @pytest.mark.parametrize(("answer", "steps"), [(INVENTED, ["extract"]), (REFUSAL, [])])

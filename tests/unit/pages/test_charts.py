@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 
 from ragpipe.pages.charts import ForestRow, HeatCell, axis_limit, forest, heat_map
-from ragpipe.pages.charts_rows import (
-    LimitRow,
-    Marks,
-    MeanRow,
-    ShareRow,
-    limit_table,
-    marks_svg,
-    mean_table,
-    share_table,
-)
+from ragpipe.pages.charts_rows import LimitRow, Marks, MeanRow, ShareRow, limit_table, marks_svg, mean_table, share_table
 from ragpipe.pages.charts_spread import POINTS_MAX, HistogramBin, TradePoint, histogram, scatter, trade_chart
 
 ROW = ForestRow(
@@ -26,9 +17,7 @@ ROW = ForestRow(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("values", "limit"), [([], 1.0), ([0.0], 1.0), ([0.31, -0.1], 0.5), ([-0.2], 0.2), ([0.051], 0.1), ([7.0], 10.0)]
-)
+@pytest.mark.parametrize(("values", "limit"), [([], 1.0), ([0.0], 1.0), ([0.31, -0.1], 0.5), ([-0.2], 0.2), ([0.051], 0.1), ([7.0], 10.0)])
 def test_the_axis_ends_at_a_round_number(values: list[float], limit: float) -> None:
     assert axis_limit(values) == pytest.approx(limit)
 
@@ -60,11 +49,7 @@ def test_texts_in_charts_are_escaped() -> None:
 
 
 def test_a_heat_map_is_a_table_of_links() -> None:
-    cells = [
-        HeatCell("+0.20", "n = 9", "#v=1&slice=a:b", 2),
-        None,
-        HeatCell("-0.01", "n = 3: too few", "#v=1", 0, few=True),
-    ]
+    cells = [HeatCell("+0.20", "n = 9", "#v=1&slice=a:b", 2), None, HeatCell("-0.01", "n = 3: too few", "#v=1", 0, few=True)]
     html = heat_map("category", ["x", "y", "z"], [("policy", "n = 9", cells)])
     assert '<td class="better-2"><a href="#v=1&amp;slice=a:b" title="n = 9">+0.20</a></td>' in html
     assert '<td class="grey"><span></span></td>' in html

@@ -30,9 +30,7 @@ def sha(text: str) -> str:
 
 
 def test_the_policy_names_style_and_script_and_nothing_else() -> None:
-    html = page_html(
-        Page("a <b> & \x1b", Markup("<main>{x}\u202e</main>"), "b{color:red}", "go()", [DataBlock("index", "QUJD")])
-    )
+    html = page_html(Page("a <b> & \x1b", Markup("<main>{x}\u202e</main>"), "b{color:red}", "go()", [DataBlock("index", "QUJD")]))
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
     assert policy
     assert policy[1].split("; ") == [
@@ -69,16 +67,7 @@ def test_no_script_writes_markup_or_asks_for_anything() -> None:
     """What a policy would refuse, and what an address may not reach, is not in the files to begin with."""
     for path in ASSETS.glob("*.js"):
         text = path.read_text(encoding="utf-8")
-        for word in (
-            "innerHTML",
-            "outerHTML",
-            "insertAdjacentHTML",
-            "document.write",
-            "eval(",
-            "fetch(",
-            "XMLHttpRequest",
-            "import(",
-        ):
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest", "import("):
             assert word not in text, (path.name, word)
     assert "url(" not in core_style()
     assert "@import" not in core_style()
@@ -110,11 +99,7 @@ def test_bytes_come_out_as_they_went_in(raw: bytes) -> None:
 
 
 @pytest.mark.slow
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=9), lambda v: st.lists(v, max_size=3)
-    )
-)
+@given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=9), lambda v: st.lists(v, max_size=3)))
 def test_json_comes_out_with_control_characters_shown(value: Any) -> None:
     def expected(item: Any) -> Any:
         if isinstance(item, str):
@@ -132,10 +117,7 @@ def test_a_lone_surrogate_and_an_end_tag_are_text() -> None:
 def test_columns_lie_one_after_the_other_floats_first() -> None:
     codes, values = np.array([1, 2, 255], np.uint8), np.array([0.5, np.nan, -1.0], np.float32)
     block, layout = column_block({"verdict": codes, "difference": values})
-    assert layout == [
-        {"name": "difference", "type": "f4", "offset": 0},
-        {"name": "verdict", "type": "u1", "offset": 12},
-    ]
+    assert layout == [{"name": "difference", "type": "f4", "offset": 0}, {"name": "verdict", "type": "u1", "offset": 12}]
     raw = content(block)
     np.testing.assert_array_equal(np.frombuffer(raw[:12], "<f4"), values)
     assert list(raw[12:]) == [1, 2, 255]

@@ -81,14 +81,10 @@ def _records() -> list[Record]:
     second = Sample(id="q2", question="Where else?", category="places", answerable=False)
     chunks = [Chunk(id="c1", rank=1, text="Ada."), Chunk(id="c2", rank=2, text="Bob was here.", score=0.5)]
     return [
-        Record(
-            first, Output(sample_id="q1", method="a", answer="Ada.", chunks=chunks, recorded={"human": {"ann": 2}}), ""
-        ),
+        Record(first, Output(sample_id="q1", method="a", answer="Ada.", chunks=chunks, recorded={"human": {"ann": 2}}), ""),
         Record(first, Output(sample_id="q1", method="b", answer="Bob was it.", timings={"total": 900.0}), ""),
         Record(second, Output(sample_id="q2", method="a", answer="", chunks=[], recorded={"human": {"ann": None}}), ""),
-        Record(
-            second, Output(sample_id="q2", method="b", abstained=True, timings={"total": 700.0}, retrieves=False), ""
-        ),
+        Record(second, Output(sample_id="q2", method="b", abstained=True, timings={"total": 700.0}, retrieves=False), ""),
     ]
 
 
@@ -170,9 +166,7 @@ def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
     """Ten questions with an output each of two methods, in which nothing is wrong."""
     records = []
     for i, word in enumerate(WORDS):
-        sample = Sample(
-            id=f"q{i}", question=f"When was the {word} opened?", references=[f"The {word} opened in 190{i}."]
-        )
+        sample = Sample(id=f"q{i}", question=f"When was the {word} opened?", references=[f"The {word} opened in 190{i}."])
         for method in methods:
             chunks = [Chunk(id=f"c{i}", rank=1, text=f"The {word} of the town opened in 190{i}.")]
             answer = f"The {word} was opened in 190{i}, says {method}."
@@ -180,14 +174,7 @@ def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
             records.append(
                 Record(
                     sample,
-                    Output(
-                        sample_id=sample.id,
-                        method=method,
-                        answer=answer,
-                        chunks=chunks,
-                        timings=timings,
-                        recorded=recorded,
-                    ),
+                    Output(sample_id=sample.id, method=method, answer=answer, chunks=chunks, timings=timings, recorded=recorded),
                     "x",
                 )
             )
@@ -287,8 +274,7 @@ def test_a_warning_names_what_to_do() -> None:
         pass
     texts = [str(found) for found in profile.findings()]
     assert texts == [
-        f"method {name}: the median of timings.total is 1.9 milliseconds; if these are seconds, map them as "
-        "{path: ..., unit: s}"
+        f"method {name}: the median of timings.total is 1.9 milliseconds; if these are seconds, map them as {{path: ..., unit: s}}"
         for name in "ab"
     ]
 
@@ -384,10 +370,7 @@ def test_every_label_named_is_one_that_facts_can_have(needs):
 
 
 def test_only_what_no_case_has_is_missing():
-    cases = [
-        make_case(answer="Ada.", chunks=["Ada."], references=["Ada."]),
-        make_case(answer="Ada.", relevant_docs=["d1"]),
-    ]
+    cases = [make_case(answer="Ada.", chunks=["Ada."], references=["Ada."]), make_case(answer="Ada.", relevant_docs=["d1"])]
     facts = DataFacts.of(cases)
     assert need_of(shipped_metric("retrieval"), facts).missing == ()
     assert need_of(shipped_metric("attribution_hit"), facts).missing == ("citations",)

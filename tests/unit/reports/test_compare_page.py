@@ -61,10 +61,7 @@ def test_rows_and_columns_of_the_page(runs: Sequence[RunFolder]) -> None:
     index, columns = block_json(html, "index"), page_columns(html)
     assert index["rows"] == [f"q{n}/1" for n in range(8)]
     assert (index["base"], index["candidates"], index["main"]) == ("test 000000000001", ["test 000000000002"], "grade")
-    assert index["scores"] == [
-        {"name": "grade", "headline": True, "better": 1},
-        {"name": "overall_score", "headline": False, "better": 1},
-    ]
+    assert index["scores"] == [{"name": "grade", "headline": True, "better": 1}, {"name": "overall_score", "headline": False, "better": 1}]
     np.testing.assert_array_equal(columns["b:grade"], [0.25] * 8)
     np.testing.assert_array_equal(columns["c0:grade"], list(NEW.values()))
     assert columns["v0:grade"].tolist() == [4] * 4 + [5] * 4  # 3 * failed + failed, 3 * failed + passed
@@ -90,11 +87,7 @@ def test_verdict_flips_and_worst_cases_stand_there_without_a_script(runs: Sequen
     html = page_of(*runs)
     assert "<b>inconclusive</b>" in html
     link = "#v=1&amp;with=test%20000000000002&amp;score=grade&amp;flip="
-    for kind, words, count in (
-        ("to_passed", "fail → pass", 4),
-        ("to_failed", "pass → fail", 0),
-        ("both_failed", "both fail", 4),
-    ):
+    for kind, words, count in (("to_passed", "fail → pass", 4), ("to_failed", "pass → fail", 0), ("both_failed", "both fail", 4)):
         assert f'href="{link}{kind}"><b>{count}</b> {words}</a>' in html
     static = html[html.index('<div id="worst">') :]
     assert re.findall(r"<h3>(q\d/1)</h3>", static) == [f"q{n}/1" for n in range(8)]  # the largest drop first
@@ -189,9 +182,7 @@ def test_an_interval_in_words(figures: Mapping[str, Any], text: str) -> None:
     (-0.3, -0.1, True, "inconclusive", "worse-1"),
     (-0.1, 0.3, True, "inconclusive", "grey"),
 ])  # fmt: skip
-def test_a_cell_is_grey_where_the_interval_holds_zero(
-    low: float, high: float, better: bool, state: str, shade: str
-) -> None:
+def test_a_cell_is_grey_where_the_interval_holds_zero(low: float, high: float, better: bool, state: str, shade: str) -> None:
     row = {
         "field": "category", "value": "policy", "score": "grade", "n": 9, "questions": 8, "difference": (low + high) / 2,
         "interval": {"low": low, "high": high, "too_few": False}, "q_value": 0.04, "state": state,
@@ -231,12 +222,7 @@ def test_changes_make_up_both_texts(before: str, after: str) -> None:
 
 
 def test_words_are_compared_and_long_texts_replaced_whole() -> None:
-    assert word_changes("one two.", "one three.") == [
-        ("same", "one "),
-        ("removed", "two"),
-        ("added", "three"),
-        ("same", "."),
-    ]
+    assert word_changes("one two.", "one three.") == [("same", "one "), ("removed", "two"), ("added", "three"), ("same", ".")]
     long = "a " * TOKENS_MAX
     assert word_changes(long, "b") == [("removed", long), ("added", "b")]
     assert word_changes(long, long) == [("same", long)]

@@ -44,9 +44,7 @@ def lines(root: Path, results: dict[str, Any], category: str = "partial", **sett
         ({"faithfulness": 0.9, "rejection_calibration": 0}, "whole", "passes where >= 0.5: passed"),  # no gate is about it
     ],
 )  # fmt: skip
-def test_a_case_that_a_gate_failed_says_which(
-    tmp_path: Path, results: dict[str, Any], category: str, said: str
-) -> None:
+def test_a_case_that_a_gate_failed_says_which(tmp_path: Path, results: dict[str, Any], category: str, said: str) -> None:
     weights, thresholds = {"rejection_calibration": 0}, {"overall_score": 0.5}
     found = lines(tmp_path, results, category, weights=weights, thresholds=thresholds)
     assert f"  threshold: {said}" in found

@@ -57,9 +57,7 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
     metrics = {
         "iterations": [1, 2],
         "scoring": {"weights_used": {}, "coverage_floor": 0.95},
-        "declared": {
-            name: {key: one.get(key, usual) for key, usual in DECLARED.items()} for name, one in everything.items()
-        },
+        "declared": {name: {key: one.get(key, usual) for key, usual in DECLARED.items()} for name, one in everything.items()},
         "overall": group(scores),
         "by": by,
     }
@@ -73,9 +71,7 @@ STEPS = np.array([0.0, 0.125] * 10)
 """What varies from question to question: 20 questions, mean 1/16."""
 
 
-def on_shared(
-    *values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER
-) -> dict[SharedKey, SharedQuestions]:
+def on_shared(*values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER) -> dict[SharedKey, SharedQuestions]:
     """The figures of jobs 0, 1, ... in faithfulness, from their values by question; None for a job without any."""
     return {
         (number, method, "faithfulness"): SharedQuestions(
@@ -88,10 +84,7 @@ def on_shared(
 
 def standings(*values: np.ndarray | None, coverage: Sequence[float] = ()) -> list[str | None]:
     """The standings of jobs with these values by question."""
-    jobs = [
-        job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0), coverage=coverage[n] if coverage else 1.0))
-        for n in range(len(values))
-    ]
+    jobs = [job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0), coverage=coverage[n] if coverage else 1.0)) for n in range(len(values))]
     return [row["standing"] for row in comparison_rows(jobs, on_shared(*values))]
 
 
@@ -181,9 +174,7 @@ def test_where_lower_is_better_the_lowest_is_best() -> None:
 
 
 def test_a_count_is_not_placed() -> None:
-    rows = comparison_rows(
-        [job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), low=None, high=None)) for i, m in enumerate((3, 9))]
-    )
+    rows = comparison_rows([job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), low=None, high=None)) for i, m in enumerate((3, 9))])
     assert [row["standing"] for row in rows] == [None, None]
 
 
@@ -214,12 +205,7 @@ def test_every_row_fits_the_table_and_a_failed_job_stands_in_it() -> None:
     assert (last["state"], last["reason"], last["exit_code"], last["run_id"], last["score"]) == (
         "refused", "the configuration is wrong", 2, None, None,
     )  # fmt: skip
-    assert (rows[0]["flip_rate"], rows[0]["spread_sd"], rows[0]["iterations"], rows[0]["calls_spent"]) == (
-        0.25,
-        0.01,
-        2,
-        12,
-    )
+    assert (rows[0]["flip_rate"], rows[0]["spread_sd"], rows[0]["iterations"], rows[0]["calls_spent"]) == (0.25, 0.01, 2, 12)
 
 
 def test_labels_are_the_words_that_not_all_share() -> None:
@@ -296,9 +282,7 @@ def test_of_two_judges_over_the_same_answers_none_is_the_best() -> None:
 def test_jobs_of_one_judge_are_ranked_beside_those_of_another() -> None:
     """k=2 is lower by either judge, and judge b is stricter: each judge has its best, whatever the other says."""
     jobs = faithful("k=1 a", "k=1 b", "k=2 a", "k=2 b")
-    rows = comparison_rows(
-        jobs, on_shared(SPREAD, SPREAD - 0.05, LOWER, LOWER - 0.05), {1: judged_by_b(1), 3: judged_by_b(1)}
-    )
+    rows = comparison_rows(jobs, on_shared(SPREAD, SPREAD - 0.05, LOWER, LOWER - 0.05), {1: judged_by_b(1), 3: judged_by_b(1)})
     assert [row["standing"] for row in rows] == ["best", "best", "behind", "behind"]
     assert [row["ranked_with"] for row in rows] == [0, 1, 0, 1]
     assert rows[3]["to_best"] == rows[2]["to_best"] == pytest.approx(-0.125 - 1 / 128)
@@ -338,9 +322,7 @@ def job_of_report_shared_jobs(root: Path, number: int, values: Mapping[str, Sequ
     folder = root / f"job {number}"
     count = len(next(iter(values.values())))
     for iteration in range(1, count + 1):
-        rows = [
-            Row(q, "a", {"faithfulness": given[iteration - 1], "answer_relevance": 1.0}) for q, given in values.items()
-        ]
+        rows = [Row(q, "a", {"faithfulness": given[iteration - 1], "answer_relevance": 1.0}) for q, given in values.items()]
         shutil.move(write_run(folder / f"of {iteration}", rows), folder / f"iteration-{iteration}")
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(folder / f"of {iteration}" / file, folder / file)
@@ -405,10 +387,7 @@ def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_jobs_on_the_same_questions_say_nothing_more(tmp_path: Path) -> None:
-    jobs = [
-        job_of_report_shared_jobs(tmp_path, n, {f"q{i}": (value,) for i in range(8)})
-        for n, value in enumerate((0.4, 0.6))
-    ]
+    jobs = [job_of_report_shared_jobs(tmp_path, n, {f"q{i}": (value,) for i in range(8)}) for n, value in enumerate((0.4, 0.6))]
     rows = compared(*jobs)
     assert "shared" not in comparison_lines(jobs, rows)[1][0][1]
     assert "the same" in comparison_markdown(jobs, rows, ["k=0,1"])
@@ -434,9 +413,7 @@ def score_of_report_shared_jobs(mean: float, low: float | None, high: float | No
         (None, False, ["-", "skipped"]),
     ],
 )  # fmt: skip
-def test_a_cell_says_mean_interval_count_and_what_is_missing(
-    found: dict[str, Any] | None, percent: bool, lines: list[str]
-) -> None:
+def test_a_cell_says_mean_interval_count_and_what_is_missing(found: dict[str, Any] | None, percent: bool, lines: list[str]) -> None:
     assert score_cell(found, percent=percent).lines == lines
 
 

@@ -62,13 +62,7 @@ def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> t
     monkeypatch.setenv("COLUMNS", str(columns))
     out, err = io.StringIO(), io.StringIO()
     settings = ReportSettings(formats=["terminal"], detail="full", percent=["faithfulness"])
-    write_reports(
-        run / "iteration-1",
-        target=run,
-        settings=settings,
-        console=Console(out=out, err=err),
-        next_command="ragpipe [x]",
-    )
+    write_reports(run / "iteration-1", target=run, settings=settings, console=Console(out=out, err=err), next_command="ragpipe [x]")
     return out.getvalue(), err.getvalue()
 
 
@@ -140,9 +134,7 @@ def test_an_ascii_terminal_gets_ascii(run: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "100")
     out = ascii_stream()
     console = Console(out=out, err=ascii_stream())
-    write_reports(
-        run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"], detail="full"), console=console
-    )
+    write_reports(run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"], detail="full"), console=console)
     console.say("漢é")
     out.seek(0)
     text = out.read()
@@ -185,15 +177,11 @@ write_reports(root / "iteration-1", target=root, settings=ReportSettings(), cons
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "redirect", [">&- 2>&-", *(pytest.param(r, marks=pytest.mark.slow) for r in ("| true", "> /dev/full"))]
-)
+@pytest.mark.parametrize("redirect", [">&- 2>&-", *(pytest.param(r, marks=pytest.mark.slow) for r in ("| true", "> /dev/full"))])
 def test_a_real_process_survives_a_lost_stdout(run: Path, redirect: str) -> None:
     command = f'"$PYTHON" -c "$SHOW" "$RUN" {redirect}'
     environment = {**os.environ, "PYTHON": sys.executable, "SHOW": SHOW, "RUN": str(run), "LANG": "C", "COLUMNS": "10"}
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
@@ -202,15 +190,8 @@ def test_a_real_process_survives_a_lost_stdout(run: Path, redirect: str) -> None
 
 def test_cost_line(tmp_path: Path) -> None:
     call = {
-        "sample_id": "q",
-        "method": "a",
-        "metric": "m",
-        "judge": "j",
-        "status": "ok",
-        "tokens_in": 1500,
-        "tokens_out": 500,
-        "attempts": 1,
-    }
+        "sample_id": "q", "method": "a", "metric": "m", "judge": "j", "status": "ok", "tokens_in": 1500, "tokens_out": 500, "attempts": 1,
+    }  # fmt: skip
     write_run(
         tmp_path, [Row("q", "a", {})],
         [{**call, "key": "1", "paid_by": "other/1"}, {**call, "key": "2", "paid_by": "me/1", "paid_usd": 1.0}],
@@ -225,20 +206,10 @@ def test_cost_line(tmp_path: Path) -> None:
 
 
 def test_cost_line_of_the_embedded_judge(tmp_path: Path) -> None:
-    call = {
-        "sample_id": "q",
-        "method": "a",
-        "metric": "m",
-        "judge": "j",
-        "status": "ok",
-        "attempts": 0,
-    }
+    call = {"sample_id": "q", "method": "a", "metric": "m", "judge": "j", "status": "ok", "attempts": 0}
     write_run(tmp_path, [Row("q", "a", {})], [{**call, "key": "1"}, {**call, "key": "2"}])
     score(tmp_path, SPECS)
-    assert (
-        plain_text(cost_line(stored(tmp_path, "cost.json")))
-        == "cost: 2 questions answered by the embedded judge, no call to a provider"
-    )
+    assert plain_text(cost_line(stored(tmp_path, "cost.json"))) == "cost: 2 questions answered by the embedded judge, no call to a provider"
 
 
 def test_cost_line_without_stored_replies(tmp_path: Path) -> None:
@@ -253,10 +224,7 @@ def test_cost_line_without_stored_replies(tmp_path: Path) -> None:
     ("usage", "opening"),
     [
         ({}, "cost: no judge"),
-        (
-            {"tokens_total": {"sum": 48000.0}, "cost_usd": {"sum": 0.12}},
-            "cost: system: 48,000 tokens, $0.1200; judge: no judge was asked",
-        ),
+        ({"tokens_total": {"sum": 48000.0}, "cost_usd": {"sum": 0.12}}, "cost: system: 48,000 tokens, $0.1200; judge: no judge was asked"),
         ({"tokens_total": {"sum": 12.0}, "cost_usd": None}, "cost: system: 12 tokens, price unknown; judge: no judge"),
     ],
 )
@@ -307,15 +275,10 @@ def reported(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch, co
     return out.getvalue()
 
 
-def test_the_headline_is_that_of_all_iterations(
-    run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_headline_is_that_of_all_iterations(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
     out = reported(run_of_report_iterations, monkeypatch)
-    page, html = (
-        (run_of_report_iterations / "report.md").read_text(),
-        (run_of_report_iterations / "report.html").read_text(),
-    )
+    page, html = ((run_of_report_iterations / "report.md").read_text(), (run_of_report_iterations / "report.html").read_text())
     row = next(line for line in page.splitlines() if line.startswith("| `faithfulness x100`"))
     assert [re.match(r"[\d.]+ \[[\d.]+, [\d.]+\]", cell.strip())[0].split()[0] for cell in row.split("|")[2:4]] == [  # type: ignore[index]
         "50.0", "80.0",
@@ -327,23 +290,17 @@ def test_the_headline_is_that_of_all_iterations(
     assert "ragpipe 0 | test | iterations 1-3" in out
 
 
-def test_diagnoses_are_counted_in_every_iteration(
-    run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diagnoses_are_counted_in_every_iteration(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
     out = reported(run_of_report_iterations, monkeypatch)
     page = (run_of_report_iterations / "report.md").read_text()
     assert re.search(r"hallucination: 6 of 12 \(50\.0%\)", out)
     assert "- `hallucination`: 6 of 12 (50.0%)." in page
     assert "Counted in each of 3 iterations: 4 cases x 3." in page
-    assert "**For example:** `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`\n" in page, (
-        "those that most iterations name"
-    )
+    assert "**For example:** `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`\n" in page, "those that most iterations name"
 
 
-def test_every_block_of_a_narrow_terminal_names_the_method(
-    run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_block_of_a_narrow_terminal_names_the_method(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = reported(run_of_report_iterations, monkeypatch, 60).split("Over 3 iterations")[1:]
     assert len(blocks) > 1, "the table does not fit"
     for block in blocks:
@@ -369,22 +326,16 @@ def test_values_of_iterations_go_by_the_name_of_a_case(run_of_report_iterations:
     """Other orders of rows, and a case that an iteration lacks: its value is missing there."""
     records = [run_of_report_iterations / f"iteration-{number}" / "records.parquet" for number in (1, 2, 3)]
     table = pq.read_table(records[1])
-    pq.write_table(
-        table.slice(1).take(list(range(table.num_rows - 2, -1, -1))), run_of_report_iterations / "other.parquet"
-    )
+    pq.write_table(table.slice(1).take(list(range(table.num_rows - 2, -1, -1))), run_of_report_iterations / "other.parquet")
     third = pq.read_table(records[2], columns=list(OUTPUT_KEY)).to_pylist()
     cases = [(case["sample_id"], case["method"], case["repeat"]) for case in third]
-    values = IterationValues(
-        [records[0], run_of_report_iterations / "other.parquet"], cases, ["faithfulness", "unknown"]
-    )
+    values = IterationValues([records[0], run_of_report_iterations / "other.parquet"], cases, ["faithfulness", "unknown"])
     assert [values.differing(place) for place in range(4)] == [
         {"faithfulness": [1.0, None]}, {}, {}, {},
     ]  # fmt: skip
 
 
-def test_an_earlier_iteration_is_shown_by_itself(
-    run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_earlier_iteration_is_shown_by_itself(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(run_of_report_iterations, tmp_path / "run"))
     out = io.StringIO()
     monkeypatch.setenv("COLUMNS", "120")
@@ -398,12 +349,7 @@ def test_an_earlier_iteration_is_shown_by_itself(
     ("answer", "usd", "cell", "words"),
     [
         # a case costs twice what judging it once does, and r* = sqrt(2 * .03 / .09) is below 1: more cases
-        (
-            0.02,
-            0.03,
-            "6.0 x (best 1.0)",
-            "Here it costs 2.0 times as much ($0.0200 for its answer, $0.0100 to judge it once)",
-        ),
+        (0.02, 0.03, "6.0 x (best 1.0)", "Here it costs 2.0 times as much ($0.0200 for its answer, $0.0100 to judge it once)"),
         (0.48, 0.03, "6.0 x (best 4.0)", "Here it costs 48.0 times as much"),  # sqrt(48 / 3)
         (None, 0.03, "6.0 x", "what its answer costs is not recorded"),
         (0.02, None, "6.0 x", "What judging a case costs is not known"),
@@ -413,14 +359,7 @@ def test_more_cases_or_more_judgings(
     run_of_report_iterations: Path, answer: float | None, usd: float | None, cell: str, words: str
 ) -> None:
     metrics, cost = read_results(run_of_report_iterations, run_of_report_iterations / "iteration-3")
-    noise = {
-        "n_cases": 2,
-        "repeats": 3,
-        "judge_variance": 0.03,
-        "item_variance": 0.09,
-        "floor": 0.1,
-        "second_judging_from": 6.0,
-    }
+    noise = {"n_cases": 2, "repeats": 3, "judge_variance": 0.03, "item_variance": 0.09, "floor": 0.1, "second_judging_from": 6.0}
     for group in metrics["by"]["method"].values():
         group["scores"]["faithfulness"]["noise"] = noise
     metrics["overall"]["operations"]["usage"] = {} if answer is None else {"cost_usd": {"mean": answer}}
@@ -439,9 +378,7 @@ SPECS_OF_REPORT_FRAMES = [ScoreSpec("faithfulness")]
 @pytest.fixture
 def run_of_report_frames(tmp_path: Path) -> Path:
     root = tmp_path / "run"
-    write_run(
-        root, [Row("007", "a", {"faithfulness": 0.5}), Row("1e5", "None", {"faithfulness": ("error", "refused: x")})]
-    )
+    write_run(root, [Row("007", "a", {"faithfulness": 0.5}), Row("1e5", "None", {"faithfulness": ("error", "refused: x")})])
     score(root, SPECS_OF_REPORT_FRAMES)
     return root
 
@@ -489,9 +426,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, run_of_report_frames: Path) -
     [('{"a": NaN}', "NaN is not JSON"), ("[]", "a JSON list"), ("{", "no readable JSON"), ("[" * 200_000, "no readable JSON"), (b"\xff\xfe", "no readable JSON")],
 )  # fmt: skip
 def test_broken_json_is_named(run_of_report_frames: Path, content: str | bytes, said: str) -> None:
-    (run_of_report_frames / "iteration-1/metrics.json").write_bytes(
-        content if isinstance(content, bytes) else content.encode()
-    )
+    (run_of_report_frames / "iteration-1/metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=said):
         _ = load_run(run_of_report_frames).metrics
 

@@ -63,10 +63,7 @@ def test_the_contradicted_claims_of_the_lowest_cases_are_listed(tmp_path: Path) 
     ]
     page = markdown_of(report)
     assert "## Contradicted claims of the lowest cases" in page
-    assert (
-        f"- `mixed` / `a`: `faithfulness`. `claim 2` **Contradicted by:** `{place}`: `quote 1` `{place}`: `quote 2`"
-        in page
-    )
+    assert f"- `mixed` / `a`: `faithfulness`. `claim 2` **Contradicted by:** `{place}`: `quote 1` `{place}`: `quote 2`" in page
     assert f"{place}: quote 1" in html_of(report)
 
 

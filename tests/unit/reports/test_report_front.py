@@ -125,12 +125,7 @@ def test_gates_stand_blocked_first_with_their_state_and_link(tmp_path: Path) -> 
     assert verdict_text(report).startswith("blocked 1 of 4 gates: high 0.2")
     html = charts(report, "gates")
     badges = re.findall(r'<span class="badge (\w*)">([^<]*)</span>', html)
-    assert badges == [
-        ("bad", "failed, blocked"),
-        ("warn", "failed, warned"),
-        ("good", "passed"),
-        ("", "failed, reported"),
-    ]
+    assert badges == [("bad", "failed, blocked"), ("warn", "failed, warned"), ("good", "passed"), ("", "failed, reported")]
     assert 'href="#v=1&amp;score=grade&amp;verdict=fail&amp;slice=category:a">high</a>' in html
     assert '<line class="limit" x1="90.0" x2="90.0"' in html
     assert re.search(r'high</a>.*?<line class="mean" x1="20\.0"', html, re.DOTALL)
@@ -159,9 +154,7 @@ def test_a_slice_is_shaded_where_its_interval_leaves_the_mean_of_the_run_out(tmp
     report = report_of_rows(tmp_path, rows_of(bot=[0.0] * 20 + [1.0] * 20))
     html = charts(report, "slices")
     link = "#v=1&amp;score=grade&amp;verdict=fail&amp;slice=category:a"
-    assert re.search(
-        rf'<td class="worse-2"><a href="{link}" title="[^"]*worse than the whole run, 0.50">▼ 0.00</a>', html
-    )
+    assert re.search(rf'<td class="worse-2"><a href="{link}" title="[^"]*worse than the whole run, 0.50">▼ 0.00</a>', html)
     assert re.search(r'<td class="better-2"><a [^>]*>▲ 1.00</a>', html)
 
 
@@ -173,9 +166,7 @@ def test_a_slice_of_few_questions_is_grey(tmp_path: Path) -> None:
 def test_bars_name_the_values_of_their_cases(tmp_path: Path) -> None:
     """.12 and .19 are in the bar of .1 to .2; 1 is in the last one."""
     report = report_of_rows(tmp_path, rows_of(bot=[0.12, 0.19, 1.0, 1.0, 1.0]))
-    links = re.findall(
-        r'href="#v=1&amp;score=grade&amp;from=([\d.]+)&amp;to=([\d.]+)" aria-label="([^"]*)"', charts(report, "spread")
-    )
+    links = re.findall(r'href="#v=1&amp;score=grade&amp;from=([\d.]+)&amp;to=([\d.]+)" aria-label="([^"]*)"', charts(report, "spread"))
     assert links == [("0.12", "0.19", "2 cases, 0.12 to 0.19"), ("1", "1", "3 cases, 1")]
 
 
@@ -257,17 +248,13 @@ def test_worst_first_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     rising = rows_of_page_cases(tmp_path / "a", [Row(f"q{n}", "a", {"faithfulness": v}) for n, v in enumerate((0.6, 0.2, 0.9, 0.2))], SPECS[:1])  # fmt: skip
     assert rising.worst_first().tolist() == [1, 3, 0, 2]
     lower = ScoreSpec("scope_miss", higher_is_better=False)
-    falling = rows_of_page_cases(
-        tmp_path / "b", [Row(f"q{n}", "a", {"scope_miss": v}) for n, v in enumerate((0, 1, 0))], [lower]
-    )
+    falling = rows_of_page_cases(tmp_path / "b", [Row(f"q{n}", "a", {"scope_miss": v}) for n, v in enumerate((0, 1, 0))], [lower])
     assert falling.worst_first().tolist() == [1, 0, 2]
 
 
 def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: Path) -> None:
     """A case keeps its name when others come before it."""
-    one = rows_of_page_cases(
-        tmp_path / "one", [Row("q1", "a", {"faithfulness": 1}), Row("q1", "a", {"faithfulness": 1}, repeat=2)]
-    )
+    one = rows_of_page_cases(tmp_path / "one", [Row("q1", "a", {"faithfulness": 1}), Row("q1", "a", {"faithfulness": 1}, repeat=2)])
     assert one.names == ["q1/1", "q1/2"]
     several = [Row("a/b", m, {"faithfulness": 1}) for m in ("base", "new")]
     assert rows_of_page_cases(tmp_path / "two", several).names == ["a/b/base/1", "a/b/new/1"]
@@ -278,9 +265,7 @@ def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: 
 def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
     """A case has one category, and may have several tags; values stand by how often they occur."""
     labels = [{"category": "x", "tags": ["p", "q"]}, {"category": "y", "tags": ["q"]}, {"category": "y", "tags": []}]
-    found = rows_of_page_cases(
-        tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1}, label) for n, label in enumerate(labels)]
-    )
+    found = rows_of_page_cases(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1}, label) for n, label in enumerate(labels)])
     fields = {field.name: field for field in found.fields}
     assert (fields["category"].values, fields["category"].codes.tolist()) == (["y", "x"], [2, 1, 1])  # type: ignore[union-attr]
     assert fields["tag"].codes is None
@@ -293,9 +278,7 @@ def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
 def test_every_case_is_on_the_page_and_its_texts_once(tmp_path: Path) -> None:
     """70 cases are two blocks; the two methods of a question share its chunk."""
     chunk = {"chunks": [Chunk(id="c", rank=1, text="The same chunk.")]}
-    write_run(
-        tmp_path, [Row(f"q{n}", m, {"faithfulness": n / 40}, output=chunk) for n in range(35) for m in ("a", "b")]
-    )
+    write_run(tmp_path, [Row(f"q{n}", m, {"faithfulness": n / 40}, output=chunk) for n in range(35) for m in ("a", "b")])
     score(tmp_path, SPECS[:1])
     html = html_of(cases_of(tmp_path))
     index = block_json(html, "index")
@@ -313,10 +296,7 @@ def test_marks_are_places_as_the_browser_counts_them(tmp_path: Path) -> None:
     """A character beyond the first plane is two units of UTF-16, and a control character is shown as four characters."""
     text = "\U0001f600\x07 It opened in 1901."
     details = {"faithfulness": {"claims": [{"claim": "c", "supported": True, "evidence": "opened in 1901"}]}}
-    write_run(
-        tmp_path,
-        [Row("q", "a", {"faithfulness": 1}, output={"chunks": [Chunk(id="c", rank=1, text=text)]}, details=details)],
-    )
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1}, output={"chunks": [Chunk(id="c", rank=1, text=text)]}, details=details)])
     score(tmp_path, SPECS[:1])
     html = html_of(cases_of(tmp_path))
     (chunk,) = block_json(html, "d0")[0]["k"]
@@ -327,9 +307,7 @@ def test_marks_are_places_as_the_browser_counts_them(tmp_path: Path) -> None:
 
 def test_the_digest_is_that_of_labels(tmp_path: Path) -> None:
     sample = Sample(id="q", question="Why?", history=SAID)
-    output = Output(
-        sample_id="q", method="a", answer="So.", chunks=[Chunk(id="c", rank=1, text="One."), Chunk(id="d", rank=2)]
-    )
+    output = Output(sample_id="q", method="a", answer="So.", chunks=[Chunk(id="c", rank=1, text="One."), Chunk(id="d", rank=2)])
     labels, parts = {"question": sample.question, "history": SAID}, {"answer": output.answer, "chunks": output.chunks}
     bare = Output(sample_id="r", method="a", answer=None, chunks=None)
     rows = [Row("q", "a", {"faithfulness": 1}, labels, parts), Row("r", "a", {"faithfulness": 1}, {"question": "Who?"}, {"answer": None, "chunks": None})]  # fmt: skip
@@ -345,10 +323,7 @@ def test_prompts_of_the_worst_cases_are_kept_within_the_budget(tmp_path: Path) -
     asked = {"method": "a", "iteration": 1, "metric": "faithfulness", "step": "verify", "turn": "ask", "judge": "gpt", "status": "ok",
              "template": "faithfulness/verify", "template_version": "v1", "key": "k", "tokens_in": 8, "tokens_out": 9, "reply": "yes"}  # fmt: skip
     rows = [Row(f"q{n}", "a", {"faithfulness": n / 10}) for n in range(10)]
-    calls = [
-        {**asked, "sample_id": f"q{n}", "messages": json.dumps([{"role": "user", "content": f"{n}" * 4000}])}
-        for n in range(10)
-    ]
+    calls = [{**asked, "sample_id": f"q{n}", "messages": json.dumps([{"role": "user", "content": f"{n}" * 4000}])} for n in range(10)]
     write_run(tmp_path, rows, calls)
     score(tmp_path, SPECS[:1])
     everything = cases_of(tmp_path)
@@ -442,14 +417,7 @@ def test_text_of_data_is_never_markup(tmp_path: Path, attack: str) -> None:
     reader = MarkdownIt("commonmark", {"linkify": False, "html": True}).enable("table")
     tokens = reader.parse(page(tmp_path))
     inline = [child for token in tokens for child in token.children or []]
-    assert {t.type for t in inline} <= {
-        "text",
-        "code_inline",
-        "html_inline",
-        "softbreak",
-        "strong_open",
-        "strong_close",
-    }
+    assert {t.type for t in inline} <= {"text", "code_inline", "html_inline", "softbreak", "strong_open", "strong_close"}
     assert {t.content for t in inline if t.type == "html_inline"} <= {"<br>"}
     assert "html_block" not in {t.type for t in tokens}
     heads = [tokens[i + 1].content for i, t in enumerate(tokens) if t.type == "heading_open"]

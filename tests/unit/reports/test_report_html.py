@@ -65,15 +65,7 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
         for i in range(cases)
     ]  # fmt: skip
     messages = json.dumps([{"role": text, "content": text}])
-    call = {
-        **CALL,
-        "sample_id": f"{text}0",
-        "method": text,
-        "step": text,
-        "messages": messages,
-        "reply": text,
-        "flags": [text],
-    }
+    call = {**CALL, "sample_id": f"{text}0", "method": text, "step": text, "messages": messages, "reply": text, "flags": [text]}
     folder = write_run(root, rows, [call])
     table = pq.read_table(folder / "scores.parquet")
     quote = {"quote": text, "places": [{"chunk": text, "rank": text, "start": text, "end": text}]}
@@ -85,11 +77,7 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
     pq.write_table(table.set_column(place, SCORES.field("details"), pa.array(column)), folder / "scores.parquet")
     gates = {text: {"score": "faithfulness", "min": 0.9}}
     score(
-        root,
-        SPECS,
-        ScoringSettings.model_validate({"gates": gates}),
-        signature=f"x | {text}",
-        rates={text: Rates(text, text, reason=text)},
+        root, SPECS, ScoringSettings.model_validate({"gates": gates}), signature=f"x | {text}", rates={text: Rates(text, text, reason=text)}
     )
     return root
 
@@ -132,17 +120,11 @@ class Elements(HTMLParser):
 
 
 ATTACKS = [
-    "</script><script>window.pwned=1</script>",
-    "<svg onload=alert(1)><img src=x onerror=alert(1)>",
-    '" onmouseover="alert(1)" x=\'',
-    "' autofocus onfocus=alert(1) '",
-    "</style><style>@import 'http://evil'</style>",
-    "{{ 7*7 }} {% include '/etc/passwd' %} ${1}",
-    "![x](http://evil/x.png) [a](javascript:alert(1))",
-    "--><!-- <base href=//evil>",
-    "\x1b[2J\x07\u202etxt.exe\u2028\x85",
+    "</script><script>window.pwned=1</script>", "<svg onload=alert(1)><img src=x onerror=alert(1)>", '" onmouseover="alert(1)" x=\'',
+    "' autofocus onfocus=alert(1) '", "</style><style>@import 'http://evil'</style>", "{{ 7*7 }} {% include '/etc/passwd' %} ${1}",
+    "![x](http://evil/x.png) [a](javascript:alert(1))", "--><!-- <base href=//evil>", "\x1b[2J\x07\u202etxt.exe\u2028\x85",
     "</textarea></details></main></body>",
-]
+]  # fmt: skip
 
 
 @pytest.mark.thorough(tried=4)
@@ -216,9 +198,7 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
 
 
 @given(cases=st.lists(st.tuples(st.none() | st.sampled_from((0.0, 0.5, 1.0)), st.none() | st.booleans(), st.integers(-1, 2))), count=st.integers(0, 9))  # fmt: skip
-def test_the_lowest_cases_are_the_first_of_all_sorted(
-    cases: list[tuple[float | None, bool | None, int]], count: int
-) -> None:
+def test_the_lowest_cases_are_the_first_of_all_sorted(cases: list[tuple[float | None, bool | None, int]], count: int) -> None:
     """By overall score (none last), number of failed scores (most first) and place."""
     rows = [
         {"sample_id": f"q\"{place}é", "method": "a\\", "repeat": 1 + place % 2, "overall_score": score, "overall_passed": passed,
@@ -233,9 +213,7 @@ def test_the_lowest_cases_are_the_first_of_all_sorted(
         kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string()))
         names = ("sample_id", "method", "repeat", "overall_score", "overall_passed", "failed_by")
         pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(zip(names, kinds, strict=True)))), path)
-        assert [row["sample_id"] for row in lowest_cases(path, count)] == [
-            rows[place]["sample_id"] for place in failing[:count]
-        ]
+        assert [row["sample_id"] for row in lowest_cases(path, count)] == [rows[place]["sample_id"] for place in failing[:count]]
 
 
 @pytest.mark.parametrize(
@@ -244,13 +222,10 @@ def test_the_lowest_cases_are_the_first_of_all_sorted(
         ("It opened in 1901, they say.", "opened  in\n1901", ["opened in 1901"]),
         ("Café — “quoted” text", 'café - "quoted" TEXT', ["Café — “quoted” text"]),
         ("one two three four five six seven", "one two three ... five six seven", ["one two three", "five six seven"]),
-        ("a b a b", "a b", ["a b", "a b"]),
-        ("nothing here", "not in it", []),
-        ("nothing here", "", []),
-        ("dots ... dots", "...", []),
+        ("a b a b", "a b", ["a b", "a b"]), ("nothing here", "not in it", []), ("nothing here", "", []), ("dots ... dots", "...", []),
         ("(.*) is literal", "(.*) is", ["(.*) is"]),
     ],
-)
+)  # fmt: skip
 def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
     parts = highlight(text, Quotes([(quote, "supports")]))
     assert "".join(part.text for part in parts) == text
@@ -269,11 +244,7 @@ def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) 
     (shown,) = block_json(html, "d0")[0]["k"]
     text = block_json(html, "t0")[shown["t"]]
     assert [(text[start:end], mark) for start, end, mark in shown["m"]] == [("opened in 1901", "supports"), ("It was blue", "quoted")]  # fmt: skip
-    assert block_json(html, "d0")[0]["a"] == [
-        "The house opened in 1901. ",
-        ["It was red.", "unsupported"],
-        " It was blue.",
-    ]
+    assert block_json(html, "d0")[0]["a"] == ["The house opened in 1901. ", ["It was red.", "unsupported"], " It was blue."]
 
 
 def checked(claim: str, verdict: str, *evidence: str) -> dict[str, Any]:
@@ -356,10 +327,7 @@ def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) 
 
 def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
     messages = [[{"role": "system", "content": "Judge."}, {"role": "user", "content": f"Part {i}"}] for i in (1, 2)]
-    calls = [
-        {**CALL, "sample_id": "q", "key": f"k{i}", "flags": [], "messages": json.dumps(m)}
-        for i, m in enumerate(messages)
-    ]
+    calls = [{**CALL, "sample_id": "q", "key": f"k{i}", "flags": [], "messages": json.dumps(m)} for i, m in enumerate(messages)]
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})], calls)
     score(tmp_path, SPECS[:1])
     case = only_case(tmp_path)
@@ -387,13 +355,9 @@ def test_details_of_any_metric_are_shown() -> None:
     assert evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
     listed = unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
     assert listed == [("u", "unsupported"), ("c", "unsupported")]
-    rows = DetailBlock(
-        "claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),)
-    )
+    rows = DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
     place = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
-    assert detail_blocks(
-        {"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}
-    ) == [rows]
+    assert detail_blocks({"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}) == [rows]
 
 
 def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
@@ -415,9 +379,7 @@ WEIGHTS = {"faithfulness": 0.4, "citation": 0.4, "rejection_calibration": 0.2}
 def report_of(root: Path, calls: list[dict[str, Any]], **report: Any) -> Report:
     """Six questions, two methods, two of the three parts of the overall score."""
     rows = [
-        Row(f"q{n}", method, {"faithfulness": value, "citation": value})
-        for method, value in (("old", 0.2), ("new", 0.8))
-        for n in range(6)
+        Row(f"q{n}", method, {"faithfulness": value, "citation": value}) for method, value in (("old", 0.2), ("new", 0.8)) for n in range(6)
     ]
     write_run(root, rows, calls)
     settings = {"thresholds": {"faithfulness": 0.5}, "weights": WEIGHTS, "fill_defaults": False}

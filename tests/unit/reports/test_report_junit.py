@@ -129,13 +129,7 @@ ABSENT = {"score": "faithfulness", "min": 0.5}
 def run_of(tmp_path: Path, **gates: Mapping[str, Any]) -> Path:
     rows = [Row(f"q{number:02}", "bot", {"grade": float(number >= 12)}) for number in range(20)]
     settings = ScoringSettings.model_validate(
-        {
-            "gates": gates,
-            "thresholds": {},
-            "weights": {"grade": 1.0},
-            "accept_uncalibrated": True,
-            "fill_defaults": False,
-        }
+        {"gates": gates, "thresholds": {}, "weights": {"grade": 1.0}, "accept_uncalibrated": True, "fill_defaults": False}
     )
     return scored_run(tmp_path / "run", rows, specs=[GRADE], scoring=settings).root
 

@@ -101,9 +101,7 @@ DEFAULT = ("failed", "unmeasured", "drop")
         ({"min": 0.85, "outcome": "passed", "verdict": "passed"}, DEFAULT, False),
     ],
 )
-def test_a_mean_of_fewer_than_five_questions_is_no_alert(
-    gate: dict[str, Any], kinds: tuple[str, ...], is_alert: bool
-) -> None:
+def test_a_mean_of_fewer_than_five_questions_is_no_alert(gate: dict[str, Any], kinds: tuple[str, ...], is_alert: bool) -> None:
     """A limit that allows no case at all counts cases: one is enough."""
     few = {"too_few": True} if gate.pop("too_few", False) else {}
     whole = {"verdict": "failed", "outcome": "warned", "interval": {"low": 0.0, "high": 0.7, **few}, **gate}

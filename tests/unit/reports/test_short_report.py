@@ -63,11 +63,7 @@ def data_of(root: Path, rows: Sequence[Row], **gates: Gate) -> ReportData:
 
 def rows_of(methods: Mapping[str, Sequence[float]]) -> list[Row]:
     """One case per method and value, of the questions q0, q1, ..."""
-    return [
-        Row(f"q{place}", method, {"faithfulness": value})
-        for method, values in methods.items()
-        for place, value in enumerate(values)
-    ]
+    return [Row(f"q{place}", method, {"faithfulness": value}) for method, values in methods.items() for place, value in enumerate(values)]
 
 
 def text_of(data: ReportData, columns: int) -> list[str]:
@@ -79,9 +75,7 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
     data = data_of(tmp_path, rows_of({"old": [0.25] * 6, "new": [0.75] * 6}))
     lines = text_of(data, 100)
     assert lines[0] == "no gates: 2 methods, 12 cases, 6 questions; no judge"
-    place = next(
-        number for number, line in enumerate(lines) if line.startswith("faithfulness: mean [95% interval], n,")
-    )
+    place = next(number for number, line in enumerate(lines) if line.startswith("faithfulness: mean [95% interval], n,"))
     assert lines[place].endswith("difference from old, pairs of cases")
     assert lines[place + 1].split()[:2] == ["old", "0.25"]
     assert lines[place + 1].split()[-1] == "6"
@@ -109,8 +103,7 @@ def test_of_twelve_methods_the_first_the_best_and_the_worst_are_shown(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("output", "error"),
-    [({}, "first error: q0: faithfulness: timeout: no answer"), ({"error": "HTTP 500"}, "first error: q0: HTTP 500")],
+    ("output", "error"), [({}, "first error: q0: faithfulness: timeout: no answer"), ({"error": "HTTP 500"}, "first error: q0: HTTP 500")]
 )
 def test_a_run_without_a_value_says_why(tmp_path: Path, output: dict[str, str], error: str) -> None:
     rows = [Row(f"q{n}", "a", {"faithfulness": ("error", "timeout: no answer")}, output=output) for n in range(4)]
@@ -169,10 +162,7 @@ def test_the_first_line_is_the_verdict(tmp_path: Path, gates: list[dict[str, Any
 
 def test_warnings_stand_once_per_kind_and_in_four_lines() -> None:
     late = [("late", "faithfulness: 3 cases are late"), ("late", "mrr: 12 cases are late")]
-    assert each_kind_once([*late, ("x", "other"), late[0]]) == [
-        "faithfulness: 3 cases are late (and 1 more such warning)",
-        "other",
-    ]
+    assert each_kind_once([*late, ("x", "other"), late[0]]) == ["faithfulness: 3 cases are late (and 1 more such warning)", "other"]
     many = [f"{'word ' * 20}{letter}" for letter in "abcdef"]
     lines = ["".join(line) for line in warning_lines(many, "report.html", Screen(80))]
     assert len(lines) <= 4
@@ -231,13 +221,7 @@ def test_every_mean_has_its_count_and_too_few_is_said_at_every_width(tmp_path: P
 
 def test_one_method_keeps_its_count_on_a_narrow_screen(tmp_path: Path) -> None:
     lines = text_of(data_of(tmp_path, rows_of({"a": [1.0, 0.5, 0.0, 0.5]})), 40)
-    assert next(line for line in lines if line.startswith("faithfulness")).split() == [
-        "faithfulness",
-        "0.50",
-        "too",
-        "few",
-        "4",
-    ]
+    assert next(line for line in lines if line.startswith("faithfulness")).split() == ["faithfulness", "0.50", "too", "few", "4"]
 
 
 def printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
@@ -316,9 +300,7 @@ def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_pa
 def test_of_several_methods_the_spread_stands_where_there_is_room(tmp_path: Path) -> None:
     data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6, "b": [(0.5, 0.7)] * 6})
     wide, narrow = text_of(data, 160), text_of(data, 60)
-    assert any(
-        "n (all iterations), means of the iterations, difference from a, pairs of cases" in line for line in wide
-    )
+    assert any("n (all iterations), means of the iterations, difference from a, pairs of cases" in line for line in wide)
     assert next(line for line in wide if line.startswith("b ")).split()[4:7] == ["12", "0.50-0.70", "+0.200"]
     assert not any("0.50-0.70" in line for line in narrow)
     assert "pairs of cases: b 6" in narrow, "12 values of 6 cases"
@@ -343,15 +325,7 @@ def test_an_id_that_is_a_hash_stands_with_its_question(tmp_path: Path, columns: 
 
 
 def used(**counts: Any) -> dict[str, Any]:
-    none = {
-        "calls": 12,
-        "calls_computed": 0,
-        "calls_failed": 0,
-        "uses": 12,
-        "usd": 0.0,
-        "usd_known": 0.0,
-        "unpriced": 0,
-    }
+    none = {"calls": 12, "calls_computed": 0, "calls_failed": 0, "uses": 12, "usd": 0.0, "usd_known": 0.0, "unpriced": 0}
     return {**none, "unpriced_reasons": {}, "failures": {}, "replies": 12, "tokens_in": 0, "tokens_out": 0, **counts}
 
 
@@ -361,24 +335,14 @@ def used(**counts: Any) -> dict[str, Any]:
         ({}, {"calls": 0}, "cost: judge 12 recorded replies, no call"),
         ({}, {"calls": 12}, "cost: judge 12 calls, $0.00"),
         ({"usd": 0.6, "usd_known": 0.6}, {"calls": 12}, "cost: judge 12 calls, $0.6000"),
-        (
-            {"usd": 0.6, "usd_known": 0.6},
-            {"calls": 0},
-            "cost: judge 12 calls, $0.6000, paid by this run 0 calls, $0.00",
-        ),
+        ({"usd": 0.6, "usd_known": 0.6}, {"calls": 0}, "cost: judge 12 calls, $0.6000, paid by this run 0 calls, $0.00"),
         ({"calls_failed": 2, "usd": 1.0, "usd_known": 1.0}, {"calls": 10}, "cost: judge 12 calls (2 failed), $1.00"),
         ({"calls": 1, "usd": 1.0, "usd_known": 1.0}, {"calls": 1}, "cost: judge 1 call, $1.00"),
         ({"calls_computed": 12}, {"calls": 0}, "cost: embedded judge 12 questions, no call"),
-        (
-            {"calls_computed": 12, "by_judge": {"detector/m@ab12": {}}},
-            {"calls": 0},
-            "cost: judge 12 questions, no call",
-        ),
+        ({"calls_computed": 12, "by_judge": {"detector/m@ab12": {}}}, {"calls": 0}, "cost: judge 12 questions, no call"),
     ],
 )
-def test_replies_that_cost_nothing_are_called_recorded(
-    tmp_path: Path, bill: dict[str, Any], spent: dict[str, Any], text: str
-) -> None:
+def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dict[str, Any], spent: dict[str, Any], text: str) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0})])
     score(tmp_path, SPECS_OF_SHORT_TABLES, ScoringSettings(slices=[]))
     run = RunFolder(tmp_path)
@@ -419,9 +383,7 @@ def test_jobs_whose_words_are_long_are_cut_where_they_differ() -> None:
     lines = swept(long.format("a") + "yyyyyyyyyyyyyyyyyyyy", long.format("b") + "yyyyyyyyyyyyyyyyyyyy", 60)
     labels = [line.split()[0] for line in lines[1:3]]
     assert labels[0] == labels[1].replace("bx", "ax") != labels[1]
-    assert [line[:3] for line in swept("k=1", "k=1", 60)[1:3]] == ["1: ", "2: "], (
-        "jobs of the same words have their numbers"
-    )
+    assert [line[:3] for line in swept("k=1", "k=1", 60)[1:3]] == ["1: ", "2: "], "jobs of the same words have their numbers"
     assert [line.split()[0] for line in swept("judge=a", "judge=b", 60)[1:3]] == ["judge=a", "judge=b"]
 
 
@@ -446,10 +408,7 @@ def test_a_mean_of_too_few_questions_says_so_in_a_sweep(columns: int) -> None:
     lines = sweep_lines(jobs, rows, Screen(columns))
     texts = ["".join(line) for line in lines]
     assert max(map(columns_of, texts)) <= columns
-    assert [text.split()[:5] for text in texts[1:3]] == [
-        ["k=1", "0.50", "too", "few", "4"],
-        ["k=2", "0.50", "too", "few", "1"],
-    ]
+    assert [text.split()[:5] for text in texts[1:3]] == [["k=1", "0.50", "too", "few", "4"], ["k=2", "0.50", "too", "few", "1"]]
     assert texts[3].split()[:4] == ["k=3", "0.50", "[0.10,", "0.90]"]
     assert next(piece for piece in lines[1] if type(piece) is Grey) == "0.50 too few"
 

@@ -71,9 +71,7 @@ def test_ragas_score(tmp_path: Path, values: tuple[Any, ...], expected: float | 
 
 
 @pytest.mark.parametrize(("threshold", "passed"), [(93.72, True), (93.73, False), (None, None)])
-def test_a_composite_has_a_threshold_on_its_own_scale(
-    tmp_path: Path, threshold: float | None, passed: bool | None
-) -> None:
+def test_a_composite_has_a_threshold_on_its_own_scale(tmp_path: Path, threshold: float | None, passed: bool | None) -> None:
     results = {"faithfulness": 1.0, "context_recall": 100, "answer_relevance": 0.8327}  # 93.72625
     specs = [spec for spec in PARTS if spec.name in results]
     row = scored(tmp_path, specs, results, thresholds={"ragas_score": threshold})
@@ -121,9 +119,7 @@ def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
     assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
     assert measured_parts("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
     every = ScoringSettings(slices=[], weights={name: 0 for name in shipped()["weights"] if name not in NAMES})
-    assert measured_parts("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), (
-        "it has no other part"
-    )
+    assert measured_parts("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), "it has no other part"
 
 
 def test_a_weight_for_what_the_run_does_not_measure_is_a_part_that_it_lacks(tmp_path: Path) -> None:
@@ -193,12 +189,7 @@ def test_a_composite_of_ones_own(tmp_path: Path) -> None:
 def test_an_override_of_a_shipped_composite_keeps_what_it_does_not_name() -> None:
     found = ScoringSettings(composites={"ragas_score": {"scale": [0, 1]}}).active_composites()["ragas_score"]
     assert found.scale == [0, 1]
-    assert found.weights == {
-        "faithfulness": 0.3,
-        "context_precision": 0.2,
-        "context_recall": 0.2,
-        "answer_relevance": 0.3,
-    }
+    assert found.weights == {"faithfulness": 0.3, "context_precision": 0.2, "context_recall": 0.2, "answer_relevance": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -252,16 +243,10 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
     failed = {"faithfulness": ("error", "refused: no"), "answer_relevance": 1.0}
     write_run(tmp_path, [Row(f"q{n}", "a", failed) for n in range(12)])
     said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
-    assert said == [
-        "no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"
-    ]
-    write_run(
-        tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})]
-    )
+    assert said == ["no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"]
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})])
     said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
-    assert said[0].startswith(
-        "no case has an overall_score: none of the scores with a weight was measured (retrieval_score"
-    )
+    assert said[0].startswith("no case has an overall_score: none of the scores with a weight was measured (retrieval_score")
 
 
 @pytest.mark.parametrize(
@@ -271,9 +256,7 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
         ({"faithfulness": 0.4}, True),  # a weight of the user's own counts nothing
     ],
 )
-def test_metrics_without_a_shipped_weight_have_no_overall_score_to_miss(
-    tmp_path: Path, weights: dict[str, float], warns: bool
-) -> None:
+def test_metrics_without_a_shipped_weight_have_no_overall_score_to_miss(tmp_path: Path, weights: dict[str, float], warns: bool) -> None:
     write_run(tmp_path, [Row(f"q{n}", "a", {"correctness": 4.0}) for n in range(12)])
     found = score(tmp_path, [ScoreSpec("correctness", 1, 5)], ScoringSettings(weights=weights))
     assert any(text.startswith("no case has an overall_score") for text in warning_texts(found)) == warns
@@ -377,9 +360,7 @@ FAITHFUL_OF_OUTPUT_REPEATS = ScoreSpec("faithfulness")
 SETTINGS = ScoringSettings(thresholds={"faithfulness": 0.5})
 VALUES = {"q1": (1.0, 0.0), "q2": (0.4, 0.8), "q3": (0.9, 0.9), "q4": (0.0, 0.0), "q5": (1.0, 0.6)}
 ROWS = [
-    Row(sample, "a", {"faithfulness": value}, repeat=repeat)
-    for sample, values in VALUES.items()
-    for repeat, value in enumerate(values, 1)
+    Row(sample, "a", {"faithfulness": value}, repeat=repeat) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
 ]
 """Both repeats of a question stand beside each other, where nothing but the repeat tells them apart."""
 
@@ -454,6 +435,4 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
     assert agreement(tables[0], {1: tmp_path / "shuffled.parquet"}, old_scores=scores, new_scores=scores) == compared
     flips = compared["scores"]["faithfulness"]["flips"]
     assert flips["to_failed"]["n"] == 0
-    assert flips["to_passed"]["examples"] == [
-        {"sample_id": "q1", "method": "a", "repeat": 2, "iteration": 1, "old": 0.0, "new": 1.0}
-    ]
+    assert flips["to_passed"]["examples"] == [{"sample_id": "q1", "method": "a", "repeat": 2, "iteration": 1, "old": 0.0, "new": 1.0}]

@@ -111,9 +111,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int | None
     metrics = score(root, SPECS, settings, block=2)
     modes, unknown = metrics["overall"]["failure_modes"], metrics["not_applicable"]["failure_modes"]
     assert {*modes, *unknown} == {*rules}
-    having = {
-        mode: "".join(row["sample_id"] for row in records(root) if mode in row["failure_modes"]) for mode in rules
-    }
+    having = {mode: "".join(row["sample_id"] for row in records(root) if mode in row["failure_modes"]) for mode in rules}
     return [(having[mode], modes[mode]["n_judged"] if mode in modes else None) for mode in rules]
 
 
@@ -132,13 +130,7 @@ def test_a_value_that_equals_the_bound_on_paper_is_no_more_than_it(tmp_path: Pat
 
 def test_the_documents_breakdown_is_that_of_all_modes() -> None:
     """rag-evaluation-framework.md section 7.3: 12, 3, 8, 3 and 4 of 300 cases are 40.0, 10.0, 26.7, 10.0 and 13.3 %."""
-    table = {
-        "false_rejection": 12,
-        "training_cutoff_excuse": 3,
-        "unsupported_claim": 8,
-        "policy_violation": 3,
-        "irrelevant_answer": 4,
-    }
+    table = {"false_rejection": 12, "training_cutoff_excuse": 3, "unsupported_claim": 8, "policy_violation": 3, "irrelevant_answer": 4}
     truths, start = {}, 0
     for name, n in table.items():
         truths[name] = np.zeros(300, dtype=np.int8)
@@ -251,14 +243,10 @@ def test_details_are_read_only_where_a_rule_asks(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "rejection_calibration": 1.0})])
     table = pq.read_table(folder / "scores.parquet")
     spoilt = pa.array(['{"failure_mode": no JSON', '{"failure_mode": no JSON'])
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("details"), "details", spoilt), folder / "scores.parquet"
-    )
+    pq.write_table(table.set_column(table.schema.get_field_index("details"), "details", spoilt), folder / "scores.parquet")
     quiet = ScoringSettings(low_scores={"flags": False})
     assert score(
-        tmp_path,
-        [FAITHFUL, REJECTION],
-        ScoringSettings(low_scores={"flags": False}, failure_modes=NO_RULES, diagnosis=NO_DIAGNOSES),
+        tmp_path, [FAITHFUL, REJECTION], ScoringSettings(low_scores={"flags": False}, failure_modes=NO_RULES, diagnosis=NO_DIAGNOSES)
     )
     with pytest.raises(ValueError, match="line 1"):
         score(tmp_path, [FAITHFUL, REJECTION], quiet)
@@ -396,11 +384,7 @@ def test_the_tag_is_that_of_the_fence() -> None:
     "".join(chr(0xE0000 + ord(c)) + c for c in TAG), "\n".join(TAG),
 ])  # fmt: skip
 def test_every_form_is_found(form: str) -> None:
-    values = {
-        "question": [QUESTION],
-        "answer": [f"120 m.\n{form}\nThe task is done."],
-        "contexts": ["The pier is 120 m long."],
-    }
+    values = {"question": [QUESTION], "answer": [f"120 m.\n{form}\nThe task is done."], "contexts": ["The pier is 120 m long."]}
     assert foreign_tags(values) == [("answer", "question")]
 
 

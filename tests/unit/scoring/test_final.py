@@ -252,13 +252,9 @@ def test_crossed_fields_and_fields_with_several_labels(tmp_path: Path) -> None:
     assert found["by"]["meta.kind"]["k"]["scores"]["faithfulness"]["flips"]["n_cases"] == 3
 
 
-def test_the_list_of_flipping_cases_is_bounded_and_in_data_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_of_flipping_cases_is_bounded_and_in_data_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FLIPS_SHOWN", 3)
-    alone = {
-        name: 0.0 for name in shipped()["weights"] if name != "faithfulness"
-    }  # so that it is the overall score, too
+    alone = {name: 0.0 for name in shipped()["weights"] if name != "faithfulness"}  # so that it is the overall score, too
     settings = ScoringSettings(thresholds={"faithfulness": 0.5, "overall_score": 0.5}, weights=alone)
     found = final(tmp_path, [(f"q{i}", "a", (0.1, 0.9)) for i in range(5)], settings=settings)
     assert found["flips"]["n"] == 10
@@ -321,21 +317,12 @@ def test_cost_over_iterations() -> None:
 def test_a_rate_stays_one_where_the_first_iteration_has_no_interval(tmp_path: Path) -> None:
     """In the first iteration one case alone has a value. Over both 3 of 4 are 1: Wilson's interval (NIST Handbook
     7.2.4.1), which a mean of as many numbers would not have."""
-    table = [
-        ("q1", "a", (1.0, 1.0)),
-        *((f"q{n}", "a", (("error", "refused: no"), v)) for n, v in ((2, 1.0), (3, 1.0), (4, 0.0))),
-    ]
+    table = [("q1", "a", (1.0, 1.0)), *((f"q{n}", "a", (("error", "refused: no"), v)) for n, v in ((2, 1.0), (3, 1.0), (4, 0.0)))]
     found = final(tmp_path, table, [CHUNKY])["overall"]["scores"]["chunk_faithfulness"]
     z, n, p = stats.norm.ppf(0.975), 4, 0.75
-    centre, half = (
-        (p + z * z / (2 * n)) / (1 + z * z / n),
-        z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5,
-    )
+    centre, half = ((p + z * z / (2 * n)) / (1 + z * z / n), z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5)
     assert "wilson" in found["interval"]["method"]
-    assert (found["interval"]["low"], found["interval"]["high"]) == (
-        pytest.approx(centre - half),
-        pytest.approx(centre + half),
-    )
+    assert (found["interval"]["low"], found["interval"]["high"]) == (pytest.approx(centre - half), pytest.approx(centre + half))
     assert (found["n_ok"], found["n_judged"]) == (5, 5)
 
 
@@ -364,15 +351,10 @@ def test_items_of_all_iterations_are_counted() -> None:
         "diagnosis": [], "failure_items": {"unsupported_claim": "unsupported claims"},
         "not_applicable": {"failure_modes": [], "diagnosis": []},
     }  # fmt: skip
-    other = {
-        **one,
-        "overall": {**one["overall"], "failure_modes": {"unsupported_claim": {"n": 0, "n_judged": 2, "n_items": 1}}},
-    }
+    other = {**one, "overall": {**one["overall"], "failure_modes": {"unsupported_claim": {"n": 0, "n_judged": 2, "n_items": 1}}}}
     counted = group_findings([one["overall"], other["overall"]])["failure_modes"]
     assert counted == {"unsupported_claim": {"n": 1, "n_judged": 4, "n_items": 4}}
-    assert findings_document([{**other, "failure_items": {}}, one])["failure_items"] == {
-        "unsupported_claim": "unsupported claims"
-    }
+    assert findings_document([{**other, "failure_items": {}}, one])["failure_items"] == {"unsupported_claim": "unsupported claims"}
 
 
 LETTERS = (("A", 80.0), ("B", 60.0), ("C", 40.0), ("D", 20.0), ("E", 0.0))
@@ -442,11 +424,7 @@ def test_classes_are_counts_beside_shares(tmp_path: Path) -> None:
 def test_best_worst_and_mean_are_of_the_shared_questions(tmp_path: Path) -> None:
     """q0 has no value of b, q3 none of a; on q1 and q2 a has 50 and 90, b 20 and 60. `c` never has the score: it would
     leave no question. Where lower is better the best is the least."""
-    values = {
-        "a": [99.0, 50.0, 90.0, ("skipped", "x")],
-        "b": [("error", "refused: no"), 20.0, 60.0, 1.0],
-        "c": [("skipped", "x")] * 4,
-    }
+    values = {"a": [99.0, 50.0, 90.0, ("skipped", "x")], "b": [("error", "refused: no"), 20.0, 60.0, 1.0], "c": [("skipped", "x")] * 4}
     rows = [
         Row(f"q{n}", method, {"ragas": value, "noise": 0.1 * n})
         for method, some in values.items() for n, value in enumerate(some)
@@ -484,9 +462,7 @@ def test_binary_scores_and_counts_have_no_extremes(tmp_path: Path) -> None:
     (FAITHFUL_OF_DISTRIBUTIONS, [1.0] * 40, False),  # a share of verdicts is no grade
     (CLASSES[0], [1.0] * 40, False),
 ])  # fmt: skip
-def test_a_judge_that_gives_one_grade_is_warned_of(
-    tmp_path: Path, spec: ScoreSpec, values: list[Any], warned: bool
-) -> None:
+def test_a_judge_that_gives_one_grade_is_warned_of(tmp_path: Path, spec: ScoreSpec, values: list[Any], warned: bool) -> None:
     write_run(tmp_path, of(spec.name, values))
     warnings = [line for line in warning_texts(score(tmp_path, [spec])) if "the judge gave" in line]
     assert len(warnings) == warned
@@ -497,9 +473,7 @@ def test_a_judge_that_gives_one_grade_is_warned_of(
 def test_over_iterations_counts_add_up_and_extremes_are_those_of_all() -> None:
     one = {"correctness": {"overall": {"5": 2, "4": 0}, "by": {"method": {"a": {"5": 2, "4": 0}}}}}
     other = {"correctness": {"overall": {"5": 1, "4": 1}, "by": {"method": {"a": {"5": 1, "4": 1}}}}}
-    assert add_grades([one, other]) == {
-        "correctness": {"overall": {"5": 3, "4": 1}, "by": {"method": {"a": {"5": 3, "4": 1}}}}
-    }
+    assert add_grades([one, other]) == {"correctness": {"overall": {"5": 3, "4": 1}, "by": {"method": {"a": {"5": 3, "4": 1}}}}}
     assert one["correctness"]["overall"]["5"] == 2, "the parts stay as they are"
     first = {"noise": {"n_questions": 2, "methods": {"a": {"n": 2, "mean": 0.2, "best": 0.1, "worst": 0.3}}}}
     second = {"noise": {"n_questions": 1, "methods": {"a": {"n": 1, "mean": 0.4, "best": 0.4, "worst": 0.4}}}}

@@ -74,14 +74,10 @@ def test_what_an_inconclusive_gate_would_need() -> None:
     precision = precision_of(gate(), 0.95)
     assert precision is not None
     assert (precision.cases, precision.rows) == (30, pytest.approx(30))
-    assert undecided_words(gate(), precision, 0.95) == (
-        "with 30 cases this gate cannot tell 0.90 from 0.85: that takes about 360"
-    )
+    assert undecided_words(gate(), precision, 0.95) == ("with 30 cases this gate cannot tell 0.90 from 0.85: that takes about 360")
     assert undecided_words(gate(verdict="uncalibrated"), precision, 0.95) != ""
     assert undecided_words(gate(verdict="passed"), precision, 0.95) == ""
-    assert undecided_words(gate(min=0.9), precision, 0.95) == (
-        "with 30 cases this gate cannot tell which side of 0.9 the value is on"
-    )
+    assert undecided_words(gate(min=0.9), precision, 0.95) == ("with 30 cases this gate cannot tell which side of 0.9 the value is on")
     count = gate(min=None, max=3, value=2.5, interval={"low": 1.5, "high": 3.5, "method": "t"})
     assert undecided_words(count, Precision(30, error=0.5), 0.95) == (
         "with 30 cases this gate cannot tell 2.50 from 3: that takes about 240"
@@ -91,10 +87,7 @@ def test_what_an_inconclusive_gate_would_need() -> None:
 def test_no_number_of_cases_is_named_that_nobody_has() -> None:
     """.8513 from .85: ((1.96 * .3571 + .8416 * .3558) / .0013)^2 is about 590,000, 20,000 times the 30 cases; .86: about 9,900."""
     words = undecided_words(gate(value=0.8513), Precision(30, rows=30), 0.95)
-    assert (
-        words
-        == "with 30 cases this gate cannot tell 0.851 from 0.85: the value is too near the limit for any practical number of cases"
-    )
+    assert words == "with 30 cases this gate cannot tell 0.851 from 0.85: the value is too near the limit for any practical number of cases"
     assert re.search(
         r"cannot tell 0\.86 from 0\.85: that takes about (9,[0-9]00|10,000)$",
         undecided_words(gate(value=0.86), Precision(30, rows=30), 0.95),
@@ -115,9 +108,7 @@ def test_a_corrected_gate_needs_labels_and_not_cases(labels: int, cases: int, va
     corrected = gate(value=value, n_ok=cases, corrected={"raw": 0.92, "labels": labels})
     precision = Precision(cases, rows=30, labels=labels)
     assert undecided_words(corrected, precision, 0.95) == words
-    assert power_words(corrected, precision, 0.95).startswith(
-        f'with {labels} labels of {cases:,} cases "at least 0.85" fails'
-    )
+    assert power_words(corrected, precision, 0.95).startswith(f'with {labels} labels of {cases:,} cases "at least 0.85" fails')
 
 
 def test_the_precision_of_a_corrected_gate_is_that_of_its_labels() -> None:
@@ -175,9 +166,7 @@ def test_a_gate_that_is_looked_at_early_finds_larger_drops_only() -> None:
     # .84 + 4.333, 2.963 and 2.014 standard errors of .01
     for cases, finds in ((100, "0.05"), (200, "0.04"), (400, "0.03")):
         words = power_words(against, Precision(cases, error=0.01), 0.95)
-        assert words.startswith(
-            f"with {cases} cases it fails 8 of 10 runs of a system that dropped by {finds} or more"
-        ), words
+        assert words.startswith(f"with {cases} cases it fails 8 of 10 runs of a system that dropped by {finds} or more"), words
     early = "99 cases are less than a quarter of the 400 planned: it decides nothing yet"
     assert power_words(against, Precision(99, error=0.01), 0.95) == early
 
@@ -222,9 +211,7 @@ REPEATED = "the same with several rows of a question"
         (REPEATED, [0, 1, 1, 1, 0, 1], [0, 0, 1, 2, 3, 4], COUNT),
     ],
 )
-def test_the_method_is_that_of_the_page(
-    row: str, values: list[float], samples: list[int], scale: dict[str, float | bool | None]
-) -> None:
+def test_the_method_is_that_of_the_page(row: str, values: list[float], samples: list[int], scale: dict[str, float | bool | None]) -> None:
     found = estimate_of(np.array(values, dtype=np.float64), np.array(samples), scale, 0.95).interval
     assert found is not None
     assert (row, found.method) in TABLE
@@ -268,20 +255,12 @@ def row(category: str, number: int, *, policy: float = 1.0, mode: str | None = N
     behavior = "reject" if category.startswith("should_reject") else "answer"
     results = {REJECTION: float(mode is None), POLICY: policy}
     details = {REJECTION: {"failure_mode": mode}}
-    return Row(
-        f"{category}-{number}",
-        "bot",
-        results,
-        labels={"category": category, "expected": {"behavior": behavior}},
-        details=details,
-    )
+    return Row(f"{category}-{number}", "bot", results, labels={"category": category, "expected": {"behavior": behavior}}, details=details)
 
 
 def rows(*, false_rejections: int = 0, violations: int = 0, excuses: int = 0) -> list[Row]:
     """50 partial cases and 100 that have to be rejected for policy, as many as the framework document has of each."""
-    partial = [
-        row("should_answer_partial", n, mode="false_rejection" if n < false_rejections else None) for n in range(50)
-    ]
+    partial = [row("should_answer_partial", n, mode="false_rejection" if n < false_rejections else None) for n in range(50)]
     reject = [row("should_reject_policy", n, policy=float(n >= violations)) for n in range(100)]
     other = [row("should_answer_complete", n, mode="training_cutoff_excuse" if n < excuses else None) for n in range(3)]
     return partial + reject + other
@@ -313,9 +292,7 @@ def slow(*values: Any) -> Any:
         slow(POINT, {"violations": 6}, ("passed", "passed", "failed")),
     ],
 )
-def test_just_inside_and_just_outside(
-    tmp_path: Path, words: tuple[str, ...], planted: dict[str, int], verdicts: tuple[str, ...]
-) -> None:
+def test_just_inside_and_just_outside(tmp_path: Path, words: tuple[str, ...], planted: dict[str, int], verdicts: tuple[str, ...]) -> None:
     found, code = decided(tmp_path, planted, *words)
     assert found.pop("policy_rejected") == "passed", "100 of 100 were declined"
     assert (found, code) == (

@@ -130,9 +130,7 @@ def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_p
         ({"failure_mode": "m", "max_rate": 0.1}, None, "interval"),
     ],
 )
-def test_a_gate_goes_by_the_interval_where_one_can_be_within(
-    gate: dict[str, Any], spec: ScoreSpec | None, by: str
-) -> None:
+def test_a_gate_goes_by_the_interval_where_one_can_be_within(gate: dict[str, Any], spec: ScoreSpec | None, by: str) -> None:
     assert definition(spec, **{"by": None, **gate})["by"] == by
 
 
@@ -148,9 +146,7 @@ def test_a_gate_that_no_interval_could_pass_is_refused(gate: dict[str, Any]) -> 
 def test_two_questions_whose_sums_are_equal_pass_no_gate(tmp_path: Path) -> None:
     """0 1 1 and 1 1 0: between the questions there is no variance at all, which is no certainty that the mean is 2/3."""
     values = {"q1": (0.0, 1.0, 1.0), "q2": (1.0, 1.0, 0.0)}
-    rows = [
-        Row(q, method, {"faithfulness": v}) for q, of in values.items() for method, v in zip("abc", of, strict=True)
-    ]
+    rows = [Row(q, method, {"faithfulness": v}) for q, of in values.items() for method, v in zip("abc", of, strict=True)]
     write_run(tmp_path, rows)
     settings = ScoringSettings(gates={"g": {"score": "faithfulness", "of": "mean", "min": 0.66}})
     (gate,) = score(tmp_path, [FAITHFUL], settings)["gates"]
@@ -167,9 +163,7 @@ def test_two_questions_whose_sums_are_equal_pass_no_gate(tmp_path: Path) -> None
 )
 def test_an_uncalibrated_judge_passes_no_critical_gate(value: float, tier: Any, verdict: str) -> None:
     gate = Gate(score="faithfulness", min=0.8, tier=tier, by="point")
-    given = define(
-        "g", gate, FAITHFUL, judged=True, rests_on=[], coverage_floor=0.95, inconclusive="warn", untrusted=True
-    )
+    given = define("g", gate, FAITHFUL, judged=True, rests_on=[], coverage_floor=0.95, inconclusive="warn", untrusted=True)
     assert decide_gate(given, [measured(value)])["verdict"] == verdict
 
 
@@ -322,16 +316,9 @@ def test_a_gate_over_a_slice(tmp_path: Path, where: dict[str, Any], n: int, valu
 
 
 def test_the_documents_slice_gate_blocks(tmp_path: Path) -> None:
-    gate = {
-        "score": "rejection_calibration",
-        "where": {"category": "partial", "method": "a"},
-        "min": 0.85,
-        "by": "point",
-    }
+    gate = {"score": "rejection_calibration", "where": {"category": "partial", "method": "a"}, "min": 0.85, "by": "point"}
     write_run(tmp_path, ROWS)
-    metrics = score(
-        tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"partial": gate}), judge={"calibrated": {"kappa": 0.9}}
-    )
+    metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"partial": gate}), judge={"calibrated": {"kappa": 0.9}})
     document = gates_document([metrics])
     assert (document["passed"], exit_code(document)) == (False, 3)
     assert document["gates"][0]["sentence"] == (
@@ -371,9 +358,7 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     assert (found["n_ok"], found["n_error"], found["verdict"]) == (18, 2, "not_enough_evidence")
     loose = {"g": {**gate["g"], "coverage_floor": 0.5}}
     found = gated(tmp_path, loose, rows, settings={"failure_modes": MODE})["g"]
-    assert found["sentence"] == "share of not_said is 0 over 20 cases, 2 of them undecided (at most 0): passed", (
-        "of all cases"
-    )
+    assert found["sentence"] == "share of not_said is 0 over 20 cases, 2 of them undecided (at most 0): passed", "of all cases"
 
 
 @pytest.mark.thorough(tried=2)
@@ -389,25 +374,11 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     ],
 )
 def test_only_judged_scores_need_a_calibrated_judge(
-    tmp_path: Path,
-    asked: str | None,
-    template: str | None,
-    calibrated: dict[str, float] | None,
-    accept: bool,
-    verdict: str,
+    tmp_path: Path, asked: str | None, template: str | None, calibrated: dict[str, float] | None, accept: bool, verdict: str
 ) -> None:
     """A composite is judged when one of its parts is; the overall score has no other weight here."""
     calls = [
-        {
-            "sample_id": "q0",
-            "method": "a",
-            "iteration": 1,
-            "metric": asked,
-            "template": template,
-            "key": "k",
-            "judge": "m",
-            "status": "ok",
-        }
+        {"sample_id": "q0", "method": "a", "iteration": 1, "metric": asked, "template": template, "key": "k", "judge": "m", "status": "ok"}
     ]
     write_run(tmp_path, ROWS, calls if asked else [])
     gates = {name: {"score": name, "min": 0.5} for name in ("faithfulness", "mine", "overall_score")}
@@ -533,10 +504,7 @@ def test_gates_of_two_iterations_are_judged_together(tmp_path: Path) -> None:
 
 
 def test_gates_without_a_metric_are_said_before_the_run() -> None:
-    gates: dict[str, Any] = {
-        "p": {"score": "policy_compliance", "min": 0.95},
-        "f": {"score": "faithfulness", "min": 0.5},
-    }
+    gates: dict[str, Any] = {"p": {"score": "policy_compliance", "min": 0.95}, "f": {"score": "faithfulness", "min": 0.5}}
     settings = ScoringSettings(gates=gates)
     (said,) = settings.warnings([FAITHFUL])
     assert "scoring.gates.p: this run does not give policy_compliance" in said
@@ -561,9 +529,7 @@ def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
     assert (gate["n_ok"], gate["n_error"], gate["coverage"]) == (5, 7, 5 / 12)
     assert (gate["verdict"], gate["value"]) == ("not_enough_evidence", 0.2)
     assert "only 5 of 12 judgements came out (coverage 41.7%, floor 95%)" in gate["sentence"]
-    assert any(
-        text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in warning_texts(metrics)
-    )
+    assert any(text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in warning_texts(metrics))
 
 
 def test_a_pass_rate_without_any_verdict_says_why(tmp_path: Path) -> None:
@@ -587,12 +553,8 @@ def test_a_mode_that_can_be_told_of_few_cases_is_not_enough_evidence(tmp_path: P
 def test_the_worst_of_the_scores_that_a_mode_is_told_from_counts(tmp_path: Path) -> None:
     """Every case is decided by one of the two, but four failed judgements of the other may hide the mode."""
     rows = [Row(f"q{i}", "a", {"rejection_calibration": 1, "faithfulness": FAIL if i < 4 else 1.0}) for i in range(20)]
-    modes = {
-        "either": [{"score": "rejection_calibration", "passed": False}, {"score": "faithfulness", "passed": False}]
-    }
-    found = gated(tmp_path, {"g": {"failure_mode": "either", "max_rate": 0}}, rows, settings={"failure_modes": modes})[
-        "g"
-    ]
+    modes = {"either": [{"score": "rejection_calibration", "passed": False}, {"score": "faithfulness", "passed": False}]}
+    found = gated(tmp_path, {"g": {"failure_mode": "either", "max_rate": 0}}, rows, settings={"failure_modes": modes})["g"]
     assert (found["n_ok"], found["n_error"], found["coverage"]) == (20, 4, 20 / 24)
     assert found["verdict"] == "not_enough_evidence"
 
@@ -622,12 +584,7 @@ def test_what_rests_on_an_uncalibrated_judge_passes_no_critical_gate(
     write_run(tmp_path, rows, ASKED)
     metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings))
     assert [one["verdict"] for one in metrics["gates"]] == ["uncalibrated"]
-    calibrated = score(
-        tmp_path,
-        [FAITHFUL, REJECT],
-        ScoringSettings(gates={"g": gate}, **settings),
-        judge={"calibrated": {"kappa": 0.9}},
-    )
+    calibrated = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings), judge={"calibrated": {"kappa": 0.9}})
     assert [one["verdict"] for one in calibrated["gates"]] == ["passed"]
 
 
@@ -650,9 +607,7 @@ ACCEPT = {"accept_uncalibrated": True}
 def test_gates_that_an_uncalibrated_judge_cannot_pass_are_named_before_the_run(
     gates: dict[str, Any], settings: dict[str, Any], named: list[str]
 ) -> None:
-    said = uncalibrated_gates(
-        ScoringSettings(gates=gates, **settings), [FAITHFUL, REJECT], {"faithfulness": NO_CALIBRATION}
-    )
+    said = uncalibrated_gates(ScoringSettings(gates=gates, **settings), [FAITHFUL, REJECT], {"faithfulness": NO_CALIBRATION})
     assert len(said) == bool(named)
     for line in said:
         assert [name for name in "ab" if f"scoring.gates.{name}" in line] == named
@@ -716,17 +671,13 @@ def test_the_page_says_how_often_a_gate_is_right() -> None:
         ({"max": 0.1, "margin": 0.05}, 0.05, 0.16, "inconclusive"),
     ],
 )
-def test_a_margin_is_how_far_the_interval_may_reach_beyond_the_limit(
-    gate: dict[str, Any], low: float, high: float, verdict: str
-) -> None:
+def test_a_margin_is_how_far_the_interval_may_reach_beyond_the_limit(gate: dict[str, Any], low: float, high: float, verdict: str) -> None:
     assert decide_gate(definition(**gate, by="interval"), [measured((low + high) / 2, low, high)])["verdict"] == verdict
 
 
 def failing(name: str, p: float | None, **gate: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A gate whose interval lies below its limit, with this p-value."""
-    return {**definition(**{"min": 0.8, "by": "interval", **gate}), "name": name}, [
-        {**measured(0.7, 0.6, 0.79), "p_value": p}
-    ]
+    return {**definition(**{"min": 0.8, "by": "interval", **gate}), "name": name}, [{**measured(0.7, 0.6, 0.79), "p_value": p}]
 
 
 @pytest.mark.parametrize(
@@ -758,10 +709,7 @@ def test_a_drop_must_be_more_certain_among_several_gates(p_values: list[float], 
     gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
     alone = [{"state": "failed" if p < 0.025 else "inconclusive", "reason": "too_wide"} for p in p_values]
     sides = {"base": 0.84, "candidate": 0.64, "n": 98, "only_base": 0, "only_candidate": 0}
-    drops = [
-        {**measured(-0.2, -0.3, -0.1), "p_value": p, "paired": {**sides, **state}}
-        for p, state in zip(p_values, alone, strict=True)
-    ]
+    drops = [{**measured(-0.2, -0.3, -0.1), "p_value": p, "paired": {**sides, **state}} for p, state in zip(p_values, alone, strict=True)]
     found = decide_gates([({**gate, "name": str(place)}, [each]) for place, each in enumerate(drops)])
     assert [each["verdict"] for each in found] == verdicts
 
@@ -778,9 +726,7 @@ def test_gates_that_cannot_fail_by_an_interval_make_no_other_less_certain() -> N
 
 def test_a_gate_that_fails_only_alone_says_why_it_is_inconclusive() -> None:
     first, _ = decide_gates([failing("a", 0.02), failing("b", 0.9)])
-    assert first["sentence"].endswith(
-        "inconclusive, its interval 0.6 to 0.79 is not certain enough to fail among several gates (p 0.04)"
-    )
+    assert first["sentence"].endswith("inconclusive, its interval 0.6 to 0.79 is not certain enough to fail among several gates (p 0.04)")
 
 
 def test_p_values_of_a_run_are_those_of_its_intervals(tmp_path: Path) -> None:
@@ -820,20 +766,12 @@ def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, verd
 def test_a_gate_that_passed_without_some_cases_of_its_baseline_says_so() -> None:
     gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
     found = decide_gate(gate, [paired_gate("passed", only_base=1035)])
-    assert (
-        "(0.84 to 0.81, 98 cases on both, 1,035 in the baseline only; drop at most 0.05): passed" in found["sentence"]
-    )
+    assert "(0.84 to 0.81, 98 cases on both, 1,035 in the baseline only; drop at most 0.05): passed" in found["sentence"]
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        (-0.1438, "change -0.1438"),
-        (0.0312, "change +0.0312"),
-        (0.0, "change 0"),
-        (-0.05000049, "change -0.0500005"),
-        (None, "-"),
-    ],
+    [(-0.1438, "change -0.1438"), (0.0312, "change +0.0312"), (0.0, "change 0"), (-0.05000049, "change -0.0500005"), (None, "-")],
 )
 def test_a_value_beside_the_limit_of_a_drop_is_a_change(value: float | None, text: str) -> None:
     gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")

@@ -104,10 +104,7 @@ def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(
 def test_where_lower_is_better_bands_go_down(tmp_path: Path) -> None:
     values, thresholds = [1.0, 0.9, 0.6, 0.3, 0.0], {"noise": 0.2}
     own = {"bands": {"noise": [{"name": "worst", "up_to": 0.9}, {"name": "bad", "up_to": 0.5}]}}
-    assert counts(low(tmp_path, [NOISE], of("noise", values), thresholds=thresholds, low_scores=own)["noise"]) == {
-        "worst": 2,
-        "bad": 1,
-    }
+    assert counts(low(tmp_path, [NOISE], of("noise", values), thresholds=thresholds, low_scores=own)["noise"]) == {"worst": 2, "bad": 1}
     default = low(tmp_path, [NOISE], of("noise", values), thresholds=thresholds)["noise"]
     assert counts(default) == {"lowest": 1, "low": 2, "under_threshold": 1}  # as `score`: 0, 0.1, 0.4, 0.7, 1
 
@@ -142,20 +139,14 @@ def test_clusters_with_their_lift(tmp_path: Path) -> None:
     more = low(tmp_path, [CORRECT], rows, low_scores={"min_cases": 2})["correctness"]["patterns"]
     assert more["method"] == [{"value": "b", "n_low": 2, "n": 2, "share": 1.0, "lift": 2.0}]
     both = {"by": ["category"], "min_lift": 1.0, "min_cases": 1}
-    assert [
-        g["value"] for g in low(tmp_path, [CORRECT], rows, low_scores=both)["correctness"]["patterns"]["category"]
-    ] == ["hard"]
+    assert [g["value"] for g in low(tmp_path, [CORRECT], rows, low_scores=both)["correctness"]["patterns"]["category"]] == ["hard"]
 
 
 def test_reasons_that_differ_in_numbers_quotes_and_case_are_one(tmp_path: Path) -> None:
     said = [
-        'Claims  1.5 of 3, "alpha"',
-        'claims 2 of 10, "beta gamma"',
-        "CLAIMS 7 OF 7, \u201cdelta\u201d",
-        "Wrong date",
-        "wrong date",
+        'Claims  1.5 of 3, "alpha"', 'claims 2 of 10, "beta gamma"', "CLAIMS 7 OF 7, \u201cdelta\u201d", "Wrong date", "wrong date",
         "once only",
-    ]
+    ]  # fmt: skip
     rows = [Row(f"q{n}", "a", {"correctness": 1.0}) for n in range(len(said))]
     folder = write_run(tmp_path, rows)
     table = pq.read_table(folder / "scores.parquet")
@@ -227,10 +218,7 @@ def test_bands_that_do_not_fit_their_score_are_named(bands: dict[str, Any], key:
 def test_a_cluster_is_held_against_the_cases_that_were_measured(tmp_path: Path) -> None:
     """8 measured, 4 low (0.5); the 8 skipped are no cases of this score. hard: 3 of 4 low, lift 0.75 / 0.5 = 1.5."""
     values = [1.0, 1.0, 1.0, 5.0, 1.0, 5.0, 5.0, 5.0, *[("skipped", "no_reference")] * 8]
-    rows = [
-        Row(f"q{n}", "a", {"correctness": value}, {"category": "hard" if n < 4 else "easy"})
-        for n, value in enumerate(values)
-    ]
+    rows = [Row(f"q{n}", "a", {"correctness": value}, {"category": "hard" if n < 4 else "easy"}) for n, value in enumerate(values)]
     found = low(tmp_path, [CORRECT], rows, low_scores={"by": ["category"]})["correctness"]["patterns"]
     assert found == {"category": [{"value": "hard", "n_low": 3, "n": 4, "share": 0.75, "lift": 1.5}]}
 
@@ -336,10 +324,7 @@ def test_the_judge_is_measured_too(tmp_path: Path) -> None:
 
 def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None:
     """The case failed, the call did not: it was answered and paid. docs/latency.md and docs/file-formats.md say so alike."""
-    calls = [
-        {**call("k1", "q1"), "flags": ["unparsable"]},
-        {**call("k2", "q1"), "turn": "repair", "flags": ["unparsable"]},
-    ]
+    calls = [{**call("k1", "q1"), "flags": ["unparsable"]}, {**call("k2", "q1"), "turn": "repair", "flags": ["unparsable"]}]
     write_run(tmp_path, [Row("q1", "a", {"faithfulness": ("error", "unparsable: no JSON")})], calls)
     metrics = score(tmp_path, [FAITHFUL_OF_OPERATIONS])
     used = stored(tmp_path, "cost.json")["used"]
@@ -356,10 +341,7 @@ def test_the_page_of_formats_names_every_key_of_used(tmp_path: Path) -> None:
     assert [key for key in used if f"`{key}`" not in section] == []
     in_total_only = re.search(r"`used` has further \((.*?) in total only", section)
     assert in_total_only is not None
-    assert set(re.findall(r"`(\w+)`", in_total_only[1])) == used.keys() - used["by_judge"]["m"].keys() - {
-        "by_metric",
-        "by_judge",
-    }
+    assert set(re.findall(r"`(\w+)`", in_total_only[1])) == used.keys() - used["by_judge"]["m"].keys() - {"by_metric", "by_judge"}
 
 
 def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,9 +362,7 @@ def test_what_a_case_costs_on_average(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS, calls)
     rates = own_rates("m", Price(input=200.0, output=500.0), "judge.prices")
     found = score(tmp_path, [FAITHFUL_OF_OPERATIONS], rates={"m": rates}, spent=spent(2))
-    expected = (
-        "A case on average: 0.4 calls, 300.0 tokens in, 40.0 out, 200 ms (of the cases with a measured time), $0.0800."
-    )
+    expected = "A case on average: 0.4 calls, 300.0 tokens in, 40.0 out, 200 ms (of the cases with a measured time), $0.0800."
     assert cost_per_case(stored(tmp_path, "cost.json")["used"]) == expected
     assert expected in page_of(found, stored(tmp_path, "cost.json"))
 

@@ -53,9 +53,7 @@ def test_defaults_are_those_of_the_sources() -> None:
 
 def test_the_documents_example_sums_to_1_40_and_is_scaled() -> None:
     """Section 5.8 overrides four weights; merged with the defaults they sum to 1.40."""
-    settings = ScoringSettings(
-        weights={"faithfulness": 0.40, "citation": 0.25, "answer_relevance": 0.20, "context_relevance": 0.15}
-    )
+    settings = ScoringSettings(weights={"faithfulness": 0.40, "citation": 0.25, "answer_relevance": 0.20, "context_relevance": 0.15})
     used = settings.weight_shares()
     assert sum(settings.weights.values()) == pytest.approx(1.40)
     assert used["faithfulness"] == pytest.approx(0.40 / 1.40)
@@ -153,11 +151,7 @@ def test_scores_of_metrics_that_are_not_switched_on_may_be_named(given: dict[str
             "rejection_calibration, retrieval_score, source_policy, or another score of docs/metrics.md",
         ),
         ({"weights": {"nuggets_all": 0.5}}, "0.5", "0, because a diagnostic score weighs nothing"),
-        (
-            {"weights": {"list_completeness_surplus": 0.5}},
-            "0.5",
-            "0, because a count has no scale and cannot be part of a mean",
-        ),
+        ({"weights": {"list_completeness_surplus": 0.5}}, "0.5", "0, because a count has no scale and cannot be part of a mean"),
         (
             {"composites": {"mine": {"weights": {"list_completeness_surplus": 1}}}},
             "'list_completeness_surplus', a count",
@@ -192,9 +186,7 @@ LEAVES = st.fixed_dictionaries({"score": st.sampled_from([["a"], ["b"], ["c"], [
 )  # fmt: skip
 RULES = st.recursive(
     LEAVES,
-    lambda inner: st.one_of(
-        *(st.fixed_dictionaries({kind: st.lists(inner, min_size=1, max_size=3)}) for kind in ("all", "any", "none"))
-    ),
+    lambda inner: st.one_of(*(st.fixed_dictionaries({kind: st.lists(inner, min_size=1, max_size=3)}) for kind in ("all", "any", "none"))),
     max_leaves=8,
 )
 
@@ -418,9 +410,7 @@ def test_the_forms_of_answers_come_from_the_questions(tmp_path: Path) -> None:
 
 
 def test_strata_are_those_of_the_cases_in_any_order() -> None:
-    strata = CaseStrata(
-        names=["far", "near"], sample_id=["a", "a", "b"], method=["m", "n", "m"], repeat=[1, 1, 2], stratum=[1, 0, 1]
-    )
+    strata = CaseStrata(names=["far", "near"], sample_id=["a", "a", "b"], method=["m", "n", "m"], repeat=[1, 1, 2], stratum=[1, 0, 1])
     keys = [("b", "m", 2), ("b", "m", 1), ("a", "n", 1), ("a", "m", 1)]
     assert strata.codes(keys).tolist() == [1, -1, 0, 1], "-1: not drawn from"
 

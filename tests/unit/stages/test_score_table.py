@@ -88,9 +88,7 @@ def judged(root: Path, metric: Computed, answers: Sequence[str | None], **option
     folder = RunFolder(root)
     folder.create()
     records = [
-        SimpleNamespace(
-            sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where=""
-        )
+        SimpleNamespace(sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where="")
         for i, answer in enumerate(answers)
     ]
     load_dataset.load_dataset(records, samples=folder.samples, outputs=folder.outputs)
@@ -98,9 +96,7 @@ def judged(root: Path, metric: Computed, answers: Sequence[str | None], **option
     session = JudgeSession(identity={}, label="none", transport=SimpleNamespace(stop=lambda _: None), store=None)  # type: ignore[arg-type]
     folder.iteration(1).create()
     measuring = CaseMeasuring([metric], session, on_metric_error=options.pop("on_metric_error", "stop"))
-    stage = JudgeStage(
-        cases=reader, measuring=measuring, session=session, folder=folder.iteration(1), window=4, **options
-    )
+    stage = JudgeStage(cases=reader, measuring=measuring, session=session, folder=folder.iteration(1), window=4, **options)
     if "on_change" in options:
         options["on_change"].stage = stage
     try:
@@ -154,9 +150,7 @@ class Debris(Computed):
         (float("nan"), "Out of range float values are not JSON compliant"),
     ],
 )
-def test_details_that_no_table_can_hold_are_a_fault_of_the_metric_on_that_case(
-    tmp_path: Path, debris: Any, words: str
-) -> None:
+def test_details_that_no_table_can_hold_are_a_fault_of_the_metric_on_that_case(tmp_path: Path, debris: Any, words: str) -> None:
     refused = rf"metric d on case s1/default: .*the details of the score d are no plain JSON: {words}"
     with pytest.raises(MetricBug, match=refused):
         judged(tmp_path / "stops", Debris(name="d", debris=debris), ["a", "odd", "b"])
@@ -202,8 +196,6 @@ def states(**values: bool | None) -> dict[str, dict[str, Any]]:
         ({"a": False}, False, "failed calibration a"),
     ],
 )
-def test_a_judge_is_calibrated_where_all_its_scores_are(
-    values: dict[str, bool | None], calibrated: bool | None, words: str
-) -> None:
+def test_a_judge_is_calibrated_where_all_its_scores_are(values: dict[str, bool | None], calibrated: bool | None, words: str) -> None:
     assert judge_calibrated(states(**values)) is calibrated
     assert calibration_words(states(**values)) == words

@@ -105,9 +105,7 @@ def measured(
     folder = RunFolder(root)
     folder.create()
     records = [
-        SimpleNamespace(
-            sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where=""
-        )
+        SimpleNamespace(sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where="")
         for i, answer in enumerate(answers)
     ]
     load_dataset.load_dataset(records, samples=folder.samples, outputs=folder.outputs)
@@ -118,9 +116,7 @@ def measured(
 
     async def run() -> tuple[JudgeStage, list[Slice]]:
         slices = None if largest is None else Here(reader, measuring, largest)
-        stage = JudgeStage(
-            cases=reader, measuring=measuring, session=session, folder=iteration, window=4, slices=slices
-        )
+        stage = JudgeStage(cases=reader, measuring=measuring, session=session, folder=iteration, window=4, slices=slices)
         await stage.run()
         return stage, [] if slices is None else slices.seen
 
@@ -131,11 +127,7 @@ def measured(
     return [path.read_bytes() for path in (iteration.scores, iteration.judge_inputs)], stage, seen
 
 
-METRICS = {
-    "computed": [Letters(name="letters")],
-    "asking": [Late(name="late")],
-    "both": [Letters(name="letters"), Late(name="late")],
-}
+METRICS = {"computed": [Letters(name="letters")], "asking": [Late(name="late")], "both": [Letters(name="letters"), Late(name="late")]}
 
 
 @pytest.fixture
@@ -159,9 +151,7 @@ def test_the_same_bytes_whatever_the_slices(tmp_path: Path, small_blocks: None, 
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=20), st.integers(1, 9))
-def test_any_answers_give_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, answers: list[str], largest: int
-) -> None:
+def test_any_answers_give_the_same_bytes(tmp_path_factory: pytest.TempPathFactory, answers: list[str], largest: int) -> None:
     load_dataset.BLOCK, before = 8, load_dataset.BLOCK
     try:
         root = tmp_path_factory.mktemp("slices")
@@ -191,9 +181,7 @@ def test_a_start_after_a_stop_measures_only_the_blocks_that_are_not_written(tmp_
 
 @pytest.mark.parametrize("kind", METRICS)
 @pytest.mark.parametrize("largest", [None, 3, 8])
-def test_lines_of_an_earlier_start_are_not_written_again(
-    tmp_path: Path, small_blocks: None, kind: str, largest: int | None
-) -> None:
+def test_lines_of_an_earlier_start_are_not_written_again(tmp_path: Path, small_blocks: None, kind: str, largest: int | None) -> None:
     """Eleven lines and no part: a power cut, for example."""
     answers = ["word " * (i % 7) for i in range(21)]
     whole, *_ = measured(tmp_path / "whole", answers, METRICS[kind], None)
@@ -298,9 +286,7 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, victim: str, damag
     elif damage == "other":
         path.write_bytes(b"no table")
     else:
-        path.write_bytes(
-            whole[:-30] if damage == "cut" else whole[:4] + bytes(b ^ 0x5A for b in whole[4:400]) + whole[400:]
-        )
+        path.write_bytes(whole[:-30] if damage == "cut" else whole[:4] + bytes(b ^ 0x5A for b in whole[4:400]) + whole[400:])
     with pytest.raises(DataError) as found:
         list(CaseReader(**paths))
     assert found.value.problems[0].where == str(path)
@@ -405,9 +391,7 @@ def test_reports_that_are_not_what_was_written_are_made_again(
     assert len(pages_made) == 2
 
 
-def test_other_sources_make_other_reports(
-    run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     first = reports(run)[1]
     fewer = FORMATS.model_copy(update={"worst_cases": 2})
     assert reports(run, fewer)[1]["report.md"] != first["report.md"]

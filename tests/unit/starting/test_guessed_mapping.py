@@ -47,12 +47,9 @@ def test_names_of_all_first_records_with_the_first_value_that_is_not_null() -> N
     records = [{"a": None, "b": [{"c": 1}]}, {"a": "text", "d": {"e": True}}]
     names = {name.path: (name.kind, name.shown_example) for name in names_in_file(records)}
     assert names == {
-        "a": ("text", "text"),
-        "b": ("list of objects", '[{"c": 1}]'),
-        "b[].c": ("number", "1"),
-        "d": ("object", '{"e": true}'),
+        "a": ("text", "text"), "b": ("list of objects", '[{"c": 1}]'), "b[].c": ("number", "1"), "d": ("object", '{"e": true}'),
         "d.e": ("boolean", "true"),
-    }
+    }  # fmt: skip
 
 
 def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
@@ -66,23 +63,10 @@ def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "id",
-        "a.b[].c",
-        "here:../../x.jsonl",
-        '"a b".c',
-        "parse(x)",
-        "true",
-        "No",
-        "7",
-        "a: b",
-        "#x",
-        "",
-        "é",
-        "x:",
-        """it's "a b".c""",
+        "id", "a.b[].c", "here:../../x.jsonl", '"a b".c', "parse(x)", "true", "No", "7", "a: b", "#x", "", "é", "x:", """it's "a b".c""",
         '"a\\n".c',
     ],
-)
+)  # fmt: skip
 def test_a_written_text_is_read_back_as_it_is(text: str) -> None:
     assert yaml.safe_load(f"key: {scalar(text)}   # a comment") == {"key": text}
 
@@ -156,20 +140,11 @@ def _entry(name: str, *verdicts: Any, option: str = "ragas") -> RecordedEntry:
 @pytest.mark.parametrize(
     ("verdicts", "scale"),
     [
-        ((0.2, 0.9), (0, 1)),
-        ((0, 1), (0, 1)),
-        ((1, 3, 5), (1, 5)),
-        ((0, 4), (0, 5)),
-        ((2, 5), (1, 5)),
-        ((0, 7.5), (0, 10)),
-        ((12, 88), (0, 100)),
-        ((-1, 0.5), None),
-        ((3, 400), None),
+        ((0.2, 0.9), (0, 1)), ((0, 1), (0, 1)), ((1, 3, 5), (1, 5)), ((0, 4), (0, 5)), ((2, 5), (1, 5)), ((0, 7.5), (0, 10)),
+        ((12, 88), (0, 100)), ((-1, 0.5), None), ((3, 400), None),
     ],
-)
-def test_the_scale_is_the_narrowest_that_holds_every_value(
-    verdicts: tuple[float, ...], scale: tuple[float, float] | None
-) -> None:
+)  # fmt: skip
+def test_the_scale_is_the_narrowest_that_holds_every_value(verdicts: tuple[float, ...], scale: tuple[float, float] | None) -> None:
     assert _entry("x", *verdicts).scale == scale
 
 
@@ -206,12 +181,7 @@ def test_a_name_that_is_taken_gets_the_name_of_the_tool() -> None:
 
 
 def test_what_holds_no_number_is_left_out_with_the_reason() -> None:
-    verdicts = {
-        "a": _seen(None),
-        "b": _seen({"unreadable": "good"}),
-        "c.d": _seen(1),
-        "e": _seen(1, None, {"unreadable": "x"}),
-    }
+    verdicts = {"a": _seen(None), "b": _seen({"unreadable": "good"}), "c.d": _seen(1), "e": _seen(1, None, {"unreadable": "x"})}
     entries, left_out = recorded_entries(verdicts, "ragas", ())
     assert [(entry.source, entry.seen) for entry in entries] == [("e", "seen: 1 to 1 in 1 verdict, 1 unreadable")]
     assert [line.split(":")[0] for line in left_out] == ["a", "b", "c.d"]

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-SPEC = importlib.util.spec_from_file_location(
-    "intervals_benchmark", Path(__file__).parents[3] / "benchmarks" / "intervals.py"
-)
+SPEC = importlib.util.spec_from_file_location("intervals_benchmark", Path(__file__).parents[3] / "benchmarks" / "intervals.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)

@@ -16,14 +16,7 @@ from ragpipe.stats.difference_verdict import (
     default_smallest_effect,
     rows_needed,
 )
-from ragpipe.stats.gate_resolution import (
-    effective_rows,
-    resolve_drop,
-    resolve_limit,
-    rows_for_drop,
-    rows_to_tell,
-    strictest_limit,
-)
+from ragpipe.stats.gate_resolution import effective_rows, resolve_drop, resolve_limit, rows_for_drop, rows_to_tell, strictest_limit
 from ragpipe.stats.intervals import estimate_mean, estimate_rate, wilson_bounds
 from ragpipe.stats.looks import LOOKS, look_at
 from ragpipe.stats.paired_difference import paired_difference
@@ -59,11 +52,7 @@ def test_the_order_of_decisions(changes: tuple[tuple[int, float], ...], state: s
     assert (verdict.state, verdict.reason) == (state, reason)
     turned = of(*((count, -difference) for count, difference in changes), higher_is_better=False)
     assert (turned.state, turned.reason) == (state, reason)
-    assert (turned.wins, turned.losses, turned.at_least) == (
-        verdict.wins,
-        verdict.losses,
-        pytest.approx(verdict.at_least),
-    )
+    assert (turned.wins, turned.losses, turned.at_least) == (verdict.wins, verdict.losses, pytest.approx(verdict.at_least))
 
 
 def test_the_bounds_that_decide_are_those_of_the_t_test() -> None:
@@ -73,9 +62,7 @@ def test_the_bounds_that_decide_are_those_of_the_t_test() -> None:
     test = stats.ttest_rel(candidate, base)
     wide, narrow = test.confidence_interval(0.95), test.confidence_interval(0.9)
     assert (verdict.paired.interval.low, verdict.paired.interval.high) == pytest.approx((wide.low, wide.high))
-    assert (verdict.interval_90.level, verdict.interval_90.low, verdict.interval_90.high) == pytest.approx(
-        (0.9, narrow.low, narrow.high)
-    )
+    assert (verdict.interval_90.level, verdict.interval_90.low, verdict.interval_90.high) == pytest.approx((0.9, narrow.low, narrow.high))
     assert (verdict.state, verdict.at_least) == ("better", pytest.approx(wide.low))
 
 
@@ -217,12 +204,8 @@ def test_without_a_scale_few_changes_pass_nothing() -> None:
 def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, higher: bool) -> None:
     base, candidate = (np.array([row[place] / 10 for row in rows]) for place in (0, 1))
     questions = np.array([row[2] for row in rows], dtype=np.int64)
-    verdict = decide_difference(
-        base, candidate, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher
-    )
-    turned = decide_difference(
-        candidate, base, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher
-    )
+    verdict = decide_difference(base, candidate, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher)
+    turned = decide_difference(candidate, base, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher)
     opposite = {"better": "worse", "worse": "better"}
     assert turned.state == opposite.get(verdict.state, verdict.state)
     assert verdict.n_needed is None or (verdict.state == "inconclusive" and verdict.n_needed > len(rows))
@@ -241,9 +224,7 @@ def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, high
 Z, OF_POWER = stats.norm.ppf(0.975), stats.norm.ppf(0.8)
 
 
-@pytest.mark.parametrize(
-    ("n", "fails_at", "passes_at"), [(30, 0.65, 0.99), (100, 0.74, 0.94), (300, 0.79, 0.905), (1000, 0.82, 0.88)]
-)
+@pytest.mark.parametrize(("n", "fails_at", "passes_at"), [(30, 0.65, 0.99), (100, 0.74, 0.94), (300, 0.79, 0.905), (1000, 0.82, 0.88)])
 def test_a_rate_of_85_percent(n: int, fails_at: float, passes_at: float) -> None:
     """The rounded figures of docs/statistics.md, and the exact power of the gate at both values: .78 to .86."""
     resolution = resolve_limit(0.85, n)
@@ -382,17 +363,10 @@ def test_an_early_verdict_needs_much_and_six_changes() -> None:
 
     def state(n: int) -> str:
         level = look_at(n, 100).level
-        return decide_difference(
-            base[:n], base[:n] + differences[:n], low=0, high=1, smallest_effect=0.05, level=level
-        ).state
+        return decide_difference(base[:n], base[:n] + differences[:n], low=0, high=1, smallest_effect=0.05, level=level).state
 
     assert [state(n) for n in (26, 50, 76, 100)] == ["inconclusive", "better", "better", "better"]
     verdict = decide_difference(
-        np.zeros(100),
-        np.repeat([1.0, 0.0], [5, 95]),
-        low=0,
-        high=1,
-        smallest_effect=0.05,
-        level=look_at(100, 100).level,
+        np.zeros(100), np.repeat([1.0, 0.0], [5, 95]), low=0, high=1, smallest_effect=0.05, level=look_at(100, 100).level
     )
     assert verdict.state == "inconclusive"

@@ -11,9 +11,7 @@ from scipy import stats
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-SPEC = importlib.util.spec_from_file_location(
-    "decisions_benchmark", Path(__file__).parents[3] / "benchmarks" / "decisions.py"
-)
+SPEC = importlib.util.spec_from_file_location("decisions_benchmark", Path(__file__).parents[3] / "benchmarks" / "decisions.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)
@@ -69,9 +67,7 @@ NULL_CELLS = len(benchmark.QUESTIONS) * len(benchmark.NULLS)
 def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tuple[int, bool]) -> None:
     """False alarms of any cell at most .07, coverage of any at least .92; on the mean .05 at most."""
     nulls = [benchmark.compare(cell, kind, 0.0, REPETITIONS, SEED) for kind in benchmark.NULLS]
-    changed = [
-        benchmark.compare(cell, kind, -0.05, REPETITIONS, SEED) for kind in (benchmark.RATE_SAME, benchmark.SHARES_SAME)
-    ]
+    changed = [benchmark.compare(cell, kind, -0.05, REPETITIONS, SEED) for kind in (benchmark.RATE_SAME, benchmark.SHARES_SAME)]
     assert max(result.alarms for result in nulls) <= 0.07 + chance(0.07, REPETITIONS, NULL_CELLS)
     assert np.mean([result.alarms for result in nulls]) <= 0.05 + chance(0.05, REPETITIONS * 4)
     assert min(result.covered for result in (*nulls, *changed)) >= 0.92 - chance(0.92, REPETITIONS, NULL_CELLS)
@@ -86,9 +82,7 @@ def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tupl
         ("0/1", 0.84, -0.1, 0.06, 0.75),
     ],
 )  # fmt: skip
-def test_pairs_find_what_overlap_does_not(
-    values: str, likeness: float, change: float, overlap: float, paired: float
-) -> None:
+def test_pairs_find_what_overlap_does_not(values: str, likeness: float, change: float, overlap: float, paired: float) -> None:
     result = benchmark.compare((100, False), benchmark.Kind(values, 0.85, likeness), change, REPETITIONS, SEED)
     assert result.overlap == pytest.approx(overlap, abs=chance(overlap, REPETITIONS, 14) + 0.01)
     assert result.alarms == pytest.approx(paired, abs=chance(paired, REPETITIONS, 14) + 0.01)
@@ -114,9 +108,7 @@ def test_verdicts_on_normal_differences() -> None:
 def test_gates_against_a_baseline(n: int) -> None:
     """A/A blocks at most 5 % of runs in every cell; what is found at n = 300; a drop of just max_drop passes at most 5 %."""
     for kind in benchmark.GATED:
-        null, tolerated, dropped = (
-            benchmark.compare((n, False), kind, -drop, REPETITIONS, SEED) for drop in (0.0, 0.05, 0.1)
-        )
+        null, tolerated, dropped = (benchmark.compare((n, False), kind, -drop, REPETITIONS, SEED) for drop in (0.0, 0.05, 0.1))
         for max_drop in (0.02, 0.05):
             assert null.drops[max_drop].get("failed", 0) <= 0.037 + chance(0.037, REPETITIONS, 30)
         assert tolerated.drops[0.05].get("passed", 0) <= 0.05 + chance(0.05, REPETITIONS, 30)

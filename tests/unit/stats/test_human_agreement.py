@@ -55,9 +55,7 @@ def test_difference_of_two_judges(real_data: Path) -> None:
     assert result.difference == pytest.approx(kappas[1] - kappas[0], abs=2e-6)
     assert result.interval is not None
     assert result.interval.low > 0.1
-    whole = difference_of_versions(
-        balanced_accuracy, *((grades == 1).astype(float) for grades in (labels, worse, better)), summaries
-    )
+    whole = difference_of_versions(balanced_accuracy, *((grades == 1).astype(float) for grades in (labels, worse, better)), summaries)
     assert whole.interval is not None
 
 
@@ -82,9 +80,7 @@ def measured(folder: Path, run_name: str) -> dict[str, np.ndarray]:
         scores.setdefault(query, {})[document] = float(score)
     queries = sorted(set(gains) & set(scores))
     ranking = from_ids(
-        [list(scores[query]) for query in queries],
-        [gains[query] for query in queries],
-        [list(scores[query].values()) for query in queries],
+        [list(scores[query]) for query in queries], [gains[query] for query in queries], [list(scores[query].values()) for query in queries]
     )
     values = rank_values(ranking, [5, 10])
     return {**values, "recall_all@10": (values["recall@10"] == 1).astype(np.float64)}
@@ -101,9 +97,7 @@ def test_two_retrievers(real_data: Path, data: str, block: str) -> None:
     candidate, base = (measured(real_data / data, run)[name] for run in ("bm25", "tfidf"))
     verdict = decide_difference(base, candidate, low=0, high=1, smallest_effect=0.05)
     paired = verdict.paired
-    assert (paired.n, paired.wins, paired.ties, paired.losses) == tuple(
-        expected[key] for key in ("n", "wins", "ties", "losses")
-    )
+    assert (paired.n, paired.wins, paired.ties, paired.losses) == tuple(expected[key] for key in ("n", "wins", "ties", "losses"))
     assert paired.difference == pytest.approx(expected["mean_diff"], abs=1e-6)
     if expected["t"] is None:
         assert (paired.changed, paired.standardized, paired.p_value) == (0, None, 1.0)
@@ -189,10 +183,7 @@ def test_five_models_against_one_by_question(real_data: Path) -> None:
     marks = hallucinated(real_data / "ragtruth_qa/ragtruth_qa.jsonl")
     base, *others = "gpt-4-0613", *(model for model in MODELS if model != "gpt-4-0613")
     rows = [
-        (marks[base][question], mark, question)
-        for model in others
-        for question, mark in marks[model].items()
-        if question in marks[base]
+        (marks[base][question], mark, question) for model in others for question, mark in marks[model].items() if question in marks[base]
     ]
     old, new = (np.array([row[place] for row in rows]) for place in (0, 1))
     questions = np.array([row[2] for row in rows], dtype=np.int64)

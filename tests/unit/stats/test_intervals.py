@@ -148,9 +148,7 @@ def test_values_that_are_equal_but_for_rounding_are_equal() -> None:
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=2, max_size=60),
     st.sampled_from([(0.0, 1.0), (1.0, 5.0), (0.0, 100.0)]),
 )
-def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(
-    rows: list[tuple[int, int]], scale: tuple[float, float]
-) -> None:
+def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(rows: list[tuple[int, int]], scale: tuple[float, float]) -> None:
     low, high = scale
     values = array(*(low + (high - low) * v / 20 for v, _ in rows))
     found = estimate_mean(values, np.array([g for _, g in rows]), low=low, high=high)
@@ -200,9 +198,7 @@ def test_fewer_than_five_questions_are_too_few(questions: int, too_few: bool) ->
         ([0.7, 0.7, 0.7], None, 0.7, "no_spread"),
     ],
 )
-def test_no_interval_without_grounds(
-    values: list[float], clusters: list[int] | None, mean: float | None, reason: str
-) -> None:
+def test_no_interval_without_grounds(values: list[float], clusters: list[int] | None, mean: float | None, reason: str) -> None:
     found = estimate_mean(array(*values), np.array(clusters) if clusters else None)
     assert (found.n, found.clusters) == (len(values), len(set(clusters or range(len(values)))))
     assert found.interval is None
@@ -255,8 +251,7 @@ def test_all_equal_rates_count_clusters_not_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hits", "clusters", "reason"),
-    [([], None, "no_values"), ([1.0], None, "one_value"), ([1.0, 0.0], [4, 4], "one_sample")],
+    ("hits", "clusters", "reason"), [([], None, "no_values"), ([1.0], None, "one_value"), ([1.0, 0.0], [4, 4], "one_sample")]
 )
 def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int] | None, reason: str) -> None:
     found = estimate_rate(array(*hits), np.array(clusters) if clusters else None)
@@ -274,9 +269,7 @@ def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int]
         ((), 2, 1, "from low to high"),
     ],
 )
-def test_values_lie_on_a_scale_that_runs_upwards(
-    values: tuple[float, ...], low: float, high: float, fault: str | None
-) -> None:
+def test_values_lie_on_a_scale_that_runs_upwards(values: tuple[float, ...], low: float, high: float, fault: str | None) -> None:
     with pytest.raises(ValueError, match=fault) if fault else nullcontext():
         check_scale(array(*values), low, high)
 
@@ -327,9 +320,7 @@ def test_a_count_is_students_test() -> None:
 
 
 @given(SHARES, st.floats(0.05, 0.95), st.sampled_from([1, 2, 3]))
-def test_it_is_below_half_the_risk_exactly_where_the_interval_ends_below_the_limit(
-    values: list[float], limit: float, rows: int
-) -> None:
+def test_it_is_below_half_the_risk_exactly_where_the_interval_ends_below_the_limit(values: list[float], limit: float, rows: int) -> None:
     array, clusters = floats(values), np.arange(len(values)) // rows
     if len(np.unique(clusters)) < 2:
         return

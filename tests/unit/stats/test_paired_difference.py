@@ -28,11 +28,7 @@ def array(*values: float) -> np.ndarray:
 
 
 def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        array(*(r[0] / 10 for r in rows)),
-        array(*(r[1] / 10 for r in rows)),
-        np.array([r[2] for r in rows], dtype=np.int64),
-    )
+    return (array(*(r[0] / 10 for r in rows)), array(*(r[1] / 10 for r in rows)), np.array([r[2] for r in rows], dtype=np.int64))
 
 
 def bounds(result: PairedDifference) -> tuple[float, float]:
@@ -121,9 +117,7 @@ def test_equal_gains_but_for_rounding_are_no_certainty() -> None:
     assert (result.interval, result.reason, result.p_value) == (None, "no_spread", 2 / 2**13)
 
 
-@pytest.mark.parametrize(
-    ("n", "drop"), [(15, 0.1), (30, 0.05), (40, 0.05), (80, 0.02), (100, 0.02), (30, 0.2), (100, 0.05)]
-)
+@pytest.mark.parametrize(("n", "drop"), [(15, 0.1), (30, 0.05), (40, 0.05), (80, 0.02), (100, 0.02), (30, 0.2), (100, 0.05)])
 def test_a_drop_that_may_not_show_is_in_the_interval(n: int, drop: float) -> None:
     """Of 0/1 rows a share of `drop` falls and none rises: the exact coverage, summed over the binomial distribution, is never
     below .92. The least is that of t where just 6 or 7 change."""
@@ -147,12 +141,7 @@ def test_a_drop_that_may_not_show_is_in_the_interval(n: int, drop: float) -> Non
     ],
 )
 def test_no_interval_without_grounds(
-    base: list[float],
-    candidate: list[float],
-    questions: list[int],
-    changed: int,
-    difference: float | None,
-    reason: str,
+    base: list[float], candidate: list[float], questions: list[int], changed: int, difference: float | None, reason: str
 ) -> None:
     result = paired_difference(array(*base), array(*candidate), np.array(questions, dtype=np.int64))
     assert (result.n, result.clusters, result.changed) == (len(base), len(set(questions)), changed)
@@ -167,9 +156,7 @@ def test_values_are_on_the_scale_and_of_the_same_rows() -> None:
         paired_difference(array(0, 1), array(1))
 
 
-@pytest.mark.parametrize(
-    ("better", "worse", "same"), [(9, 2, 5), (2, 3, 95), (6, 0, 4), (5, 5, 90), (12, 0, 1), (0, 7, 0)]
-)
+@pytest.mark.parametrize(("better", "worse", "same"), [(9, 2, 5), (2, 3, 95), (6, 0, 4), (5, 5, 90), (12, 0, 1), (0, 7, 0)])
 def test_zeros_and_ones_are_mcnemars_exact_test(better: int, worse: int, same: int) -> None:
     base = array(*[0] * better, *[1] * worse, *[1] * same)
     candidate = array(*[1] * better, *[0] * worse, *[1] * same)
@@ -223,15 +210,10 @@ def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None
 @pytest.mark.parametrize(
     ("block", "field"),
     [
-        ("human faithfulness", "faithfulness"),
-        ("human completeness", "completeness"),
-        ("human appropriateness", "appropriateness"),
-        ("human naturalness", "naturalness"),
-        ("rl_f", "rl_f"),
-        ("rb_llm", "rb_llm"),
-        ("rb_agg", "rb_agg"),
+        ("human faithfulness", "faithfulness"), ("human completeness", "completeness"), ("human appropriateness", "appropriateness"),
+        ("human naturalness", "naturalness"), ("rl_f", "rl_f"), ("rb_llm", "rb_llm"), ("rb_agg", "rb_agg"),
     ],
-)
+)  # fmt: skip
 def test_two_recorded_systems(real_data: Path, block: str, field: str) -> None:
     """The same 78 tasks answered by both: figures of EXPECTED.json by scipy, to 6 places."""
     figures = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["mtrag"]
@@ -261,8 +243,7 @@ def test_recorded_verdicts_in_both_orders(real_data: Path, recorded: str) -> Non
     expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["llmbar"][f"Natural/{recorded}"]
     rows = json.loads((real_data / f"llmbar/Natural/{recorded}/result.json").read_text(encoding="utf-8"))
     base, candidate = (
-        array(*(str(row["results"][-1][f"swap = {order}"]["winner"]) == str(row["label"]) for row in rows))
-        for order in (False, True)
+        array(*(str(row["results"][-1][f"swap = {order}"]["winner"]) == str(row["label"]) for row in rows)) for order in (False, True)
     )
     result = paired_difference(base, candidate, low=0, high=1)
     counts = expected["mcnemar_order"]
@@ -321,9 +302,7 @@ def test_without_an_interval_there_is_none() -> None:
     assert independent_difference(single, several, low=0, high=1).interval is None
     assert independent_difference(single, several, low=0, high=1).difference == pytest.approx(0.1)
     assert independent_difference(IndependentRows(np.array([])), several, low=0, high=1).difference is None
-    assert independent_difference(IndependentRows(np.array([2.0, 2.0])), several).interval is None, (
-        "equal counts have no spread"
-    )
+    assert independent_difference(IndependentRows(np.array([2.0, 2.0])), several).interval is None, "equal counts have no spread"
 
 
 @pytest.mark.parametrize(("rate", "sizes"), [(0.85, (200, 200)), (0.5, (60, 200)), (0.95, (100, 40))])
@@ -333,9 +312,7 @@ def test_equal_systems_seldom_differ(rate: float, sizes: tuple[int, int]) -> Non
     counts = [rng.binomial(size, rate, 400) for size in sizes]
     wrong = 0
     for first, second in zip(*counts, strict=True):
-        interval = independent_difference(
-            hits(first, sizes[0]), hits(second, sizes[1]), low=0, high=1, binary=True
-        ).interval
+        interval = independent_difference(hits(first, sizes[0]), hits(second, sizes[1]), low=0, high=1, binary=True).interval
         assert interval
         wrong += not interval.low <= 0 <= interval.high
     assert wrong / 400 <= 0.083
@@ -363,15 +340,11 @@ def test_graded_and_repeated_rows_of_equal_systems(kind: str, low: float, high: 
     assert low <= wrong / 1500 <= high
 
 
-ROWS_OF_JACKKNIFE = st.lists(
-    st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 6)), min_size=1, max_size=40
-)
+ROWS_OF_JACKKNIFE = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 6)), min_size=1, max_size=40)
 """Label, verdict of the first version, of the second, question."""
 
 
-def columns_of_jackknife(
-    rows: list[tuple[int, int, int, int]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def columns_of_jackknife(rows: list[tuple[int, int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     labels, base, candidate = (array(*(r[k] for r in rows)) for k in range(3))
     return labels, base, candidate, np.array([r[3] for r in rows], dtype=np.int64)
 
@@ -422,9 +395,7 @@ def test_difference_by_hand() -> None:
     in 2, 2, 1. Difference 5/6 - 3/6 = 1/3; without each question (3 - 2)/4, (3 - 2)/4 and (4 - 2)/4: mean 1/3, squares
     2/144 + 1/36 = 1/24, times 2/3 = 1/36. t(2) = 4.302652729911275."""
     labels = np.ones(6)
-    result = difference_of_versions(
-        accuracy, labels, array(1, 0, 1, 0, 1, 0), array(1, 1, 1, 1, 0, 1), np.array([5, 5, 8, 8, 2, 2])
-    )
+    result = difference_of_versions(accuracy, labels, array(1, 0, 1, 0, 1, 0), array(1, 1, 1, 1, 0, 1), np.array([5, 5, 8, 8, 2, 2]))
     assert (result.n, result.clusters, result.base, result.candidate) == (6, 3, 0.5, pytest.approx(5 / 6))
     assert result.difference == pytest.approx(1 / 3)
     assert result.interval is not None
@@ -447,9 +418,7 @@ def test_no_interval_of_a_difference_without_grounds(
     labels: list[float], base: list[float], candidate: list[float], questions: list[int], difference: float | None,
     reason: str,
 ) -> None:  # fmt: skip
-    result = difference_of_versions(
-        balanced_accuracy, array(*labels), array(*base), array(*candidate), np.array(questions, dtype=np.int64)
-    )
+    result = difference_of_versions(balanced_accuracy, array(*labels), array(*base), array(*candidate), np.array(questions, dtype=np.int64))
     assert (result.difference, result.interval, result.reason) == (difference, None, reason)
 
 
@@ -481,9 +450,7 @@ def test_a_difference_has_no_side_and_no_order(statistic, rows: list[tuple[int, 
         assert there.interval is back.interval
         return
     assert there.difference == pytest.approx(-back.difference, abs=1e-12)
-    assert (there.interval.low, there.interval.high) == pytest.approx(
-        (-back.interval.high, -back.interval.low), abs=1e-9
-    )
+    assert (there.interval.low, there.interval.high) == pytest.approx((-back.interval.high, -back.interval.low), abs=1e-9)
     assert there.interval.low <= there.difference <= there.interval.high
 
 
@@ -492,11 +459,7 @@ def test_a_difference_has_no_side_and_no_order(statistic, rows: list[tuple[int, 
 def test_copies_of_rows_are_no_news(rows: list[tuple[int, int, int, int]]) -> None:
     labels, base, candidate, questions = columns_of_jackknife(rows)
     once = difference_of_versions(cohen_kappa, labels, base, candidate, questions)
-    twice = difference_of_versions(
-        cohen_kappa, np.tile(labels, 2), np.tile(base, 2), np.tile(candidate, 2), np.tile(questions, 2)
-    )
+    twice = difference_of_versions(cohen_kappa, np.tile(labels, 2), np.tile(base, 2), np.tile(candidate, 2), np.tile(questions, 2))
     assert once.reason == twice.reason
     if once.interval is not None and twice.interval is not None:
-        assert (once.interval.low, once.interval.high) == pytest.approx(
-            (twice.interval.low, twice.interval.high), abs=1e-9
-        )
+        assert (once.interval.low, once.interval.high) == pytest.approx((twice.interval.low, twice.interval.high), abs=1e-9)

@@ -57,9 +57,7 @@ def fill(path: Path, calls: list[Call] = CALLS) -> None:
         for start in range(0, len(calls), 100):
             some = calls[start : start + 100]
             for one in some:
-                store.record_payment(
-                    one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, 0, one.paid_usd)
-                )
+                store.record_payment(one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, 0, one.paid_usd))
             await asyncio.gather(*(store.put(one) for one in some))
 
     with CallStore(path, run_id="0123456789ab") as store:
@@ -174,10 +172,7 @@ def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: byt
         content[place : place + 512] = bytes(len(content[place : place + 512]))
     else:
         other = data.draw(st.integers(0, len(content) - 1))
-        content[place : place + 64], content[other : other + 64] = (
-            content[other : other + 64],
-            content[place : place + 64],
-        )
+        content[place : place + 64], content[other : other + 64] = (content[other : other + 64], content[place : place + 64])
     with quick_folder() as folder:
         path = Path(folder) / "calls.sqlite"
         path.write_bytes(content)
@@ -220,9 +215,7 @@ def test_a_call_takes_no_more_than_it_should(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(call_worker, "SYNC_S", 0.05)

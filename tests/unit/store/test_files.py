@@ -17,15 +17,7 @@ from hypothesis import strategies as st
 from ragpipe.core.errors import OutputError, RagpipeError
 from ragpipe.store.files import atomic
 from ragpipe.store.files.appended_lines import append_lines, read_lines
-from ragpipe.store.files.atomic import (
-    atomic_open,
-    atomic_write,
-    json_lines,
-    link_or_copy,
-    make_folders,
-    sweep_below,
-    sweep_temporaries,
-)
+from ragpipe.store.files.atomic import atomic_open, atomic_write, json_lines, link_or_copy, make_folders, sweep_below, sweep_temporaries
 from ragpipe.store.files.processes import this_process
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.outside_causes import outside_cause
@@ -88,18 +80,11 @@ def test_json_keeps_lone_surrogates_as_escapes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (errno.ENOSPC, "disk is full"),
-        (errno.EDQUOT, "quota"),
-        (errno.EACCES, "permission"),
-        (errno.EROFS, "read-only"),
-        (errno.ENOTDIR, "not a folder"),
-        (errno.EMFILE, "too many open files"),
-        (errno.EIO, "input/output"),
+        (errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EROFS, "read-only"),
+        (errno.ENOTDIR, "not a folder"), (errno.EMFILE, "too many open files"), (errno.EIO, "input/output"),
     ],
-)
-def test_a_failed_sync_names_path_and_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
-) -> None:
+)  # fmt: skip
+def test_a_failed_sync_names_path_and_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
     def fail(_: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -117,9 +102,7 @@ def test_a_failed_sync_names_path_and_cause(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="has no /proc")
 def test_a_place_that_takes_no_folder_is_not_taken_for_one_that_was_removed() -> None:
-    with pytest.raises(
-        OutputError, match=r"^cannot create the folder /proc/x/run: .*choose a folder that can be written"
-    ):
+    with pytest.raises(OutputError, match=r"^cannot create the folder /proc/x/run: .*choose a folder that can be written"):
         make_folders(Path("/proc/x/run"))
 
 
@@ -157,9 +140,7 @@ def test_a_full_disk_is_told_from_other_faults(tmp_path: Path) -> None:
         "except OutputError as e: print(is_disk_full(e), e)\n"
     )
     (tmp_path / "a.txt").write_text("old")
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.txt")], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.txt")], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("True cannot write")
     assert names(tmp_path) == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "old"
@@ -228,12 +209,7 @@ def test_rights_are_those_of_the_umask(tmp_path: Path) -> None:
 
 def test_json_lines_indent_what_holds_more_than_a_score() -> None:
     score = {"mean": 0.5, "interval": {"low": 0.25, "high": 0.75}, "errors": {}}
-    value = {
-        "n": 1,
-        "by": {"a": {"scores": {"f": score, "é": [1, "x"]}}, "b": {}},
-        "list": [{"d": {"e": []}}, 2],
-        "none": [],
-    }
+    value = {"n": 1, "by": {"a": {"scores": {"f": score, "é": [1, "x"]}}, "b": {}}, "list": [{"d": {"e": []}}, 2], "none": []}
     assert json_lines(value).decode() == (
         '{\n "n": 1,\n "by": {\n  "a": {\n   "scores": {\n'
         '    "f": {"mean":0.5,"interval":{"low":0.25,"high":0.75},"errors":{}},\n    "é": [1,"x"]\n   }\n  },\n'
@@ -243,9 +219,7 @@ def test_json_lines_indent_what_holds_more_than_a_score() -> None:
 
 
 PLAIN_JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
-NESTED_JSON = st.recursive(
-    PLAIN_JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
-)
+NESTED_JSON = st.recursive(PLAIN_JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3))
 
 
 @pytest.mark.slow
@@ -347,9 +321,7 @@ def test_causes(error: Exception, word: str) -> None:
         assert found.exit_code == 6
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("x"), RuntimeError("x"), ImportError("No module named x"), FileNotFoundError(2, "no", "f")]
-)
+@pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("x"), ImportError("No module named x"), FileNotFoundError(2, "no", "f")])
 def test_a_bug_stays_a_bug(error: Exception) -> None:
     assert outside_cause(error) is None
 

@@ -34,21 +34,12 @@ def test_the_paths_of_a_run(tmp_path: Path) -> None:
     root = tmp_path / "outputs" / "x" / "abc123"
     iteration = run.iteration(2)
     paths = {
-        run.root: ".",
-        run.manifest: "manifest.json",
-        run.config: "config.yaml",
-        run.prompts: "prompts",
-        run.samples: "samples.parquet",
-        run.outputs: "outputs.parquet",
-        run.report: "report.md",
-        iteration.progress: "iteration-2/.progress.json",
-        iteration.records: "iteration-2/records.parquet",
-        iteration.scores: "iteration-2/scores.parquet",
-        iteration.judge_inputs: "iteration-2/judge_inputs.parquet",
-        iteration.metrics: "iteration-2/metrics.json",
-        iteration.cost: "iteration-2/cost.json",
-        iteration.journal: "iteration-2/journal.jsonl",
-    }
+        run.root: ".", run.manifest: "manifest.json", run.config: "config.yaml", run.prompts: "prompts", run.samples: "samples.parquet",
+        run.outputs: "outputs.parquet", run.report: "report.md", iteration.progress: "iteration-2/.progress.json",
+        iteration.records: "iteration-2/records.parquet", iteration.scores: "iteration-2/scores.parquet",
+        iteration.judge_inputs: "iteration-2/judge_inputs.parquet", iteration.metrics: "iteration-2/metrics.json",
+        iteration.cost: "iteration-2/cost.json", iteration.journal: "iteration-2/journal.jsonl",
+    }  # fmt: skip
     assert {str(path.relative_to(root)) for path in paths} == set(paths.values())
     assert run.run_id == "abc123"
     assert not (tmp_path / "outputs").exists()
@@ -204,13 +195,7 @@ def test_a_file_that_cannot_be_written_costs_the_time_alone(tmp_path: Path) -> N
     WallClock(tmp_path / "gone" / ".wall.json").write()
 
 
-WHOLE: dict[str, Any] = {
-    "manifest": {},
-    "files": {"final/metrics.json": "0" * 64},
-    "tables": {},
-    "spent": {},
-    "prices": {},
-}
+WHOLE: dict[str, Any] = {"manifest": {}, "files": {"final/metrics.json": "0" * 64}, "tables": {}, "spent": {}, "prices": {}}
 
 
 def written(folder: Path, text: str) -> Path:
@@ -284,16 +269,12 @@ def cell_digest(kind: pa.DataType, value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-ROWS = st.lists(
-    st.fixed_dictionaries({name: st.none() | values for name, (_, values) in COLUMNS.items()}), min_size=1, max_size=9
-)
+ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, (_, values) in COLUMNS.items()}), min_size=1, max_size=9)
 
 
 @pytest.mark.slow
 @given(ROWS, st.integers(1, 9))
-def test_rows_and_columns_are_sealed_cell_by_cell(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], group: int
-) -> None:
+def test_rows_and_columns_are_sealed_cell_by_cell(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], group: int) -> None:
     kinds = {name: kind for name, (kind, _) in COLUMNS.items()}
     path = tmp_path_factory.getbasetemp() / "sealed.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(kinds)), path, row_group_size=group)
@@ -306,8 +287,7 @@ def test_rows_and_columns_are_sealed_cell_by_cell(
         totals.append(total >> 32)
     seal = seal_table(path)
     assert seal["columns"] == {
-        name: hashlib.sha256(struct.pack(f"<{len(rows)}Q", *column)).hexdigest()[:16]
-        for name, column in digests.items()
+        name: hashlib.sha256(struct.pack(f"<{len(rows)}Q", *column)).hexdigest()[:16] for name, column in digests.items()
     }
     assert base64.b64decode(seal["rows"]) == struct.pack(f"<{len(rows)}I", *totals)
     assert seal["rows_per_digest"] == 1

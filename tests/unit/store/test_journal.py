@@ -22,9 +22,7 @@ from ragpipe.store.run.ordered_rows import CaseOrderedRows, PlacedRows, rows_in_
 from tests.support.memory import quick_folder
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(
-    scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8
-)
+values = st.recursive(scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8)
 entry_lists = st.lists(st.dictionaries(st.text(), values, max_size=5), max_size=6)
 ODD = {"a": "one\u2028two\u0085three\x0b\x0c\x1c\r\n", "surrogate": "\ud800", "nul": "\x00"}
 
@@ -78,10 +76,7 @@ def test_a_second_torn_line_does_not_overwrite_the_first(tmp_path: Path) -> None
         with open(path, "ab") as file:
             file.write(tail)
         assert len(reopened(path)[1]) == 1
-    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.torn*")} == {
-        "journal.jsonl.torn": b'{"a":',
-        "journal.jsonl.torn-2": b'{"b":',
-    }
+    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.torn*")} == {"journal.jsonl.torn": b'{"a":', "journal.jsonl.torn-2": b'{"b":'}
 
 
 def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
@@ -106,9 +101,7 @@ def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
         (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
     ],
 )
-def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
-    tmp_path: Path, content: bytes, lines: list[int]
-) -> None:
+def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(tmp_path: Path, content: bytes, lines: list[int]) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(content)
     with pytest.raises(DataError) as found:
@@ -120,14 +113,7 @@ def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
 
 def test_an_entry_without_what_each_one_has_is_a_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    lines = [
-        b'{"a":"\\ud83d\\ude00"}',
-        b'{"a":"\\ud83d"}',
-        b'{"a":1}',
-        b'{"b":"x"}',
-        b'{"a":"good","b":[]}',
-        b'{"a":null}',
-    ]
+    lines = [b'{"a":"\\ud83d\\ude00"}', b'{"a":"\\ud83d"}', b'{"a":1}', b'{"b":"x"}', b'{"a":"good","b":[]}', b'{"a":null}']
     path.write_bytes(HEADER + b"\n".join([*lines, b""]))
     with pytest.raises(DataError) as found:
         Journal.open(path, form={"a": str})
@@ -192,9 +178,7 @@ def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_syncs_in_the_background_at_most_once_a_second_and_at_close(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_syncs_in_the_background_at_most_once_a_second_and_at_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[float] = []
     monkeypatch.setattr(module, "sync", lambda *_: synced.append(time.monotonic()))
     monkeypatch.setattr(module, "SYNC_S", 0.2)
@@ -227,12 +211,7 @@ def test_a_failed_background_sync_is_not_swallowed(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_a_long_journal_is_read_back_whole(tmp_path: Path) -> None:
-    entry = {
-        "sample_id": "q00001",
-        "method": "default",
-        "case": "a" * 64,
-        "scores": [{"name": "faithfulness", "value": 0.5}],
-    }
+    entry = {"sample_id": "q00001", "method": "default", "case": "a" * 64, "scores": [{"name": "faithfulness", "value": 0.5}]}
     with Journal.open(tmp_path / "j") as journal:
         for _ in range(100_000):
             journal.append(entry)
@@ -322,9 +301,7 @@ def test_of_some_cases_the_others_are_passed_over(
 
 
 @pytest.mark.parametrize("others", [[(key(9), 1)], [(key(0), 1), (key(1), 2), (key(0), 1)], [(key(1), 1), (key(0), 1)]])
-def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(
-    tmp_path: Path, others: list[tuple[Case, int]]
-) -> None:
+def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(tmp_path: Path, others: list[tuple[Case, int]]) -> None:
     written_of_ordered_rows(tmp_path / "t.parquet", others, group=1)
     with CaseOrderedRows(tmp_path / "t.parquet", ["number"]) as rows:
         for case in (key(0), key(1)):

@@ -36,13 +36,7 @@ def payment(usd: float | None = 0.5, tokens: int | None = 10) -> Payment:
     return Payment("openai/m", "2026-01-02T03:04:05.678+00:00", tokens, tokens, 1 if tokens else None, None, None, usd)
 
 
-def ask(
-    path: Path,
-    run_id: str,
-    *asked: tuple[Call, list[Payment]],
-    freshness: Freshness = Freshness.ANY,
-    iteration: int = 1,
-) -> None:
+def ask(path: Path, run_id: str, *asked: tuple[Call, list[Payment]], freshness: Freshness = Freshness.ANY, iteration: int = 1) -> None:
     """Each call is asked and put after its payments."""
 
     async def work(store: CallStore) -> None:
@@ -66,9 +60,7 @@ def test_every_answered_try_is_on_the_bill(tmp_path: Path) -> None:
         "calls": 3, "replies": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "tokens_written": 0, "usd": None,
         "usd_known": 1.5, "unpriced": 2, "without_usage": 1,
     }  # fmt: skip
-    ask(
-        path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), freshness=Freshness.NO_FAILURES
-    )  # they were failures
+    ask(path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), freshness=Freshness.NO_FAILURES)  # they were failures
     after = paid_by(path, "one", 1)
     assert (after.calls, after.replies, after.usd_known) == (3, 7, 2.0)
     assert paid_by(path, "two", 1).replies == paid_by(path, "one", 2).replies == 0
@@ -128,9 +120,7 @@ def test_a_damaged_payment_is_in_no_sum_and_counted(tmp_path: Path, column: str,
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_payment_after_the_store_was_closed_is_kept_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
-) -> None:
+def test_a_payment_after_the_store_was_closed_is_kept_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     import tempfile
 
     from ragpipe.store.calls.transfer import import_calls
@@ -167,9 +157,7 @@ def _call(key: str, status: str, run_id: str) -> Call:
 
 def _lookups() -> list[Lookup]:
     """Every freshness for every key, in an order in which neighbours differ."""
-    lookups = [
-        Lookup(key, freshness) for freshness in (Freshness.ANY, Freshness.NO_FAILURES, Freshness.NONE) for key in KEYS
-    ]
+    lookups = [Lookup(key, freshness) for freshness in (Freshness.ANY, Freshness.NO_FAILURES, Freshness.NONE) for key in KEYS]
     return lookups[::2] + lookups[1::2]
 
 

@@ -57,9 +57,7 @@ def joined(folder: Path, parts: list[list[dict]]) -> bytes:
 
 @settings(max_examples=20, deadline=None)
 @given(part_lists, st.data())
-def test_the_same_rows_give_the_same_bytes_however_often_interrupted(
-    parts: list[list[dict]], data: st.DataObject
-) -> None:
+def test_the_same_rows_give_the_same_bytes_however_often_interrupted(parts: list[list[dict]], data: st.DataObject) -> None:
     with quick_folder() as a, quick_folder() as b:
         expected = joined(Path(a), parts)
         folder, target = Path(b) / "parts", Path(b) / "whole.parquet"
@@ -206,9 +204,7 @@ def test_joining_needs_the_memory_of_one_part(tmp_path: Path) -> None:
     parts = Parts(tmp_path / "parts", SCHEMA)
     for index in range(count):
         ids = pa.array([os.urandom(500).hex() for _ in range(rows)])
-        parts.write(
-            index, pa.table([ids, pa.nulls(rows, pa.float64()), pa.nulls(rows, SCHEMA.field(2).type)], schema=SCHEMA)
-        )
+        parts.write(index, pa.table([ids, pa.nulls(rows, pa.float64()), pa.nulls(rows, SCHEMA.field(2).type)], schema=SCHEMA))
     pool = pa.default_memory_pool()
     pool.release_unused()
     before, held = pool.bytes_allocated(), pool.max_memory()
@@ -292,6 +288,4 @@ def test_the_rows_of_cases_are_those_of_a_search_through_all(
     rows = [{"place": place, "sample_id": name, "method": "a", "repeat": 1} for place, name in enumerate(ids)]
     pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=group, write_statistics=has_statistics)
     asked = {CaseKey(name, "a") for name in [*data.draw(st.lists(st.sampled_from(ids), max_size=4)), *others]}
-    assert rows_of_cases(path, asked) == {
-        case: [row for row in rows if row["sample_id"] == case.sample_id] for case in asked
-    }
+    assert rows_of_cases(path, asked) == {case: [row for row in rows if row["sample_id"] == case.sample_id] for case in asked}

@@ -92,18 +92,7 @@ def test_the_documented_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b'"x"',
-        b"{}",
-        b'{"state": null}',
-        b'{"state": {"phase": "judging"}}',
-        b"[" * 100_000,
-        b"\xff\xfe",
-    ],
+    "content", [b"", b"{", b"[]", b'"x"', b"{}", b'{"state": null}', b'{"state": {"phase": "judging"}}', b"[" * 100_000, b"\xff\xfe"]
 )
 def test_what_is_no_state_is_none(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / ".progress.json"
@@ -181,9 +170,7 @@ def test_the_phase_is_marked_and_the_rest_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "absent").exists()
 
 
-def test_a_full_disk_ends_the_run_at_a_case_and_not_in_the_thread_of_the_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_run_at_a_case_and_not_in_the_thread_of_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, *_: object, **__: object) -> None:
         raise OutputError(f"{path}: the disk is full") from OSError(28, "No space left on device")
 
@@ -271,9 +258,7 @@ def test_the_same_page_again_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["html", "removal"])
-def test_a_writer_that_dies_leaves_a_page_with_its_own_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_writer_that_dies_leaves_a_page_with_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Before the page is written the old one finds its old files; after it the new one its new files."""
     path = tmp_path / "report.html"
     write_page(path, page("a"), single_file_mb=0)

@@ -98,9 +98,7 @@ async def answered(folder: Path, name: str, **settings: Any) -> Output:
     return output
 
 
-@pytest.mark.parametrize(
-    "name", ["words", "words_async", "parts", "listed", "later", "lazy", "model", "data", "tuples", "pair"]
-)
+@pytest.mark.parametrize("name", ["words", "words_async", "parts", "listed", "later", "lazy", "model", "data", "tuples", "pair"])
 async def test_every_way_to_answer_gives_one_answer(plugin: Path, name: str) -> None:
     output = await answered(plugin, name)
     assert output.error is None
@@ -186,12 +184,7 @@ async def test_an_object_gets_the_question_unless_input_says_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("number", "something that can be called"),
-        ("Needs", "a class that needs no arguments"),
-        ("absent", "importable"),
-    ],
+    ("name", "told"), [("number", "something that can be called"), ("Needs", "a class that needs no arguments"), ("absent", "importable")]
 )
 async def test_what_cannot_be_called_is_refused(plugin: Path, name: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):

@@ -206,9 +206,7 @@ async def collect_of_repeats(settings: PythonSystem, journal: Path) -> dict[str,
     return collected_outputs(journal)
 
 
-async def test_every_question_is_asked_so_often_and_what_a_system_calls_its_repeat_counts_for_nothing(
-    here: Path,
-) -> None:
+async def test_every_question_is_asked_so_often_and_what_a_system_calls_its_repeat_counts_for_nothing(here: Path) -> None:
     found = await collect_of_repeats(PythonSystem(kind="python", callable="moody:answer", repeats=3), here / "j.jsonl")
     assert {name: [output.repeat for output in outputs] for name, outputs in found.items()} == {
         name: [1, 2, 3] for name in ("s0", "s1", "s2")
@@ -287,6 +285,4 @@ def test_a_stopped_collection_asks_each_repeat_once(here: Path) -> None:
     assert moody_run() == 0
     assert (here / "asked.txt").read_text().split() == ["q0", "q0", "q1", "q1", "q2", "q2"]
     outputs = pq.read_table("outputs/moody/latest/outputs.parquet").select(["sample_id", "repeat", "sample_row"])
-    assert [tuple(row.values()) for row in outputs.to_pylist()] == [
-        (f"q{i}", repeat, i) for i in range(3) for repeat in (1, 2)
-    ]
+    assert [tuple(row.values()) for row in outputs.to_pylist()] == [(f"q{i}", repeat, i) for i in range(3) for repeat in (1, 2)]

@@ -95,9 +95,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (StoreSettings, "url"): "postgresql://user@host/database",
 }  # fmt: skip
 MAPPED = {"fields": {"id": "n", "question": "q"}}
-BESIDE: dict[tuple[type, str], dict[str, object]] = {
-    **{(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")},
-}
+BESIDE: dict[tuple[type, str], dict[str, object]] = {**{(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")}}
 """What else the section must have for the field to be set at all."""
 SAME_HERE = {
     (JUDGES["llm"], "revision"): "names the weights of a server of one's own",
@@ -139,10 +137,7 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     }  # fmt: skip
     if section:
         plain[section] = kind
-    found = {
-        name: cls.model_validate({**NEEDED.get(cls, {}), **(keys if name == section else {})})
-        for name, cls in plain.items()
-    }
+    found = {name: cls.model_validate({**NEEDED.get(cls, {}), **(keys if name == section else {})}) for name, cls in plain.items()}
     return RunConfig(**found, metrics={}, **({} if section else keys))
 
 
@@ -206,12 +201,7 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
     beside = BESIDE.get((kind, name), {})
     unchanged = named(config(section, kind, **beside)) if beside else named_by_default(section, kind)
     same = unchanged == named(config(section, kind, **{**beside, field.alias or name: value}))
-    operational = NotInIdentity in field.metadata or section in (
-        "report",
-        "transport",
-        "runner",
-        "store",
-    )
+    operational = NotInIdentity in field.metadata or section in ("report", "transport", "runner", "store")
     assert same == operational
 
 
@@ -266,10 +256,7 @@ def test_the_order_of_what_a_judge_is_shown_is_in_the_identity() -> None:
 
 def test_the_format_of_a_joined_file_is_in_the_identity() -> None:
     join = {"file": "t.txt", "by": "id", "key": "id"}
-    runs = {
-        named(config("dataset", DatasetSettings, **MAPPED, join={"texts": {**join, "format": form}}))
-        for form in ("csv", "jsonl")
-    }
+    runs = {named(config("dataset", DatasetSettings, **MAPPED, join={"texts": {**join, "format": form}})) for form in ("csv", "jsonl")}
     assert len(runs) == 2
 
 

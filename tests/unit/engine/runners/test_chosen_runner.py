@@ -31,11 +31,7 @@ GPU, CLUSTER = "runner.num_gpus=1", "runner.address=head:6379"
         ([*EMBEDDER, GPU, CLUSTER, "store.url=postgresql://me@host/db"], None),
     ],
 )
-def test_only_what_asks_no_server_goes_to_ray(
-    words: list[str], why: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        RunnerSettings, "missing", lambda _: iter(())
-    )  # the choice is the same where Ray is not installed
+def test_only_what_asks_no_server_goes_to_ray(words: list[str], why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunnerSettings, "missing", lambda _: iter(()))  # the choice is the same where Ray is not installed
     found = stays_here(compose(["+experiment=quickstart", "runner=ray", *words]))
     assert found is None if why is None else found is not None and why in found

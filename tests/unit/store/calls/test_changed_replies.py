@@ -54,9 +54,7 @@ def unchanged(store: Path, rows: list[dict[str, Any]]) -> bool:
 
 def test_the_same_replies(store: Path) -> None:
     assert unchanged(store, [row(call) for call in CALLS])
-    assert unchanged(store, [row(CALLS[0])] * 1100), (
-        "a question that several metrics share; more rows than are read at once"
-    )
+    assert unchanged(store, [row(CALLS[0])] * 1100), "a question that several metrics share; more rows than are read at once"
     assert unchanged(store, [])
 
 

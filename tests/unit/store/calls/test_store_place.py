@@ -50,19 +50,15 @@ def test_without_a_url_it_is_a_file() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("postgresql://u:hunter2@h/db", "without a password"),
-        ("postgresql://u@h/db?password=hunter2", "without a password"),
-        ("postgresql://u@h/db?sslpassword=hunter2", "without a password"),
-        ("mysql://u@h/db", "an address such as postgresql://"),
-        ("postgresql://u@h:port/db", "an address such as postgresql://"),
-        ("postgresql://u@h", "names a database"),
-        ("postgresql://u@h/db?schema=a;drop", "lower-case letters"),
-        ("postgresql://u@h/db?schema=a;drop&schema=mine", "one schema=NAME"),
+        ("postgresql://u:hunter2@h/db", "without a password"), ("postgresql://u@h/db?password=hunter2", "without a password"),
+        ("postgresql://u@h/db?sslpassword=hunter2", "without a password"), ("mysql://u@h/db", "an address such as postgresql://"),
+        ("postgresql://u@h:port/db", "an address such as postgresql://"), ("postgresql://u@h", "names a database"),
+        ("postgresql://u@h/db?schema=a;drop", "lower-case letters"), ("postgresql://u@h/db?schema=a;drop&schema=mine", "one schema=NAME"),
         ("postgresql://u@h/db?schema=Mine", "lower-case letters"),
         ("postgresql://u@h/db?schem=hunter2", "schema=NAME, in exactly these letters: an option of this URL is nearly"),
         ("postgresql://u@h/db?sslmode=require&Schema=hunter2", "schema=NAME, in exactly these letters"),
     ],
-)
+)  # fmt: skip
 def test_a_url_that_is_none_is_refused_without_being_quoted(url: str, words: str) -> None:
     fault = url_fault(url)
     assert fault is not None
@@ -111,9 +107,7 @@ def expected_notice(tmp_path: Path) -> str:
     return f"what was paid for and could not be stored is kept in {kept}: `{command}` takes it in"
 
 
-async def test_replies_that_cannot_be_stored_are_told_of_once(
-    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_replies_that_cannot_be_stored_are_told_of_once(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     store = full_store(tmp_path, said, monkeypatch)
     for key in KEYS:
         with pytest.raises(OutputError, match="the disk is full"):
@@ -123,9 +117,7 @@ async def test_replies_that_cannot_be_stored_are_told_of_once(
     assert said == [expected_notice(tmp_path)]
 
 
-def test_payments_that_cannot_be_stored_are_told_of_at_the_end(
-    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_payments_that_cannot_be_stored_are_told_of_at_the_end(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """No event loop runs any more when the file is made."""
     store = full_store(tmp_path, said, monkeypatch)
 
@@ -151,9 +143,7 @@ def test_the_host_is_named_where_there_may_be_several(said: list[str]) -> None:
     file.add_call(Call(KEYS[0], "", "judge", "ok", text="a reply"))
     command = f"task=store action=import from={file.file} store.url=postgresql://db/x"
     place = f"{file.file} on the host node-7"
-    assert (
-        file.take_notice() == f"what was paid for and could not be stored is kept in {place}: `{command}` takes it in"
-    )
+    assert file.take_notice() == f"what was paid for and could not be stored is kept in {place}: `{command}` takes it in"
     assert file.take_notice() is None
 
 
