@@ -59,7 +59,6 @@ def test_retrieval_equals_trec_eval(
             assert scores[name]["n_ok"] == reference["queries_in_qrels"]
             compared += 1
     assert compared == 18
-
     judged = _table(real_data / folder / qrels, 0, 2, 3, int)
     ranked = _table(real_data / folder / file, 0, 2, 4, float)
     measures = {"map", "ndcg", "recip_rank", "P.5,10", "recall.5,10", "ndcg_cut.5,10", "success.5,10"}

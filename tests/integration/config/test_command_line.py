@@ -100,7 +100,7 @@ def test_no_words_print_the_help(here: Path, capfd: pytest.CaptureFixture[str]) 
         assert word in out
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--version", "+experiment=quickstart"]])
+@pytest.mark.parametrize("words", [["-V"], ["--version"], ["--version", "+experiment=quickstart"]])
 def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"

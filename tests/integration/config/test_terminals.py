@@ -12,7 +12,6 @@ from ragpipe import cli
 from ragpipe.cli import SEVERITY, compose, main, report
 from ragpipe.core import errors
 from ragpipe.core.errors import Interrupted
-from ragpipe.core.version import __version__
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.process_streams import SteadyStream
 from ragpipe.tasks import init
@@ -244,9 +243,3 @@ def test_the_command_to_go_on_is_as_it_was_typed(
     monkeypatch.setattr(cli, "_start", interrupted)
     assert cli.main(["+experiment=my", "name=two words"]) == 130
     assert f"to go on where it stopped: {command} +experiment=my 'name=two words'\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["-V", "--version"])
-def test_the_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([option]) == 0
-    assert capsys.readouterr().out == f"ragpipe {__version__}\n"

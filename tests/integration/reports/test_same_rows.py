@@ -356,7 +356,6 @@ def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: 
     progress = [line for line in lines if "judging " in line and "/13" in line]
     asked = len(server.log)
     assert asked == 39
-
     frames = progress[:-1]
     assert "0/13" in frames[0]
     assert all(any(word in frame for word in (" left", "estimating", "| 0:0")) for frame in frames), frames
@@ -368,7 +367,6 @@ def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: 
     assert all(answered <= sent <= asked for sent, answered in counts)
     assert progress[-1].startswith("judging 13/13 cases | 0:0")
     assert "39 sent, 39 answered |" in progress[-1]
-
     result = lines[lines.index(progress[-1]) + 1 :]
     assert result[0].startswith("no gates: 3 methods, 13 cases, 5 questions; judge")
     assert result[-1].startswith("report: ")

@@ -68,7 +68,6 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
         "harmfulness": {"from": "harmfulness", "low": 0, "high": 1, "higher_is_better": False},
         "grade": {"from": "grade", "low": 1, "high": 5},
     }
-
     written = {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()}
     assert main(["data/shop.jsonl"]) == 0
     second = capfd.readouterr()
@@ -76,7 +75,6 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
     assert "edited" not in second.out
     assert page in second.out
     assert {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()} == written
-
     experiment = Path("shop/experiment/shop.yaml")
     experiment.write_text(experiment.read_text().replace("name: shop\n", "name: mine\n"), encoding="utf-8")
     assert main(["data/shop.jsonl", "metrics=[faithfulness]", "dataset.limit=2"]) == 0
@@ -164,14 +162,11 @@ def test_questions_without_answers_wait_for_a_system(
         assert "system=python system.callable=mybot:answer 'plugins=[mybot]'" in line
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
-        (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
-        (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "says"), [
+    (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
+    (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
+    (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_and_nothing_is_written(
     here: Path, capfd: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:

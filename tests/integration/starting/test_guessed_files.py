@@ -62,13 +62,10 @@ def _start(rows: list[dict[str, Any]], **columns: str) -> FileStart:
     return start_from(Path("log.csv"), Path("log"))
 
 
-@pytest.mark.parametrize(
-    ("rows", "guessed"),
-    [
-        (CELLS, {"question": "parse(request).question", "answer": "parse(result).answer", "contexts": "parse(result).sources[].text"}),
-        (FLAT, {"id": "query_id", "question": '"User Query"', "answer": "model_response", "contexts": "parse(passages)", "reference": "ground_truth"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rows", "guessed"), [
+    (CELLS, {"question": "parse(request).question", "answer": "parse(result).answer", "contexts": "parse(result).sources[].text"}),
+    (FLAT, {"id": "query_id", "question": '"User Query"', "answer": "model_response", "contexts": "parse(passages)", "reference": "ground_truth"}),
+])  # fmt: skip
 def test_whole_guesses_can_be_run_and_are_marked(rows: list[dict[str, Any]], guessed: dict[str, str]) -> None:
     start = _start(rows)
     assert start.recognised is None

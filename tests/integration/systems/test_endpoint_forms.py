@@ -112,25 +112,22 @@ async def test_json_lines_are_read(tmp_path: Path, content_type: str, form: str)
     assert (output.answer, [c.text for c in output.chunks or []]) == ("Paris", ["one"])
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type", "told"),
-    [
-        (b'data: {"token": "a"}\n\n', "text/plain", "system.stream=sse"),
-        (b'{"a": 1}\n{"a": 2}\n', "application/json", "system.stream=ndjson"),
-        (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream", "fields: {answer: \"join('', events[].token)\"}"),
-        (
-            b'event: sources\ndata: [{"id": "a", "text": "one"}]\n\nevent: token\ndata: {"token": "Pa"}\n\n',
-            "text/event-stream",
-            "fields: {contexts: \"named.sources[0][].{id: id, text: text}\", answer: \"join('', events[].token)\"}",
-        ),
-        (
-            b'event: sources\ndata: ["one", "two"]\n\nevent: token\ndata: Pa\n\nevent: token\ndata: ris\n\n',
-            "text/event-stream",
-            "fields: {answer: \"join('', named.token)\", contexts: \"named.sources[0]\"}",
-        ),
-        (b"<html>busy</html>", "text/html", "content type text/html"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "content_type", "told"), [
+    (b'data: {"token": "a"}\n\n', "text/plain", "system.stream=sse"),
+    (b'{"a": 1}\n{"a": 2}\n', "application/json", "system.stream=ndjson"),
+    (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream", "fields: {answer: \"join('', events[].token)\"}"),
+    (
+        b'event: sources\ndata: [{"id": "a", "text": "one"}]\n\nevent: token\ndata: {"token": "Pa"}\n\n',
+        "text/event-stream",
+        "fields: {contexts: \"named.sources[0][].{id: id, text: text}\", answer: \"join('', events[].token)\"}",
+    ),
+    (
+        b'event: sources\ndata: ["one", "two"]\n\nevent: token\ndata: Pa\n\nevent: token\ndata: ris\n\n',
+        "text/event-stream",
+        "fields: {answer: \"join('', named.token)\", contexts: \"named.sources[0]\"}",
+    ),
+    (b"<html>busy</html>", "text/html", "content type text/html"),
+])  # fmt: skip
 async def test_another_form_is_told_with_the_setting_to_write(tmp_path: Path, body: bytes, content_type: str, told: str) -> None:
     async with served(streamed([body], content_type)) as url:
         with pytest.raises(ConfigError) as refused:

@@ -358,13 +358,11 @@ def test_a_changed_or_a_new_method_is_asked_alone(here_of_several_methods: Path,
     out = capfd.readouterr().out
     assert "collected 3 outputs of dense" in out
     assert "collected 3 outputs of closed" in out
-
     assert several(METHODS.replace("{name: dense}}", "{name: dense, k: 9}}")) == 0
     assert asked(here_of_several_methods) == {"dense": 6, "closed": 3}
     out = capfd.readouterr().out
     assert "outputs of dense are collected again: another system than in run" in out
     assert "3 outputs of closed are those of run" in out
-
     more = METHODS.replace("{name: dense}}", "{name: dense, k: 9}}")[:-1] + ", new: {params: {name: new}}}"
     assert several(more) == 0
     assert asked(here_of_several_methods) == {"dense": 6, "closed": 3, "new": 3}

@@ -54,18 +54,15 @@ def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(here:
     assert python_run() == 130
     assert asked(here) == ASKED[:3]
     assert "to go on where it stopped" in capfd.readouterr().err
-
     assert python_run() == 0
     assert asked(here) == ASKED  # each once, none again
     found = ragpipe.load("outputs/live/latest")
     assert list(found.records["faithfulness"]) == [1.0] * 6
     assert set(found.records["method"]) == {"mine"}
-
     assert python_run() == 0  # a third start, another metric, another judge's settings, another iteration: nobody is asked
     assert python_run("metrics=[faithfulness,groundedness]", "judge.threshold=0.5", "iterations=2") == 0
     assert asked(here) == ASKED
     assert len(ragpipe.load("outputs/live/latest/iteration-2").records) == 6
-
     assert python_run("system.version=2") == 0
     assert asked(here) == ASKED + ASKED
 
@@ -91,13 +88,11 @@ def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(he
     assert re.search(r"^to go on where it stopped: .* retry_errors=true$", err, re.MULTILINE), "the command that helps"
     assert python_run() == 4, "and so it stays: the same command asks nobody again"
     assert len(asked(here)) == 6
-
     gate = "scoring.gates={enough: {score: faithfulness, of: mean, min: 0.5, tier: critical}}"
     assert python_run(gate, "scoring.accept_uncalibrated=true") == 3
     (found,) = json.loads((here / "outputs/live/latest/gates.json").read_text())["gates"]
     assert (found["verdict"], found["value"], found["coverage"]) == ("not_enough_evidence", 1.0, pytest.approx(5 / 6))
     assert python_run(gate, "scoring.accept_uncalibrated=true", "scoring.coverage_floor=0.8") == 0
-
     (here / "fail").unlink()
     capfd.readouterr()
     assert python_run("retry_errors=true") == 0

@@ -113,7 +113,6 @@ def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones
     assert found["wasted"]["usd"] == pytest.approx(dollars(first))
     balances(found)
     assert f"${dollars(first):.2f}" in (place.folder / "report.md").read_text()
-
     place.server.faults = []
     place.run(expected=0)
     whole = place.billed()
@@ -186,7 +185,6 @@ def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     bill, found = place.billed(), place.cost()
     assert (found["used"]["usd"], found["spent"]["usd"]) == (None, None)
     asked = len(place.server.log)
-
     given = "judge.prices={input: 1.0, output: 2.0}"
     assert main([*words, given]) == 0
     expected = (bill["tokens_in"] + 2 * bill["tokens_out"]) / 1e6
@@ -197,7 +195,6 @@ def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     (told,) = found["prices"].values()
     assert (told["source"], told["usd_per_million"]) == ("judge.prices", [tier])
     assert main(["task=verify", f"run={place.folder}"]) == 0
-
     assert main(["task=rescore", f"run={place.folder}", "judge.prices={input: 2.0, output: 4.0}"]) == 0
     assert place.cost()["used"]["usd"] == pytest.approx(2 * expected)
     assert main(["task=verify", f"run={place.folder}"]) == 0

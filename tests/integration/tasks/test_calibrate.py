@@ -337,17 +337,14 @@ def of_no_case(run: Path) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("prepare", "words", "message"),
-    [
-        (no_labels, [], "no labels of any score"), (two_draws, [], "2 draws of faithfulness with labels"),
-        (two_draws, ["calibrate.draw=d3"], "no labels of any score"), (of_another_answer, [], "the label of another answer"),
-        (of_no_case, [], "no such case in the run"), (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
-        (no_labels, ["calibrate.scores=[grounded]"], "grounded"), (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"),
-        (no_labels, ["calibrate.target.above=1.5"], "calibrate.target.above"),
-        (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("prepare", "words", "message"), [
+    (no_labels, [], "no labels of any score"), (two_draws, [], "2 draws of faithfulness with labels"),
+    (two_draws, ["calibrate.draw=d3"], "no labels of any score"), (of_another_answer, [], "the label of another answer"),
+    (of_no_case, [], "no such case in the run"), (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
+    (no_labels, ["calibrate.scores=[grounded]"], "grounded"), (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"),
+    (no_labels, ["calibrate.target.above=1.5"], "calibrate.target.above"),
+    (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
+])  # fmt: skip
 def test_what_cannot_be_calibrated_is_refused(
     run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

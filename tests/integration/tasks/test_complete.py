@@ -76,7 +76,6 @@ def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.Capture
         assert timedelta(minutes=-1) <= datetime.now(UTC) - since < timedelta(minutes=3)
         assert re.fullmatch(r"\d+ s", line[2] or "")
         assert ways.keys() == {"to ask the system again", "to judge again"}
-
         judged = start(*ways["to judge again"])
         checks = 1  # before the system is asked for the first time, one short question shows that the judge answers
         assert judged == (first[0], 2 * first[1] - checks), "every question of the judge, and none of the system"

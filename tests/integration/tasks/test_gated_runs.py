@@ -26,20 +26,17 @@ def gates_of(run: Path) -> dict[str, Any]:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize(
-    ("gates", "code", "verdicts"),
-    [
-        ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point}"}, 3, ["failed"]),
-        pytest.param(
-            {"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"],
-        ),
-        ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
-        pytest.param(
-            {"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"],
-        ),
-        ({"mode": "{failure_mode: retrieval_miss, max_rate: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gates", "code", "verdicts"), [
+    ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point}"}, 3, ["failed"]),
+    pytest.param(
+        {"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"],
+    ),
+    ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
+    pytest.param(
+        {"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"],
+    ),
+    ({"mode": "{failure_mode: retrieval_miss, max_rate: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
+])  # fmt: skip
 def test_a_gate_decides_the_exit_code(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -256,10 +253,8 @@ def test_a_drop_blocks_and_the_folder_alone_says_so(baseline: Path, capsys: pyte
     assert gate["sentence"] in capsys.readouterr().err.replace("\n", " ")
     assert gate["sentence"] in (run / "report.md").read_text()
     assert "fell by 0.3333" in (run / "report.junit.xml").read_text()
-
     assert main([*start(), f"+scoring.gates.drop={DROP % 'latest'}"]) == 3, "the same start again"
     assert Path(f"{OUT}/latest").resolve() == run, "`latest` is not the run itself"
-
     shutil.rmtree(baseline)
     assert main(["task=verify", f"run={run}"]) == 0
     code, again = rescored(run, "scoring.gates.drop.max_drop=0.4")
@@ -370,7 +365,6 @@ def test_a_run_without_the_questions_that_fell_is_blocked_as_a_comparison_refuse
     assert "cases: 20 of 40 in the baseline only, first q4 -> left out" in (run / "report.md").read_text()
     assert "accept: [data] allows it" in found["sentence"]
     assert main(["task=compare", f"base={baseline}", f"candidate={run}"]) == 2
-
     shutil.rmtree(baseline)
     capsys.readouterr()
     code, accepted = rescored(run, "scoring.gates.drop.accept=[data]", "report.formats=[markdown,terminal]")

@@ -212,7 +212,6 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Pat
     assert (code, gate["verdict"]) == (3, "failed"), "the judge alone says .79"
     assert gate["corrected"]["raw"] > 0.75
     assert gate["interval"]["high"] < 0.65
-
     rows = pq.read_table(made / "iteration-1/records.parquet").to_pylist()
     rows = [row for row in rows if row["faithfulness"] is not None]
     labels = {(x["sample_id"], x["method"], x["repeat"]): x["label"] for x in read(calibration)["scores"]["faithfulness"]["labels"]}
@@ -235,13 +234,11 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Pat
     assert "Corrected by human labels" in page
     assert "`faithfulness` failed its calibration: kappa" in page
     assert "failed calibration faithfulness" in read(made / "gates.json")["signature"]
-
     shutil.rmtree(run)
     assert main(["task=verify", f"run={made}"]) == 0
     code, again = rescored(made, "scoring.gates.grounded.min=0.2")
     assert (code, read(again / "gates.json")["gates"][0]["verdict"]) == (0, "passed")
     assert "uncalibrated" not in capsys.readouterr().err
-
     capsys.readouterr()
     assert rescored(made, f"scoring.gates.grounded.min={gate['interval']['high'] - 0.02}")[0] == 0
     assert f"with {gate['corrected']['labels']} labels of {corrected['n']} cases this gate cannot tell" in capsys.readouterr().out
@@ -287,7 +284,6 @@ def test_a_calibration_that_holds_and_passed_is_trusted_and_one_for_another_judg
     metrics = read(made / "iteration-1/metrics.json")
     assert metrics["calibration"]["faithfulness"]["calibrated"] is True
     assert (metrics["judge"]["calibrated"], "uncalibrated" in metrics["signature"]) == (True, False)
-
     score["bound_to"]["judge"]["threshold"] = 0.99
     calibration.write_text(json.dumps(document))
     code, made = rescored(run, f"scoring.calibration={calibration}", "scoring.gates.grounded.min=0.6")
@@ -344,7 +340,6 @@ def test_labels_of_other_data_correct_nothing(demo: Path, tmp_path: Path) -> Non
     made = (tmp_path / "b/quickstart/latest").resolve()
     (gate,) = read(made / "gates.json")["gates"]
     assert (gate["verdict"], gate.get("corrected")) == ("uncalibrated", None)
-
     corrected = read(made / "iteration-1/metrics.json")["corrected"]["faithfulness"]
     assert (corrected["mean"], corrected["reason"], corrected["other_answers"]) == (None, "other_answers", 60)
     assert "the labels are of other answers" in (made / "report.md").read_text()

@@ -176,7 +176,6 @@ def test_runs_of_another_format_are_named_and_the_others_listed(bench: Bench, ca
     listed = {line.split("`")[1]: line for line in (bench.run.parent / "runs.md").read_text().splitlines() if line.startswith("| `")}
     assert "refused: format 1" in listed[bench.run.name]
     assert "complete" in listed[other.name]
-
     give_format(other, FORMAT + 1)
     said = refused(bench, ["task=runs", f"output_dir={bench.root / 'out'}"], capsys)
     assert str(bench.run / "manifest.json") in said

@@ -88,7 +88,6 @@ def test_a_bad_request_costs_one_try_and_stays_until_asked_for(bench: Make) -> N
     assert "bad_request" in row["details"]
     assert ran.coverage["faithfulness"] == pytest.approx(23 / 24)
     assert ran.state == "complete"
-
     assert b.run().requests == [], "a permanent failure is that case's result"
     b.fault()
     assert b.run().requests == [], "and stays so"

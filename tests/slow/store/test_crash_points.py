@@ -197,7 +197,6 @@ def test_no_final_file_is_ever_half_written(name: str, tmp_path: Path) -> None:
     assert target.state(fresh) == "new"
     assert {"rename"} <= {call for call, _ in crash_points}
     assert len(crash_points) >= 3
-
     seen: Counter[str] = Counter()
     for number, (call, when) in enumerate(some_of(without_middles(crash_points), 8)):
         removes = call in ("unlink", "unlinkat", "rmdir")  # needs no room

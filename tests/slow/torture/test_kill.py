@@ -92,7 +92,6 @@ def _torture(
         print(
             f"concurrency {concurrency}, seed {seed}: {len(moments)} kills, {len(server.requests())} requests, {surplus(server)} repeated"
         )
-
         count, before = len(server.requests()), _state(run_folder(tmp_path / "killed"))
         code, text = finish(args, tmp_path)
         assert code == 0, text

@@ -162,16 +162,13 @@ def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) ->
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize(
-    ("base_identity", "part", "line"),
-    [
-        ({"judge_identity": {"model": "b"}}, "judge", "judge.model: b -> a"),
-        ({"parser": 2}, "parser", "parser: 2 -> 1"),
-        ({"metrics": {**METRICS, "faithfulness": {**METRICS["faithfulness"], "version": 2}}}, "metrics",
-         "faithfulness.version: 2 -> 1"),
-        ({"metrics": METRICS | OTHER_PROMPT}, "prompts", "faithfulness.verify: ffffffffffff -> (absent)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("base_identity", "part", "line"), [
+    ({"judge_identity": {"model": "b"}}, "judge", "judge.model: b -> a"),
+    ({"parser": 2}, "parser", "parser: 2 -> 1"),
+    ({"metrics": {**METRICS, "faithfulness": {**METRICS["faithfulness"], "version": 2}}}, "metrics",
+     "faithfulness.version: 2 -> 1"),
+    ({"metrics": METRICS | OTHER_PROMPT}, "prompts", "faithfulness.verify: ffffffffffff -> (absent)"),
+])  # fmt: skip
 def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
     tmp_path: Path, base_identity: dict[str, Any], part: str, line: str
 ) -> None:
@@ -336,20 +333,17 @@ def gate_of(tmp_path: Path, gate: Mapping[str, Any]) -> tuple[RunFolder, dict[st
     return run, json.loads(run.gates.read_text())["gates"][0]
 
 
-@pytest.mark.parametrize(
-    ("gate", "worst"),
-    [
-        # grades 5, 2, 3 are 1, .25, .5 of the scale
-        ({"score": "grade", "of": "mean", "min": 0.9, "coverage_floor": 0}, [("b", 0.25), ("c", 0.5), ("a", 1.0)]),
-        ({"score": "grade", "of": "pass_rate", "min": 0.9, "coverage_floor": 0}, [("b", 0.0), ("a", 1.0), ("c", 1.0)]),
-        ({"score": "grade", "min": 0.9, "coverage_floor": 0, "where": {"category": "y"}}, [("c", 0.5)]),
-        # 0.6 made up is .4 of the scale whose best end is 0
-        ({"score": "made_up", "min": 0.9}, [("d", 0.0), ("b", 0.4), ("c", 0.8), ("a", 1.0)]),
-        ({"failure_mode": "low", "max_rate": 0.1, "coverage_floor": 0}, [("b", None), ("c", None)]),
-        ({"score": "grade", "min": 0.9}, [("d", None)]),  # 3 of 4 came out: the one that did not
-        ({"score": "faithfulness", "min": 0.9}, []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gate", "worst"), [
+    # grades 5, 2, 3 are 1, .25, .5 of the scale
+    ({"score": "grade", "of": "mean", "min": 0.9, "coverage_floor": 0}, [("b", 0.25), ("c", 0.5), ("a", 1.0)]),
+    ({"score": "grade", "of": "pass_rate", "min": 0.9, "coverage_floor": 0}, [("b", 0.0), ("a", 1.0), ("c", 1.0)]),
+    ({"score": "grade", "min": 0.9, "coverage_floor": 0, "where": {"category": "y"}}, [("c", 0.5)]),
+    # 0.6 made up is .4 of the scale whose best end is 0
+    ({"score": "made_up", "min": 0.9}, [("d", 0.0), ("b", 0.4), ("c", 0.8), ("a", 1.0)]),
+    ({"failure_mode": "low", "max_rate": 0.1, "coverage_floor": 0}, [("b", None), ("c", None)]),
+    ({"score": "grade", "min": 0.9}, [("d", None)]),  # 3 of 4 came out: the one that did not
+    ({"score": "faithfulness", "min": 0.9}, []),
+])  # fmt: skip
 def test_the_worst_come_first(tmp_path: Path, gate: Mapping[str, Any], worst: list[tuple[str, float | None]]) -> None:
     run, decided = gate_of(tmp_path, gate)
     found = worst_cases(run, decided, 10)
@@ -434,7 +428,6 @@ def test_answers_are_the_same_by_all_that_a_judge_reads(tmp_path: Path) -> None:
         scored_run(tmp_path / name, [Row(f"q{n}", "x", {"grade": 0.5}, output=output) for n, output in enumerate(rows)])
         for name, rows in (("a", outputs), ("b", changed))
     ]
-
     with side_of(folders[0]) as base, side_of(folders[1]) as candidate:
         pairs = paired_cases(base.cases, candidate.cases)
         assert same_answers(base, candidate, pairs).tolist() == [True, False, False, False]

@@ -143,14 +143,11 @@ def test_the_first_of_two_overlapping_quotes_wins(text: str, quotes: list[tuple[
     assert highlight(text, Quotes(quotes), limit) == highlighted_character_by_character(text, quotes, limit)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"), ("\x1b]8;;http://evil\x07link", "\\x1b]8;;http://evil\\x07link"),
-        ("a\x00b\x7f\x9b2J", "a\\x00b\\x7f\\x9b2J"), ("over\rwritten", "over\\x0dwritten"), ("abc\u202ecba", "abc\\u202ecba"),
-        ("half \ud800", "half \\ud800"), ("tab\tand\nline é 漢 🙂", "tab\tand\nline é 漢 🙂"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "shown"), [
+    ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"), ("\x1b]8;;http://evil\x07link", "\\x1b]8;;http://evil\\x07link"),
+    ("a\x00b\x7f\x9b2J", "a\\x00b\\x7f\\x9b2J"), ("over\rwritten", "over\\x0dwritten"), ("abc\u202ecba", "abc\\u202ecba"),
+    ("half \ud800", "half \\ud800"), ("tab\tand\nline é 漢 🙂", "tab\tand\nline é 漢 🙂"),
+])  # fmt: skip
 def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
 

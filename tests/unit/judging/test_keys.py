@@ -63,26 +63,20 @@ def test_the_key_is_the_hash_of_the_hashes_of_its_parts() -> None:
     assert key() == _sha(parts)
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"iteration": 2}, {"repeat": 2}, {"answer": YesNo}, {"season": "s2"}, {"temperature": 0.5}, {"seed": 1}, {"top_p": 0.5},
-        {"model": "openai/gpt-4o-2024-08-06"}, {"endpoint": "mine", "api_base": "http://127.0.0.1:1/v1"},
-        {"messages": (MESSAGES[0], {"role": "user", "content": "Is it? Zürich"})},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("edit", [
+    {"iteration": 2}, {"repeat": 2}, {"answer": YesNo}, {"season": "s2"}, {"temperature": 0.5}, {"seed": 1}, {"top_p": 0.5},
+    {"model": "openai/gpt-4o-2024-08-06"}, {"endpoint": "mine", "api_base": "http://127.0.0.1:1/v1"},
+    {"messages": (MESSAGES[0], {"role": "user", "content": "Is it? Zürich"})},
+])  # fmt: skip
 def test_another_question(edit: dict[str, Any]) -> None:
     assert key(**edit) != key()
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"max_tokens": 99}, {"concurrency": 3}, {"retries": 0}, {"timeout_s": 5.0}, {"rpm": 10.0}, {"client": "litellm"},
-        {"output_mode": "plain"}, {"max_calls": 5}, {"api_key_env": "MY_KEY"}, {"allow_unpinned": True}, {"breaker": 3},
-        {"prices": {"input": 1.0, "output": 1.0}}, {"retry_after_cap_s": 1.0},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("edit", [
+    {"max_tokens": 99}, {"concurrency": 3}, {"retries": 0}, {"timeout_s": 5.0}, {"rpm": 10.0}, {"client": "litellm"},
+    {"output_mode": "plain"}, {"max_calls": 5}, {"api_key_env": "MY_KEY"}, {"allow_unpinned": True}, {"breaker": 3},
+    {"prices": {"input": 1.0, "output": 1.0}}, {"retry_after_cap_s": 1.0},
+])  # fmt: skip
 def test_the_same_question(edit: dict[str, Any]) -> None:
     assert key(**edit) == key()
 

@@ -436,20 +436,17 @@ INVENTED = {"verdict": "contradicted", "evidence": ["opened in 1804"]}
 BARE = {"verdict": "contradicted", "evidence": []}
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "reason", "contradicted", "missing", "flags"),
-    [
-        ([SUPPORTED, SILENT], "1 of 2 claims are supported", 0, (0, 0), []),
-        ([SUPPORTED, CONTRADICTED], "1 of 2 claims are supported, 1 contradicted", 1, (0, 0), []),
-        ([UNSHOWN, SUPPORTED], "2 of 2 claims are supported", 0, (1, 0), ["evidence_not_found"]),
-        ([INVENTED, SILENT], "0 of 2 claims are supported, 1 contradicted", 1, (0, 1), ["contradiction_not_found"]),
-        ([BARE], "0 of 1 claims are supported, 1 contradicted", 1, (0, 1), ["contradiction_not_found"]),
-        (
-            [UNSHOWN, BARE, CONTRADICTED, INVENTED],
-            "1 of 4 claims are supported, 3 contradicted", 3, (1, 2), ["evidence_not_found", "contradiction_not_found"],
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("verdicts", "reason", "contradicted", "missing", "flags"), [
+    ([SUPPORTED, SILENT], "1 of 2 claims are supported", 0, (0, 0), []),
+    ([SUPPORTED, CONTRADICTED], "1 of 2 claims are supported, 1 contradicted", 1, (0, 0), []),
+    ([UNSHOWN, SUPPORTED], "2 of 2 claims are supported", 0, (1, 0), ["evidence_not_found"]),
+    ([INVENTED, SILENT], "0 of 2 claims are supported, 1 contradicted", 1, (0, 1), ["contradiction_not_found"]),
+    ([BARE], "0 of 1 claims are supported, 1 contradicted", 1, (0, 1), ["contradiction_not_found"]),
+    (
+        [UNSHOWN, BARE, CONTRADICTED, INVENTED],
+        "1 of 4 claims are supported, 3 contradicted", 3, (1, 2), ["evidence_not_found", "contradiction_not_found"],
+    ),
+])  # fmt: skip
 def test_contradicted_claims_are_counted_and_those_without_a_passage_flagged(
     verdicts: list[dict[str, Any]], reason: str, contradicted: int, missing: tuple[int, int], flags: list[str]
 ) -> None:

@@ -345,19 +345,16 @@ FIVE_OF_LIST_COMPLETENESS = "Here are five:\n1. Revenue\n2. Margin\n3. Cash\n4. 
 NESTED = "- Revenue\n  - up 4 %\n  - driven by Asia\n- Margin\n\nThat is all."
 
 
-@pytest.mark.parametrize(
-    ("text", "items"),
-    [
-        (FIVE_OF_LIST_COMPLETENESS, ["Revenue", "Margin", "Cash", "Debt", "Outlook"]),
-        (NESTED, ["Revenue", "Margin"]),
-        ("* **Bold** one\n* two", ["Bold one", "two"]),
-        ("(1) one\n(2) two", ["one", "two"]),
-        ("  1) indented as a whole\n  2) so the outermost level is this one", ["indented as a whole", "so the outermost level is this one"]),
-        ("Sales rose by 4 - 5 percent.\n2024 was good.", []),
-        ("-5 degrees is no item\n- this is one", ["this is one"]),
-        ("", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "items"), [
+    (FIVE_OF_LIST_COMPLETENESS, ["Revenue", "Margin", "Cash", "Debt", "Outlook"]),
+    (NESTED, ["Revenue", "Margin"]),
+    ("* **Bold** one\n* two", ["Bold one", "two"]),
+    ("(1) one\n(2) two", ["one", "two"]),
+    ("  1) indented as a whole\n  2) so the outermost level is this one", ["indented as a whole", "so the outermost level is this one"]),
+    ("Sales rose by 4 - 5 percent.\n2024 was good.", []),
+    ("-5 degrees is no item\n- this is one", ["this is one"]),
+    ("", []),
+])  # fmt: skip
 def test_list_items(text: str, items: list[str]) -> None:
     assert list_items(text) == items
 

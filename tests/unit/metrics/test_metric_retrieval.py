@@ -307,30 +307,27 @@ def test_a_repeated_id_earns_once_in_either_order():
     assert (found["ndcg@3"][0], found["map@3"][0], found["mrr"][0]) == (1.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("fields", "parameters", "lines"),
-    [
-        (
-            {"chunks": [{"id": "a1", "doc_id": "a"}, {"id": "a2", "doc_id": "a"}, {"id": "b1", "doc_id": "b"}], "relevant_docs": ["b", "z", "a"]},
-            {},
-            ["found: a at rank 1, b at rank 2", "missing: 1 of 3 gold items: z"],  # a's two chunks are one document
-        ),
-        (
-            {"chunks": [{"id": "x"}, {"id": "y"}, {"id": "y"}], "relevant_chunks": ["y"]},
-            {"unit": "chunk"},
-            ["found: y at rank 2"],
-        ),
-        ({"chunks": [], "relevant_docs": ["a"]}, {}, ["found: no gold item", "missing: 1 of 1 gold items: a"]),
-        (
-            {
-                "chunks": [{"rel_path": "n.md", "heading_path": "A > B"}, {"rel_path": "m.md"}],
-                "anchors": [{"rel_path": "m.md"}, {"rel_path": "n.md", "heading_path": "C"}],
-            },
-            {},
-            ["found: m.md at rank 2", "missing: 1 of 2 gold items: n.md # C"],
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("fields", "parameters", "lines"), [
+    (
+        {"chunks": [{"id": "a1", "doc_id": "a"}, {"id": "a2", "doc_id": "a"}, {"id": "b1", "doc_id": "b"}], "relevant_docs": ["b", "z", "a"]},
+        {},
+        ["found: a at rank 1, b at rank 2", "missing: 1 of 3 gold items: z"],  # a's two chunks are one document
+    ),
+    (
+        {"chunks": [{"id": "x"}, {"id": "y"}, {"id": "y"}], "relevant_chunks": ["y"]},
+        {"unit": "chunk"},
+        ["found: y at rank 2"],
+    ),
+    ({"chunks": [], "relevant_docs": ["a"]}, {}, ["found: no gold item", "missing: 1 of 1 gold items: a"]),
+    (
+        {
+            "chunks": [{"rel_path": "n.md", "heading_path": "A > B"}, {"rel_path": "m.md"}],
+            "anchors": [{"rel_path": "m.md"}, {"rel_path": "n.md", "heading_path": "C"}],
+        },
+        {},
+        ["found: m.md at rank 2", "missing: 1 of 2 gold items: n.md # C"],
+    ),
+])  # fmt: skip
 def test_notes_name_what_was_found_at_which_rank_and_what_is_missing(fields, parameters, lines):
     assert list(shipped_metric("retrieval", **parameters).notes(make_case(**fields))) == lines
 

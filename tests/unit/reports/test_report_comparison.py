@@ -398,21 +398,18 @@ def score_of_report_shared_jobs(mean: float, low: float | None, high: float | No
     return {"n_ok": 40, "mean": mean, "interval": interval, "coverage": 1.0, **more}
 
 
-@pytest.mark.parametrize(
-    ("found", "percent", "lines"),
-    [
-        (score_of_report_shared_jobs(0.875, 0.789, 0.93, pass_rate=0.9, n_judged=40), True, ["87.5 [78.9, 93.0]", "90% of 40"]),
-        (score_of_report_shared_jobs(0.875, 0.789, 0.93), False, ["0.88 [0.79, 0.93]", "n = 40"]),
-        # the bounds of a mean at an end are on one side of it: no half-width says that
-        (score_of_report_shared_jobs(1.0, 0.91, 1.0, n_ok=36), True, ["100.0 [91.0, 100.0]", "n = 36"]),
-        (score_of_report_shared_jobs(0.0, 0.0, 0.56, n_ok=3, bounds={"too_few": True}), False, ["0.00 [0.00, 0.56]", "n = 3", "too few"]),
-        (score_of_report_shared_jobs(1.0, None, None, n_ok=1, interval_reason="one_value"), False, ["1.00", "n = 1", "too few"]),
-        (score_of_report_shared_jobs(4.0, None, None, n_ok=9, interval_reason="no_spread"), False, ["4.00", "n = 9"]),
-        (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 90.0%"]),
-        (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9999), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 99.9%"]),
-        (None, False, ["-", "skipped"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("found", "percent", "lines"), [
+    (score_of_report_shared_jobs(0.875, 0.789, 0.93, pass_rate=0.9, n_judged=40), True, ["87.5 [78.9, 93.0]", "90% of 40"]),
+    (score_of_report_shared_jobs(0.875, 0.789, 0.93), False, ["0.88 [0.79, 0.93]", "n = 40"]),
+    # the bounds of a mean at an end are on one side of it: no half-width says that
+    (score_of_report_shared_jobs(1.0, 0.91, 1.0, n_ok=36), True, ["100.0 [91.0, 100.0]", "n = 36"]),
+    (score_of_report_shared_jobs(0.0, 0.0, 0.56, n_ok=3, bounds={"too_few": True}), False, ["0.00 [0.00, 0.56]", "n = 3", "too few"]),
+    (score_of_report_shared_jobs(1.0, None, None, n_ok=1, interval_reason="one_value"), False, ["1.00", "n = 1", "too few"]),
+    (score_of_report_shared_jobs(4.0, None, None, n_ok=9, interval_reason="no_spread"), False, ["4.00", "n = 9"]),
+    (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 90.0%"]),
+    (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9999), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 99.9%"]),
+    (None, False, ["-", "skipped"]),
+])  # fmt: skip
 def test_a_cell_says_mean_interval_count_and_what_is_missing(found: dict[str, Any] | None, percent: bool, lines: list[str]) -> None:
     assert score_cell(found, percent=percent).lines == lines
 

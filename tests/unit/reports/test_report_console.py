@@ -70,7 +70,6 @@ def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """good: mean of 1, .9, .5 = .8, s^2 = .07, design effect (2 * .07/.16 + 1) / 3 = .625, so 4.8 rows; with t(2) = 4.302653
     Wilson's bounds are .1331 and .9905."""
     out, err = printed(run, monkeypatch)
-
     assert "80.0 [13.3, 99.1]" in out
     assert "67% of 3" in out
     assert "faithfulness x100" in out

@@ -119,14 +119,11 @@ def test_text_is_always_quoted_and_nothing_else_is(table: Path) -> None:
     assert lines[2] == b'"",,,,,'
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("a\x1b]0;owned\x07b\x1b[2J", r"a\u001b]0;owned\u0007b\u001b[2J"), ("\x9b2Jx\x7f\x00", r"\u009b2Jx\u007f\u0000"),
-        ("user\u202e txt.exe\u2066", r"user\u202e txt.exe\u2066"), ("one\rtwo\r\nthree\tfour\nfive", "one\\u000dtwo\r\nthree\tfour\nfive"),
-        ("\x1b=1+1", r"\u001b=1+1"), ("\ufeff\u2028", r"\ufeff\u2028"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "cell"), [
+    ("a\x1b]0;owned\x07b\x1b[2J", r"a\u001b]0;owned\u0007b\u001b[2J"), ("\x9b2Jx\x7f\x00", r"\u009b2Jx\u007f\u0000"),
+    ("user\u202e txt.exe\u2066", r"user\u202e txt.exe\u2066"), ("one\rtwo\r\nthree\tfour\nfive", "one\\u000dtwo\r\nthree\tfour\nfive"),
+    ("\x1b=1+1", r"\u001b=1+1"), ("\ufeff\u2028", r"\ufeff\u2028"),
+])  # fmt: skip
 def test_nothing_in_a_csv_drives_the_terminal(tmp_path: Path, text: str, cell: str) -> None:
     """In a cell that is JSON, the numbers are JSON's own escapes: it says the same."""
     row = {"t": [text], text: [text], "list": [[text, text]], "json": [json.dumps({"of": text}, ensure_ascii=False)]}

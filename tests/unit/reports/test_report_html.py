@@ -216,16 +216,13 @@ def test_the_lowest_cases_are_the_first_of_all_sorted(cases: list[tuple[float | 
         assert [row["sample_id"] for row in lowest_cases(path, count)] == [rows[place]["sample_id"] for place in failing[:count]]
 
 
-@pytest.mark.parametrize(
-    ("text", "quote", "found"),
-    [
-        ("It opened in 1901, they say.", "opened  in\n1901", ["opened in 1901"]),
-        ("Café — “quoted” text", 'café - "quoted" TEXT', ["Café — “quoted” text"]),
-        ("one two three four five six seven", "one two three ... five six seven", ["one two three", "five six seven"]),
-        ("a b a b", "a b", ["a b", "a b"]), ("nothing here", "not in it", []), ("nothing here", "", []), ("dots ... dots", "...", []),
-        ("(.*) is literal", "(.*) is", ["(.*) is"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "quote", "found"), [
+    ("It opened in 1901, they say.", "opened  in\n1901", ["opened in 1901"]),
+    ("Café — “quoted” text", 'café - "quoted" TEXT', ["Café — “quoted” text"]),
+    ("one two three four five six seven", "one two three ... five six seven", ["one two three", "five six seven"]),
+    ("a b a b", "a b", ["a b", "a b"]), ("nothing here", "not in it", []), ("nothing here", "", []), ("dots ... dots", "...", []),
+    ("(.*) is literal", "(.*) is", ["(.*) is"]),
+])  # fmt: skip
 def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
     parts = highlight(text, Quotes([(quote, "supports")]))
     assert "".join(part.text for part in parts) == text
@@ -281,22 +278,19 @@ def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path)
     assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in html
 
 
-@pytest.mark.parametrize(
-    ("evidence", "passages"),
-    [
-        ([{"quote": "q", "places": [{"chunk": "a", "rank": 2, "start": 0, "end": 1}]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
-        (
-            [{"quote": "q", "places": [
-                {"chunk": "a", "rank": 2, "start": 0, "end": 1}, {"chunk": "a", "rank": 2, "start": 5, "end": 8}, {"chunk": "b", "rank": 3, "start": 4, "end": 5},
-            ]}],
-            [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")],
-        ),
-        ([{"quote": "q", "places": []}, {"quote": "r"}], [("q", NOWHERE), ("r", NOWHERE)]),
-        (["q", 5, None, {"quote": 5}, {"places": [1]}, {"quote": "q", "places": [1]}, {"quote": "q", "places": "x"}], [("q", NOWHERE), ("q", NOWHERE)]),
-        ("q", []),
-        (None, []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("evidence", "passages"), [
+    ([{"quote": "q", "places": [{"chunk": "a", "rank": 2, "start": 0, "end": 1}]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
+    (
+        [{"quote": "q", "places": [
+            {"chunk": "a", "rank": 2, "start": 0, "end": 1}, {"chunk": "a", "rank": 2, "start": 5, "end": 8}, {"chunk": "b", "rank": 3, "start": 4, "end": 5},
+        ]}],
+        [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")],
+    ),
+    ([{"quote": "q", "places": []}, {"quote": "r"}], [("q", NOWHERE), ("r", NOWHERE)]),
+    (["q", 5, None, {"quote": 5}, {"places": [1]}, {"quote": "q", "places": [1]}, {"quote": "q", "places": "x"}], [("q", NOWHERE), ("q", NOWHERE)]),
+    ("q", []),
+    (None, []),
+])  # fmt: skip
 def test_passages_are_read_from_any_details(evidence: Any, passages: list[tuple[str, str]]) -> None:
     assert [(passage.quote, passage.place) for passage in passages_of(evidence)] == passages
 

@@ -290,16 +290,13 @@ def test_rules_that_cannot_be_read(rule: Any, said: str) -> None:
         ScoringSettings(failure_modes={"m": rule})
 
 
-@pytest.mark.parametrize(
-    ("given", "key", "said"),
-    [
-        ({"failure_modes": {"m": {"score": "faithfullness", "passed": False}}}, "scoring.failure_modes.m", "did you mean 'faithfulness'"),
-        ({"failure_modes": {"m": {"all": [{"none": [{"score": "x", "detail": "y", "equals": 1}]}]}}}, "scoring.failure_modes.m", "unknown score 'x'"),
-        ({"failure_modes": {"m": {"failure_mode": "judge_error"}}}, "scoring.failure_modes.m", "the failure mode 'judge_error'"),
-        ({"diagnosis": {"d": {"when": {"failure_mode": "retreival_miss"}, "message": "It."}}}, "scoring.diagnosis.d.when", "did you mean 'retrieval_miss'"),
-        ({"gates": {"g": {"failure_mode": "retreival_miss", "max_rate": 0}}}, "scoring.gates.g.failure_mode", "did you mean 'retrieval_miss'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "key", "said"), [
+    ({"failure_modes": {"m": {"score": "faithfullness", "passed": False}}}, "scoring.failure_modes.m", "did you mean 'faithfulness'"),
+    ({"failure_modes": {"m": {"all": [{"none": [{"score": "x", "detail": "y", "equals": 1}]}]}}}, "scoring.failure_modes.m", "unknown score 'x'"),
+    ({"failure_modes": {"m": {"failure_mode": "judge_error"}}}, "scoring.failure_modes.m", "the failure mode 'judge_error'"),
+    ({"diagnosis": {"d": {"when": {"failure_mode": "retreival_miss"}, "message": "It."}}}, "scoring.diagnosis.d.when", "did you mean 'retrieval_miss'"),
+    ({"gates": {"g": {"failure_mode": "retreival_miss", "max_rate": 0}}}, "scoring.gates.g.failure_mode", "did you mean 'retrieval_miss'"),
+])  # fmt: skip
 def test_names_that_nobody_gives_are_refused(tmp_path: Path, given: dict[str, Any], key: str, said: str) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})])
     (problem,) = scoring_faults(ScoringSettings(**given), [FAITHFUL])

@@ -42,23 +42,20 @@ def gate(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "precision", "words"),
-    [
-        ({}, Precision(30, rows=30), 'with 30 cases "at least 0.85" fails 8 of 10 runs of a system at 0.65 or below and passes 8 of 10 at 0.99 or above'),
-        # three methods that answer alike: 30 cases weigh as much as 10, and 10 / 13.84 = .72
-        ({}, Precision(30, rows=10), 'with 30 cases "at least 0.85" fails 8 of 10 runs of a system at 0.50 or below and passes none reliably (even without a fault the interval starts at 0.72)'),
-        # 1 - .85 mirrored
-        ({"min": None, "max": 0.15}, Precision(30, rows=30), 'with 30 cases "at most 0.15" fails 8 of 10 runs of a system at 0.35 or above and passes 8 of 10 at 0.01 or below'),
-        # 1.96 sqrt(.05 * .95 / 10) = .135 is more than .05 below it: nothing is
-        ({"min": 0.05}, Precision(10, rows=10), 'with 10 cases "at least 0.05" fails no system reliably and passes 8 of 10 at 0.31 or above'),
-        # a count: 3 -+ 2.80 * .4
-        ({"min": None, "max": 3}, Precision(30, error=0.4), 'with 30 cases "at most 3" fails 8 of 10 runs of a system at 4.12 or above and passes 8 of 10 at 1.88 or below'),
-        # no interval stays within the end of a scale, and a value alone has no power
-        ({"min": 1}, Precision(30, rows=30), ""),
-        ({"by": "point"}, Precision(30, rows=30), ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "precision", "words"), [
+    ({}, Precision(30, rows=30), 'with 30 cases "at least 0.85" fails 8 of 10 runs of a system at 0.65 or below and passes 8 of 10 at 0.99 or above'),
+    # three methods that answer alike: 30 cases weigh as much as 10, and 10 / 13.84 = .72
+    ({}, Precision(30, rows=10), 'with 30 cases "at least 0.85" fails 8 of 10 runs of a system at 0.50 or below and passes none reliably (even without a fault the interval starts at 0.72)'),
+    # 1 - .85 mirrored
+    ({"min": None, "max": 0.15}, Precision(30, rows=30), 'with 30 cases "at most 0.15" fails 8 of 10 runs of a system at 0.35 or above and passes 8 of 10 at 0.01 or below'),
+    # 1.96 sqrt(.05 * .95 / 10) = .135 is more than .05 below it: nothing is
+    ({"min": 0.05}, Precision(10, rows=10), 'with 10 cases "at least 0.05" fails no system reliably and passes 8 of 10 at 0.31 or above'),
+    # a count: 3 -+ 2.80 * .4
+    ({"min": None, "max": 3}, Precision(30, error=0.4), 'with 30 cases "at most 3" fails 8 of 10 runs of a system at 4.12 or above and passes 8 of 10 at 1.88 or below'),
+    # no interval stays within the end of a scale, and a value alone has no power
+    ({"min": 1}, Precision(30, rows=30), ""),
+    ({"by": "point"}, Precision(30, rows=30), ""),
+])  # fmt: skip
 def test_what_a_limit_finds(changes: dict[str, Any], precision: Precision, words: str) -> None:
     assert power_words(gate(**changes), precision, 0.95) == words
 
@@ -94,16 +91,13 @@ def test_no_number_of_cases_is_named_that_nobody_has() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("labels", "cases", "value", "words"),
-    [
-        # 30 rows would have to be 362.8: 12.09 times the labels and the cases
-        (58, 99, 0.9, "with 58 labels of 99 cases this gate cannot tell 0.90 from 0.85: that takes about 700 labels of 1,200 cases, and the run has fewer cases"),
-        (60, 10_000, 0.9, "with 60 labels of 10,000 cases this gate cannot tell 0.90 from 0.85: that takes about 730 labels; task=label label.more=20 adds to the draw, then task=calibrate again"),
-        (60, 10_000, 0.85, "with 60 labels of 10,000 cases this gate cannot tell which side of 0.85 the value is on; task=label label.more=20 adds to the draw, then task=calibrate again"),
-        (99, 99, 0.85, "with 99 labels of 99 cases this gate cannot tell which side of 0.85 the value is on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("labels", "cases", "value", "words"), [
+    # 30 rows would have to be 362.8: 12.09 times the labels and the cases
+    (58, 99, 0.9, "with 58 labels of 99 cases this gate cannot tell 0.90 from 0.85: that takes about 700 labels of 1,200 cases, and the run has fewer cases"),
+    (60, 10_000, 0.9, "with 60 labels of 10,000 cases this gate cannot tell 0.90 from 0.85: that takes about 730 labels; task=label label.more=20 adds to the draw, then task=calibrate again"),
+    (60, 10_000, 0.85, "with 60 labels of 10,000 cases this gate cannot tell which side of 0.85 the value is on; task=label label.more=20 adds to the draw, then task=calibrate again"),
+    (99, 99, 0.85, "with 99 labels of 99 cases this gate cannot tell which side of 0.85 the value is on"),
+])  # fmt: skip
 def test_a_corrected_gate_needs_labels_and_not_cases(labels: int, cases: int, value: float, words: str) -> None:
     corrected = gate(value=value, n_ok=cases, corrected={"raw": 0.92, "labels": labels})
     precision = Precision(cases, rows=30, labels=labels)
@@ -144,16 +138,13 @@ def test_precision_before_a_run() -> None:
     assert Precision(25, error=0.5).with_cases(100).error == 0.25
 
 
-@pytest.mark.parametrize(
-    ("max_drop", "error", "words"),
-    [
-        # .84 * .045 + 1.96 * .045 = .126 finds, and 2.80 * .045 = .126 passes; (2.80 * .45 / .05)^2 = 636
-        (0.05, 0.045, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.13 or more; an unchanged one passes 8 of 10 only from max_drop 0.13 on, and max_drop 0.05 takes about 640 cases"),
-        # .84 * .01 + .05
-        (0.05, 0.01, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.06 or more, and passes 8 of 10 of an unchanged one"),
-        (0.0, 0.01, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.03 or more; an unchanged one passes 8 of 10 only from max_drop 0.028 on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("max_drop", "error", "words"), [
+    # .84 * .045 + 1.96 * .045 = .126 finds, and 2.80 * .045 = .126 passes; (2.80 * .45 / .05)^2 = 636
+    (0.05, 0.045, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.13 or more; an unchanged one passes 8 of 10 only from max_drop 0.13 on, and max_drop 0.05 takes about 640 cases"),
+    # .84 * .01 + .05
+    (0.05, 0.01, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.06 or more, and passes 8 of 10 of an unchanged one"),
+    (0.0, 0.01, "with 100 cases it fails 8 of 10 runs of a system that dropped by 0.03 or more; an unchanged one passes 8 of 10 only from max_drop 0.028 on"),
+])  # fmt: skip
 def test_a_gate_against_a_baseline(max_drop: float, error: float, words: str) -> None:
     against = gate(min=None, max=None, against="1a2b", max_drop=max_drop, value=-0.02)
     assert power_words(against, Precision(100, error=error), 0.95) == words

@@ -46,49 +46,46 @@ def measured(value: float | None, low: float | None = None, high: float | None =
     return {"value": value, "interval": interval, "n_cases": sum(found.values()), **found, "absent": absent}
 
 
-@pytest.mark.parametrize(
-    ("gate", "one", "verdict", "outcome"),
-    [
-        # by the value alone; the limit itself passes, as does what equals it but for rounding
-        ({"min": 0.8}, measured(0.8), "passed", "passed"),
-        ({"min": 0.3}, measured(0.1 + 0.2 - 1e-12), "passed", "passed"),
-        ({"min": 0.8}, measured(0.79), "failed", "blocked"),
-        ({"min": 0.8, "tier": "quality"}, measured(0.79), "failed", "warned"),
-        ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "reported"),
-        ({"min": 0.8, "tier": "diagnostic"}, measured(0.81), "passed", "passed"),
-        ({"max": 0.1}, measured(0.1), "passed", "passed"),
-        ({"max": 0.1}, measured(0.11), "failed", "blocked"),
-        ({"min": 0.2, "max": 0.4}, measured(0.3), "passed", "passed"),
-        ({"min": 0.2, "max": 0.4}, measured(0.1), "failed", "blocked"),
-        # coverage: 95 of 100 is enough, 90 of 100 is not, whatever the value
-        ({"min": 0.8}, measured(0.9, n_ok=95, n_error=5), "passed", "passed"),
-        ({"min": 0.8}, measured(1.0, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
-        ({"min": 0.8}, measured(0.1, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
-        ({"min": 0.8, "coverage_floor": 0.9}, measured(0.9, n_ok=90, n_error=10), "passed", "passed"),
-        ({"min": 0.8, "tier": "quality"}, measured(0.9, n_ok=90, n_error=10), "not_enough_evidence", "warned"),
-        ({"min": 0.8}, measured(0.9, n_ok=10, n_skipped=90), "passed", "passed"),  # a skip is no failure
-        ({"min": 0.8}, measured(0.9, n_ok=99, n_missing=1), "not_enough_evidence", "blocked"),
-        ({"min": 0.8}, measured(None, n_ok=0, n_error=7), "no_evidence", "blocked"),
-        ({"max": 0.8, "tier": "quality"}, measured(None, n_ok=0), "no_evidence", "warned"),
-        # by the whole interval
-        ({"min": 0.8, "by": "interval"}, measured(0.9, 0.8, 1.0), "passed", "passed"),
-        ({"min": 0.8, "by": "interval"}, measured(0.9, 0.79, 1.0), "inconclusive", "blocked"),
-        ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.8), "inconclusive", "blocked"),
-        ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.79), "failed", "blocked"),
-        ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.1), "passed", "passed"),
-        ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.2), "inconclusive", "blocked"),
-        ({"max": 0.1, "by": "interval"}, measured(0.2, 0.11, 0.3), "failed", "blocked"),
-        ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
-        ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # one question: no interval
-        ({"min": 0.8, "by": "interval", "tier": "quality"}, measured(0.9, 0.79, 1.0), "inconclusive", "warned"),
-        ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "reported"),
-        # without a case that it applies to; a failure, or a case that is not measured yet, is one
-        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "reported"),
-        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_error=1), "no_evidence", "blocked"),
-        ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_missing=1), "no_evidence", "blocked"),
-        ({"min": 1, "without_cases": "not_applicable"}, measured(0.9), "failed", "blocked"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gate", "one", "verdict", "outcome"), [
+    # by the value alone; the limit itself passes, as does what equals it but for rounding
+    ({"min": 0.8}, measured(0.8), "passed", "passed"),
+    ({"min": 0.3}, measured(0.1 + 0.2 - 1e-12), "passed", "passed"),
+    ({"min": 0.8}, measured(0.79), "failed", "blocked"),
+    ({"min": 0.8, "tier": "quality"}, measured(0.79), "failed", "warned"),
+    ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "reported"),
+    ({"min": 0.8, "tier": "diagnostic"}, measured(0.81), "passed", "passed"),
+    ({"max": 0.1}, measured(0.1), "passed", "passed"),
+    ({"max": 0.1}, measured(0.11), "failed", "blocked"),
+    ({"min": 0.2, "max": 0.4}, measured(0.3), "passed", "passed"),
+    ({"min": 0.2, "max": 0.4}, measured(0.1), "failed", "blocked"),
+    # coverage: 95 of 100 is enough, 90 of 100 is not, whatever the value
+    ({"min": 0.8}, measured(0.9, n_ok=95, n_error=5), "passed", "passed"),
+    ({"min": 0.8}, measured(1.0, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
+    ({"min": 0.8}, measured(0.1, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
+    ({"min": 0.8, "coverage_floor": 0.9}, measured(0.9, n_ok=90, n_error=10), "passed", "passed"),
+    ({"min": 0.8, "tier": "quality"}, measured(0.9, n_ok=90, n_error=10), "not_enough_evidence", "warned"),
+    ({"min": 0.8}, measured(0.9, n_ok=10, n_skipped=90), "passed", "passed"),  # a skip is no failure
+    ({"min": 0.8}, measured(0.9, n_ok=99, n_missing=1), "not_enough_evidence", "blocked"),
+    ({"min": 0.8}, measured(None, n_ok=0, n_error=7), "no_evidence", "blocked"),
+    ({"max": 0.8, "tier": "quality"}, measured(None, n_ok=0), "no_evidence", "warned"),
+    # by the whole interval
+    ({"min": 0.8, "by": "interval"}, measured(0.9, 0.8, 1.0), "passed", "passed"),
+    ({"min": 0.8, "by": "interval"}, measured(0.9, 0.79, 1.0), "inconclusive", "blocked"),
+    ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.8), "inconclusive", "blocked"),
+    ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.79), "failed", "blocked"),
+    ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.1), "passed", "passed"),
+    ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.2), "inconclusive", "blocked"),
+    ({"max": 0.1, "by": "interval"}, measured(0.2, 0.11, 0.3), "failed", "blocked"),
+    ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
+    ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # one question: no interval
+    ({"min": 0.8, "by": "interval", "tier": "quality"}, measured(0.9, 0.79, 1.0), "inconclusive", "warned"),
+    ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "reported"),
+    # without a case that it applies to; a failure, or a case that is not measured yet, is one
+    ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "reported"),
+    ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_error=1), "no_evidence", "blocked"),
+    ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_missing=1), "no_evidence", "blocked"),
+    ({"min": 1, "without_cases": "not_applicable"}, measured(0.9), "failed", "blocked"),
+])  # fmt: skip
 def test_verdicts(gate: dict[str, Any], one: dict[str, Any], verdict: str, outcome: str) -> None:
     found = decide_gate(definition(**gate), [one])
     assert (found["verdict"], found["outcome"]) == (verdict, outcome), found["sentence"]
@@ -248,17 +245,14 @@ def test_a_score_that_the_run_does_not_have_is_no_evidence() -> None:
     assert found["sentence"] == "policy_compliance: no evidence, this run does not give policy_compliance"
 
 
-@pytest.mark.parametrize(
-    ("of", "found", "reason"),
-    [
-        ("pass_rate", {"n_ok": 7, "n_unjudged": 7}, "a score that decides it failed or is not measured"),
-        ("pass_rate", {"n_ok": 7}, "it has no threshold, or depends on scores that were not measured"),
-        ("mean", {"n_missing": 9}, "no case has a value: 9 not measured yet"),
-        ("mean", {"n_skipped": 4, "skipped": dict.fromkeys("abcd", 1)}, "no case has a value: 4 skipped (a, b, c)"),
-        ("mean", {"n_skipped": 2, "n_error": 5, "n_missing": 2, "skipped": {"no_label": 2}, "errors": {"refused": 5}},
-         "no case has a value: 2 skipped, 5 errors, 2 not measured yet (refused)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("of", "found", "reason"), [
+    ("pass_rate", {"n_ok": 7, "n_unjudged": 7}, "a score that decides it failed or is not measured"),
+    ("pass_rate", {"n_ok": 7}, "it has no threshold, or depends on scores that were not measured"),
+    ("mean", {"n_missing": 9}, "no case has a value: 9 not measured yet"),
+    ("mean", {"n_skipped": 4, "skipped": dict.fromkeys("abcd", 1)}, "no case has a value: 4 skipped (a, b, c)"),
+    ("mean", {"n_skipped": 2, "n_error": 5, "n_missing": 2, "skipped": {"no_label": 2}, "errors": {"refused": 5}},
+     "no case has a value: 2 skipped, 5 errors, 2 not measured yet (refused)"),
+])  # fmt: skip
 def test_a_score_without_a_value_says_why(of: str, found: dict[str, Any], reason: str) -> None:
     gate = definition(min=0.5, of=of)
     summary = {"n_cases": 9, "scores": {"faithfulness": {"n_ok": 0, "mean": None, "interval": None, **found}}}
@@ -394,21 +388,18 @@ CASE_GATE = {"g": {"score": "rejection_calibration", "min": 0.5}}
 PARTIAL_GATE = {"g": {**CASE_GATE["g"], "where": {"category": "partial"}}}
 
 
-@pytest.mark.parametrize(
-    ("gates", "results", "labels", "passed"),
-    [
-        ({}, {"faithfulness": 0.9, "rejection_calibration": 0}, {}, False),  # by the weights alone: (.2 x .9 + 0) / .3
-        ({}, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
-        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
-        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 0}, {}, False),
-        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {}, None),
-        (CASE_GATE, {"faithfulness": 0.1, "rejection_calibration": FAIL}, {}, None),
-        (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": SKIP}, {}, True),  # does not apply to the case
-        (CASE_GATE, {"faithfulness": FAIL, "rejection_calibration": 1}, {}, None),
-        (CASE_GATE, {"faithfulness": SKIP, "rejection_calibration": SKIP}, {}, None),  # nothing was scored
-        (PARTIAL_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {"category": "whole"}, None),  # overall failed
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gates", "results", "labels", "passed"), [
+    ({}, {"faithfulness": 0.9, "rejection_calibration": 0}, {}, False),  # by the weights alone: (.2 x .9 + 0) / .3
+    ({}, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
+    (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
+    (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 0}, {}, False),
+    (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {}, None),
+    (CASE_GATE, {"faithfulness": 0.1, "rejection_calibration": FAIL}, {}, None),
+    (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": SKIP}, {}, True),  # does not apply to the case
+    (CASE_GATE, {"faithfulness": FAIL, "rejection_calibration": 1}, {}, None),
+    (CASE_GATE, {"faithfulness": SKIP, "rejection_calibration": SKIP}, {}, None),  # nothing was scored
+    (PARTIAL_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {"category": "whole"}, None),  # overall failed
+])  # fmt: skip
 def test_overall_passed(
     tmp_path: Path, gates: dict[str, Any], results: dict[str, Any], labels: dict[str, Any], passed: bool | None
 ) -> None:
@@ -748,15 +739,12 @@ def paired_gate(state: str, value: float = -0.03, **more: Any) -> dict[str, Any]
     return {**measured(value, -0.06, 0.0, n_ok=98), "p_value": 0.02, "paired": paired}
 
 
-@pytest.mark.parametrize(
-    ("state", "value", "verdict", "sentence"),
-    [
-        ("passed", -0.03, "passed", "mean of faithfulness fell by 0.03 against 1a2b3c4d5e6f (0.84 to 0.81, 98 cases on both; drop at most 0.05): passed"),
-        ("failed", -0.2, "failed", "mean of faithfulness fell by 0.2 against 1a2b3c4d5e6f (0.84 to 0.64, 98 cases on both; drop at most 0.05): failed"),
-        ("passed", 0.1, "passed", "mean of faithfulness rose by 0.1 against 1a2b3c4d5e6f (0.84 to 0.94, 98 cases on both; drop at most 0.05): passed"),
-        ("inconclusive", 0.0, "inconclusive", "mean of faithfulness did not change against 1a2b3c4d5e6f (0.84 to 0.84, 98 cases on both; drop at most 0.05): inconclusive, its interval -0.06 to 0 of the difference says neither"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("state", "value", "verdict", "sentence"), [
+    ("passed", -0.03, "passed", "mean of faithfulness fell by 0.03 against 1a2b3c4d5e6f (0.84 to 0.81, 98 cases on both; drop at most 0.05): passed"),
+    ("failed", -0.2, "failed", "mean of faithfulness fell by 0.2 against 1a2b3c4d5e6f (0.84 to 0.64, 98 cases on both; drop at most 0.05): failed"),
+    ("passed", 0.1, "passed", "mean of faithfulness rose by 0.1 against 1a2b3c4d5e6f (0.84 to 0.94, 98 cases on both; drop at most 0.05): passed"),
+    ("inconclusive", 0.0, "inconclusive", "mean of faithfulness did not change against 1a2b3c4d5e6f (0.84 to 0.84, 98 cases on both; drop at most 0.05): inconclusive, its interval -0.06 to 0 of the difference says neither"),
+])  # fmt: skip
 def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, verdict: str, sentence: str) -> None:
     gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
     found = decide_gate(gate, [paired_gate(state, value)])

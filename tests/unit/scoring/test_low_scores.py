@@ -181,34 +181,28 @@ def test_an_option_names_only_what_it_changes() -> None:
     assert (mine.examples, mine.reasons) == (1, 5)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"bands": {"x": [{"name": "Bad", "up_to": 1}]}}, "should match pattern"),
-        ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "a", "up_to": 2}]}}, "a name of its own"),
-        ({"bands": {"x": [{"name": "a"}, {"name": "b", "up_to": 2}]}}, "without `up_to` as the last one"),
-        ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 1}]}}, "from the worst on"),
-        ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 3}, {"name": "c", "up_to": 2}]}}, "from the worst on"),
-        ({"bands": {"x": [{"name": "a", "up_to": 1, "low": False}, {"name": "b", "up_to": 2}]}}, "after all others"),
-        ({"by": ["categroy"]}, "did you mean 'category'"),
-        ({"min_lift": 0.5}, "greater than or equal to 1"),
-        ({"exmples": 3}, "Extra inputs"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "said"), [
+    ({"bands": {"x": [{"name": "Bad", "up_to": 1}]}}, "should match pattern"),
+    ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "a", "up_to": 2}]}}, "a name of its own"),
+    ({"bands": {"x": [{"name": "a"}, {"name": "b", "up_to": 2}]}}, "without `up_to` as the last one"),
+    ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 1}]}}, "from the worst on"),
+    ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 3}, {"name": "c", "up_to": 2}]}}, "from the worst on"),
+    ({"bands": {"x": [{"name": "a", "up_to": 1, "low": False}, {"name": "b", "up_to": 2}]}}, "after all others"),
+    ({"by": ["categroy"]}, "did you mean 'category'"),
+    ({"min_lift": 0.5}, "greater than or equal to 1"),
+    ({"exmples": 3}, "Extra inputs"),
+])  # fmt: skip
 def test_nonsense_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ScoringSettings(low_scores=given)
 
 
-@pytest.mark.parametrize(
-    ("bands", "key", "found"),
-    [
-        ({"corectness": [{"name": "a", "up_to": 1}]}, "scoring.low_scores.bands.corectness", "did you mean 'correctness'"),
-        ({"correctness": [{"name": "a", "up_to": 0.5}]}, "scoring.low_scores.bands.correctness", "up_to 0.5"),
-        ({"correctness": [{"name": "a", "up_to": 3}, {"name": "b", "up_to": 2}]}, "scoring.low_scores.bands.correctness", "up_to 3, 2"),
-        ({"noise": [{"name": "a", "up_to": 0.1}, {"name": "b", "up_to": 0.2}]}, "scoring.low_scores.bands.noise", "up_to 0.1, 0.2"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("bands", "key", "found"), [
+    ({"corectness": [{"name": "a", "up_to": 1}]}, "scoring.low_scores.bands.corectness", "did you mean 'correctness'"),
+    ({"correctness": [{"name": "a", "up_to": 0.5}]}, "scoring.low_scores.bands.correctness", "up_to 0.5"),
+    ({"correctness": [{"name": "a", "up_to": 3}, {"name": "b", "up_to": 2}]}, "scoring.low_scores.bands.correctness", "up_to 3, 2"),
+    ({"noise": [{"name": "a", "up_to": 0.1}, {"name": "b", "up_to": 0.2}]}, "scoring.low_scores.bands.noise", "up_to 0.1, 0.2"),
+])  # fmt: skip
 def test_bands_that_do_not_fit_their_score_are_named(bands: dict[str, Any], key: str, found: str) -> None:
     (problem,) = scoring_faults(ScoringSettings(low_scores={"bands": bands}), [CORRECT, NOISE])
     assert problem.key == key

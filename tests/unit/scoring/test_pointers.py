@@ -81,13 +81,10 @@ def test_nothing_retrieved_says_nothing_of_the_ids(tmp_path: Path) -> None:
     assert warnings(tmp_path, ({"relevant_docs": ["a"]}, {"chunks": None} | cited("x"))) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("https://example.org/a", True), ("[1] https://example.org/a\n\n[2] http://example.org/b?x=1", True), ("- www.example.org", True),
-        ("[1] https://example.org/a\n\nThe room is large.", False), ("See https://example.org/a", False), ("", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "said"), [
+    ("https://example.org/a", True), ("[1] https://example.org/a\n\n[2] http://example.org/b?x=1", True), ("- www.example.org", True),
+    ("[1] https://example.org/a\n\nThe room is large.", False), ("See https://example.org/a", False), ("", False),
+])  # fmt: skip
 def test_contexts_that_are_nothing_but_addresses(tmp_path: Path, text: str, said: bool) -> None:
     found = warnings(tmp_path, ({}, chunks("a", "b", text=text)), method="bing")
     assert [line.startswith("method bing: 2 of 2 contexts are nothing but addresses") for line in found] == [True] * said

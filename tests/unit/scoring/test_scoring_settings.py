@@ -353,23 +353,20 @@ def test_a_missing_file_and_another_format_are_named(tmp_path: Path) -> None:
         read_calibration(written(tmp_path, {**content(), "format": FORMAT - 1}))
 
 
-@pytest.mark.parametrize(
-    ("changed", "line"),
-    [
-        ({"judge_identity__model": "openai/gpt-5-2025-08-07"},
-         "judge.model: openai/gpt-4o-mini-2024-07-18 -> openai/gpt-5-2025-08-07"),
-        ({"judge_identity__season": "autumn"}, "judge.season: (absent) -> autumn"),
-        ({"metrics__faithfulness__version": 3}, "metric_version: 2 -> 3"),
-        ({"metrics__faithfulness__parameters__batch": 5}, "settings.parameters.batch: 20 -> 5"),
-        ({"metrics__faithfulness__prompts__verify": "e" * 64}, "prompts.verify: bbbbbbbbbbbb -> eeeeeeeeeeee"),
-        ({"shapes": {**SHAPES, "verify": "QuotedVerdicts@ba9876543210"}},
-         "answer_shape.verify: Verdicts@ba9876543210 -> QuotedVerdicts@ba9876543210"),
-        ({"shapes": {**SHAPES, "verify": "Verdicts@ffffffffffff"}},
-         "answer_shape.verify: Verdicts@ba9876543210 -> Verdicts@ffffffffffff"),
-        ({"threshold": 0.7}, "threshold: 0.85 -> 0.7"),
-        ({"threshold": None}, "threshold: 0.85 -> None"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changed", "line"), [
+    ({"judge_identity__model": "openai/gpt-5-2025-08-07"},
+     "judge.model: openai/gpt-4o-mini-2024-07-18 -> openai/gpt-5-2025-08-07"),
+    ({"judge_identity__season": "autumn"}, "judge.season: (absent) -> autumn"),
+    ({"metrics__faithfulness__version": 3}, "metric_version: 2 -> 3"),
+    ({"metrics__faithfulness__parameters__batch": 5}, "settings.parameters.batch: 20 -> 5"),
+    ({"metrics__faithfulness__prompts__verify": "e" * 64}, "prompts.verify: bbbbbbbbbbbb -> eeeeeeeeeeee"),
+    ({"shapes": {**SHAPES, "verify": "QuotedVerdicts@ba9876543210"}},
+     "answer_shape.verify: Verdicts@ba9876543210 -> QuotedVerdicts@ba9876543210"),
+    ({"shapes": {**SHAPES, "verify": "Verdicts@ffffffffffff"}},
+     "answer_shape.verify: Verdicts@ba9876543210 -> Verdicts@ffffffffffff"),
+    ({"threshold": 0.7}, "threshold: 0.85 -> 0.7"),
+    ({"threshold": None}, "threshold: 0.85 -> None"),
+])  # fmt: skip
 def test_every_difference_is_named(changed: dict[str, Any], line: str) -> None:
     assert binding_differences(bound(), bound(**changed)) == [line]
 

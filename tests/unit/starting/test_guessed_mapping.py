@@ -13,27 +13,24 @@ from ragpipe.starting.option_files import FileOrigin, guessed_dataset, scalar
 from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
 
 
-@pytest.mark.parametrize(
-    ("record", "guesses"),
-    [
-        ({"q": "Who?", "reply": "Ada."}, {"question": "q", "answer": "reply"}),
-        ({"userInput": "Who?", "actualOutput": "Ada."}, {"question": "userInput", "answer": "actualOutput"}),
-        ({"qid": 7, "query": "Who?"}, {"id": "to_string(qid)", "question": "query"}),
-        ({"query": "Who?", "hits": [{"url": "a", "body": "Ada."}]}, {"question": "query", "contexts": "hits[].body"}),
-        ({"query": "Who?", "passages": ["Ada."]}, {"question": "query", "contexts": "passages"}),
-        ({"query": "Who?", "documents": '["Ada."]'}, {"question": "query", "contexts": "parse(documents)"}),
-        ({"query": "Who?", "ground_truth": ["Ada.", "Lovelace."]}, {"question": "query", "references": "ground_truth"}),
-        ({"query": "Who?", "ground_truth": "Ada."}, {"question": "query", "reference": "ground_truth"}),
-        ({"turn": {"query": "Who?"}, "a b": {"response": "Ada."}}, {"question": "turn.query", "answer": '"a b".response'}),
-        ({"request": '{"query": "Who?"}', "result": '{"answer": "Ada."}'}, {"question": "parse(request).query", "answer": "parse(result).answer"}),
-        ({"input": '{"question": "Who?"}', "metadata": '{"contexts": ["Ada."]}'}, {"question": "parse(input).question", "contexts": "parse(metadata).contexts"}),
-        ({"query": "Who?", "documents": '[{"text": "Ada."}]'}, {"question": "query", "contexts": "parse(documents)[].text"}),
-        ({"query": "{braces} are what?", "reply": "[1] says so"}, {"question": "query", "answer": "reply"}),
-        ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
-        ({"query": "Who?", "hits": []}, {"question": "query"}),
-        ({"note": "Who?", "value": "Ada."}, {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("record", "guesses"), [
+    ({"q": "Who?", "reply": "Ada."}, {"question": "q", "answer": "reply"}),
+    ({"userInput": "Who?", "actualOutput": "Ada."}, {"question": "userInput", "answer": "actualOutput"}),
+    ({"qid": 7, "query": "Who?"}, {"id": "to_string(qid)", "question": "query"}),
+    ({"query": "Who?", "hits": [{"url": "a", "body": "Ada."}]}, {"question": "query", "contexts": "hits[].body"}),
+    ({"query": "Who?", "passages": ["Ada."]}, {"question": "query", "contexts": "passages"}),
+    ({"query": "Who?", "documents": '["Ada."]'}, {"question": "query", "contexts": "parse(documents)"}),
+    ({"query": "Who?", "ground_truth": ["Ada.", "Lovelace."]}, {"question": "query", "references": "ground_truth"}),
+    ({"query": "Who?", "ground_truth": "Ada."}, {"question": "query", "reference": "ground_truth"}),
+    ({"turn": {"query": "Who?"}, "a b": {"response": "Ada."}}, {"question": "turn.query", "answer": '"a b".response'}),
+    ({"request": '{"query": "Who?"}', "result": '{"answer": "Ada."}'}, {"question": "parse(request).query", "answer": "parse(result).answer"}),
+    ({"input": '{"question": "Who?"}', "metadata": '{"contexts": ["Ada."]}'}, {"question": "parse(input).question", "contexts": "parse(metadata).contexts"}),
+    ({"query": "Who?", "documents": '[{"text": "Ada."}]'}, {"question": "query", "contexts": "parse(documents)[].text"}),
+    ({"query": "{braces} are what?", "reply": "[1] says so"}, {"question": "query", "answer": "reply"}),
+    ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
+    ({"query": "Who?", "hits": []}, {"question": "query"}),
+    ({"note": "Who?", "value": "Ada."}, {}),
+])  # fmt: skip
 def test_a_guess_needs_a_name_and_a_fitting_type(record: dict[str, Any], guesses: dict[str, str]) -> None:
     assert {guess.field: guess.path for guess in guessed_fields(names_in_file([record]))} == guesses
 
@@ -60,13 +57,10 @@ def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
     assert len(name.shown_example) <= 63
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "id", "a.b[].c", "here:../../x.jsonl", '"a b".c', "parse(x)", "true", "No", "7", "a: b", "#x", "", "é", "x:", """it's "a b".c""",
-        '"a\\n".c',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "id", "a.b[].c", "here:../../x.jsonl", '"a b".c', "parse(x)", "true", "No", "7", "a: b", "#x", "", "é", "x:", """it's "a b".c""",
+    '"a\\n".c',
+])  # fmt: skip
 def test_a_written_text_is_read_back_as_it_is(text: str) -> None:
     assert yaml.safe_load(f"key: {scalar(text)}   # a comment") == {"key": text}
 
@@ -137,13 +131,10 @@ def _entry(name: str, *verdicts: Any, option: str = "ragas") -> RecordedEntry:
     return entry
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "scale"),
-    [
-        ((0.2, 0.9), (0, 1)), ((0, 1), (0, 1)), ((1, 3, 5), (1, 5)), ((0, 4), (0, 5)), ((2, 5), (1, 5)), ((0, 7.5), (0, 10)),
-        ((12, 88), (0, 100)), ((-1, 0.5), None), ((3, 400), None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("verdicts", "scale"), [
+    ((0.2, 0.9), (0, 1)), ((0, 1), (0, 1)), ((1, 3, 5), (1, 5)), ((0, 4), (0, 5)), ((2, 5), (1, 5)), ((0, 7.5), (0, 10)),
+    ((12, 88), (0, 100)), ((-1, 0.5), None), ((3, 400), None),
+])  # fmt: skip
 def test_the_scale_is_the_narrowest_that_holds_every_value(verdicts: tuple[float, ...], scale: tuple[float, float] | None) -> None:
     assert _entry("x", *verdicts).scale == scale
 

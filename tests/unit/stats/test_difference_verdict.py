@@ -315,13 +315,10 @@ def test_rows_of_an_interval() -> None:
     assert effective_rows(0.5, 0.0, 1.0, quantile=2) is None
 
 
-@pytest.mark.parametrize(
-    ("n", "bound"),
-    [
-        (0, None), (24, None), (25, 4.333), (49, 4.333), (50, 2.963), (74, 2.963), (75, 2.359), (99, 2.359), (100, 2.014),
-        (130, 2.014),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("n", "bound"), [
+    (0, None), (24, None), (25, 4.333), (49, 4.333), (50, 2.963), (74, 2.963), (75, 2.359), (99, 2.359), (100, 2.014),
+    (130, 2.014),
+])  # fmt: skip
 def test_the_bound_of_the_last_share_that_is_reached(n: int, bound: float | None) -> None:
     look = look_at(n, 100)
     assert (None if look is None else look.bound) == bound

@@ -74,14 +74,11 @@ def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tupl
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("values", "likeness", "change", "overlap", "paired"),
-    [
-        ("shares", 0.5, -0.05, 0.04, 0.48), ("shares", 0.5, -0.1, 0.50, 0.96), ("shares", 0.84, -0.05, 0.01, 0.86),
-        ("0/1", 0.5, -0.05, 0.02, 0.22), ("0/1", 0.5, -0.1, 0.11, 0.55), ("0/1", 0.84, -0.05, 0.00, 0.31),
-        ("0/1", 0.84, -0.1, 0.06, 0.75),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "likeness", "change", "overlap", "paired"), [
+    ("shares", 0.5, -0.05, 0.04, 0.48), ("shares", 0.5, -0.1, 0.50, 0.96), ("shares", 0.84, -0.05, 0.01, 0.86),
+    ("0/1", 0.5, -0.05, 0.02, 0.22), ("0/1", 0.5, -0.1, 0.11, 0.55), ("0/1", 0.84, -0.05, 0.00, 0.31),
+    ("0/1", 0.84, -0.1, 0.06, 0.75),
+])  # fmt: skip
 def test_pairs_find_what_overlap_does_not(values: str, likeness: float, change: float, overlap: float, paired: float) -> None:
     result = benchmark.compare((100, False), benchmark.Kind(values, 0.85, likeness), change, REPETITIONS, SEED)
     assert result.overlap == pytest.approx(overlap, abs=chance(overlap, REPETITIONS, 14) + 0.01)

@@ -207,13 +207,10 @@ def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None
     assert 0 < result.p_value <= 1
 
 
-@pytest.mark.parametrize(
-    ("block", "field"),
-    [
-        ("human faithfulness", "faithfulness"), ("human completeness", "completeness"), ("human appropriateness", "appropriateness"),
-        ("human naturalness", "naturalness"), ("rl_f", "rl_f"), ("rb_llm", "rb_llm"), ("rb_agg", "rb_agg"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("block", "field"), [
+    ("human faithfulness", "faithfulness"), ("human completeness", "completeness"), ("human appropriateness", "appropriateness"),
+    ("human naturalness", "naturalness"), ("rl_f", "rl_f"), ("rb_llm", "rb_llm"), ("rb_agg", "rb_agg"),
+])  # fmt: skip
 def test_two_recorded_systems(real_data: Path, block: str, field: str) -> None:
     """The same 78 tasks answered by both: figures of EXPECTED.json by scipy, to 6 places."""
     figures = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["mtrag"]

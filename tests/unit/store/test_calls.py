@@ -171,7 +171,6 @@ async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path:
         assert (await two.get_or_claim(K("k"))).status == "refused"  # type: ignore[union-attr]
         assert read_calls(tmp_path / "c", [K("k")]) == {}
         assert read_calls(tmp_path / "c", [K("k")], run_id="one")[K("k")].status == status
-
         assert await two.get_or_claim(K("k"), freshness=Freshness.NO_FAILURES) is None
         await two.put(call())
         for store in (one, two):  # a good reply ends the failures of all runs
@@ -198,7 +197,6 @@ async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
         assert not any(task.done() for task in waiting)
         await one.put(call())
         assert {task.text for task in await asyncio.gather(*waiting) if task} == {"reply"}
-
         assert await one.get_or_claim(K("other")) is None
         task = asyncio.create_task(two.get_or_claim(K("other")))
         await asyncio.sleep(0.05)
@@ -255,7 +253,6 @@ async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
             for n in range(50):
                 assert await asyncio.wait_for(two.get_or_claim(K(f"k{n}")), HANGS_AFTER_S) is None
                 await two.release_claim(K(f"k{n}"))
-
         assert await one.get_or_claim(K("k")) is None  # cancelled while it waits for another's claim
         task = asyncio.create_task(two.get_or_claim(K("k")))
         await asyncio.sleep(0.05)

@@ -77,13 +77,10 @@ def test_json_keeps_lone_surrogates_as_escapes(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_bytes()) == {"text": "bad \ud800 é"}
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EROFS, "read-only"),
-        (errno.ENOTDIR, "not a folder"), (errno.EMFILE, "too many open files"), (errno.EIO, "input/output"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("number", "words"), [
+    (errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EROFS, "read-only"),
+    (errno.ENOTDIR, "not a folder"), (errno.EMFILE, "too many open files"), (errno.EIO, "input/output"),
+])  # fmt: skip
 def test_a_failed_sync_names_path_and_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
     def fail(_: int) -> None:
         raise OSError(number, os.strerror(number))

@@ -57,13 +57,11 @@ def test_a_journal_cut_anywhere_gives_a_prefix_and_goes_on(entries: list[dict], 
         cut = data.draw(st.integers(0, len(whole)))
         path.write_bytes(whole[:cut])
         torn = whole[:cut].rsplit(b"\n", 1)[-1]
-
         found, notices = reopened(path)
         assert found == entries[: len(found)]
         assert len(found) == max(0, whole[:cut].count(b"\n") - 1)
         assert len(notices) == bool(torn)
         assert [p.read_bytes() for p in Path(folder).glob("*.torn*")] == ([torn] if torn else [])
-
         written(path, entries[len(found) :])
         assert reopened(path) == (entries, [])
         assert path.read_bytes() == whole

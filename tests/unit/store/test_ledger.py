@@ -183,12 +183,10 @@ def test_a_group_of_claims_is_granted_key_by_key(tmp_path: Path) -> None:
     second = CallTable(tmp_path / "calls.sqlite", run_id="second")
     first.write([packed(_call(KEYS[0], "ok", "first"), "")])
     assert first.find_or_claim([Lookup(KEYS[1]), Lookup(KEYS[2]), Lookup(KEYS[1])]) == [GRANTED, GRANTED, HELD]
-
     reply, *others = second.find_or_claim([Lookup(KEYS[n]) for n in (0, 3, 1, 4, 3)])
     assert isinstance(reply, Call)
     assert reply.text == "ok of first"
     assert others == [GRANTED, HELD, GRANTED, HELD]
-
     first.close()  # its claims no longer count
     assert second.find_or_claim([Lookup(KEYS[n]) for n in (2, 1, 2, 3)]) == [GRANTED, GRANTED, HELD, HELD]
     second.close()

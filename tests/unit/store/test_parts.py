@@ -96,7 +96,6 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
     parts.path(3).unlink()
     parts.path(3).symlink_to(tmp_path / "outside")
     (tmp_path / "parts" / "note.txt").write_text("not a part")
-
     assert parts.done() == {4}
     assert [notice.split(":")[0] for notice in parts.notices] == [str(parts.path(n)) for n in range(4)]
     assert sorted(os.listdir(tmp_path / "parts")) == ["note.txt", "part-000004.parquet", "part-000004.sha256"]

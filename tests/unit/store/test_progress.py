@@ -85,7 +85,6 @@ def test_is_written_at_most_once_a_second_and_for_a_twentieth_of_the_time(tmp_pa
         clock[0] += 0.01
     assert len(writes) == 5  # 20 s of work, 0.2 s a write: one each 4 s and the write itself
     assert all(b - a >= 4.0 for a, b in zip(writes, writes[1:], strict=False))  # noqa: RUF007
-
     writes.clear()
     monkeypatch.setattr(module, "atomic_write", lambda *_, **__: writes.append(clock[0]))
     progress = view(tmp_path)

@@ -235,19 +235,16 @@ def test_which_exceptions_may_pass(error: Exception, kind: str, wait: float | No
     assert (failure.kind, failure.retry_after) == (kind, wait)
 
 
-@pytest.mark.parametrize(
-    ("usage", "counts"),
-    [
-        ({"tokens_in": 3, "cost_usd": 0.1}, {"tokens_in": 3, "cost_usd": 0.1}),
-        (
-            {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None}},
-            {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4},
-        ),
-        (
-            {"input_tokens": 9, "output_tokens": 2, "output_token_details": {"reasoning": 1}, "service_tier": None},
-            {"input_tokens": 9, "output_tokens": 2, "reasoning_tokens": 1},
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("usage", "counts"), [
+    ({"tokens_in": 3, "cost_usd": 0.1}, {"tokens_in": 3, "cost_usd": 0.1}),
+    (
+        {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None}},
+        {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4},
+    ),
+    (
+        {"input_tokens": 9, "output_tokens": 2, "output_token_details": {"reasoning": 1}, "service_tier": None},
+        {"input_tokens": 9, "output_tokens": 2, "reasoning_tokens": 1},
+    ),
+])  # fmt: skip
 def test_nested_counts_of_tokens_are_taken_out(usage: dict[str, Any], counts: dict[str, Any]) -> None:
     assert token_usage(usage) == counts

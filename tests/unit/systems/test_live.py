@@ -74,12 +74,9 @@ async def test_what_goes_wrong_is_that_outputs_error(plugin: str, tmp_path: Path
     assert all(error in (output.error or "") and output.answer is None for output in found.values())
 
 
-@pytest.mark.parametrize(
-    ("function", "error"),
-    [
-        ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("function", "error"), [
+    ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
+])  # fmt: skip
 async def test_what_no_file_can_hold_is_that_outputs_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: str
 ) -> None:

@@ -223,7 +223,6 @@ async def test_only_the_repeats_that_are_missing_or_failed_are_asked_again(here:
     kept.append(json.dumps({"sample_id": "s2", "method": "default", "repeat": 3, "failed": True, "output": failed}))
     journal.write_text("".join(f"{line}\n" for line in kept))
     (here / "asked.txt").unlink()
-
     found = await collect_of_repeats(settings, journal)
     assert sorted((here / "asked.txt").read_text().split()) == ["s1", "s2"]
     assert all(output.error is None for outputs in found.values() for output in outputs)
@@ -264,7 +263,6 @@ def test_the_answers_of_one_question_are_cases_in_one_cluster(here: Path, capsys
         }
     assert run.manifest["identity"]["system"]["repeats"] == 2
     capsys.readouterr()
-
     assert main(["task=explain", "run=outputs/moody/latest", "case=q1", "metric=faithfulness", "repeat=2"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("case q1/default repeat 2\n")

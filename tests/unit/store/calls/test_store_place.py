@@ -47,18 +47,15 @@ def test_without_a_url_it_is_a_file() -> None:
     assert store_place_of(None, "mine", "out") == Path("mine/calls.sqlite")
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("postgresql://u:hunter2@h/db", "without a password"), ("postgresql://u@h/db?password=hunter2", "without a password"),
-        ("postgresql://u@h/db?sslpassword=hunter2", "without a password"), ("mysql://u@h/db", "an address such as postgresql://"),
-        ("postgresql://u@h:port/db", "an address such as postgresql://"), ("postgresql://u@h", "names a database"),
-        ("postgresql://u@h/db?schema=a;drop", "lower-case letters"), ("postgresql://u@h/db?schema=a;drop&schema=mine", "one schema=NAME"),
-        ("postgresql://u@h/db?schema=Mine", "lower-case letters"),
-        ("postgresql://u@h/db?schem=hunter2", "schema=NAME, in exactly these letters: an option of this URL is nearly"),
-        ("postgresql://u@h/db?sslmode=require&Schema=hunter2", "schema=NAME, in exactly these letters"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("url", "words"), [
+    ("postgresql://u:hunter2@h/db", "without a password"), ("postgresql://u@h/db?password=hunter2", "without a password"),
+    ("postgresql://u@h/db?sslpassword=hunter2", "without a password"), ("mysql://u@h/db", "an address such as postgresql://"),
+    ("postgresql://u@h:port/db", "an address such as postgresql://"), ("postgresql://u@h", "names a database"),
+    ("postgresql://u@h/db?schema=a;drop", "lower-case letters"), ("postgresql://u@h/db?schema=a;drop&schema=mine", "one schema=NAME"),
+    ("postgresql://u@h/db?schema=Mine", "lower-case letters"),
+    ("postgresql://u@h/db?schem=hunter2", "schema=NAME, in exactly these letters: an option of this URL is nearly"),
+    ("postgresql://u@h/db?sslmode=require&Schema=hunter2", "schema=NAME, in exactly these letters"),
+])  # fmt: skip
 def test_a_url_that_is_none_is_refused_without_being_quoted(url: str, words: str) -> None:
     fault = url_fault(url)
     assert fault is not None
