@@ -1,4 +1,4 @@
-"""The reports of several iterations: their headline is that of all, with the cases of the last."""
+"""The report at the terminal, that of several iterations, and a finished run read as frames."""
 
 import io
 import math

@@ -1,4 +1,4 @@
-"""What a page says in words beside its figures: of a judge that is embedded, of a composite that lacks parts, of a scale."""
+"""report.html: text is never an element, cases in their order, details of any metric, words beside the figures."""
 
 import base64
 import hashlib

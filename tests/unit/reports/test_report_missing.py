@@ -1,4 +1,4 @@
-"""Advice where replies are missing: never one that cannot help without a network."""
+"""Advice where replies are missing; the signature and alerts of a report."""
 
 from typing import Any
 

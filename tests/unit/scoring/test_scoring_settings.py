@@ -1,4 +1,4 @@
-"""The logic of rules against a second, plain implementation of it: one case at a time, None for not applicable."""
+"""Settings of scoring: their defaults, what is refused, what differs; rules against a second, plain implementation."""
 
 import copy
 import json

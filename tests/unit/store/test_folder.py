@@ -1,4 +1,4 @@
-"""The wall clock of an iteration: kept through starts, and never in the way of a run."""
+"""The folder of a run: its paths, its wall clock through starts, its seals."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Tables that are read once from their beginning to their end: the rows of each case, whatever row groups they are in."""
+"""Journals, and tables that are read once from their beginning to their end, case by case."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Rows of a table of a run, found by their cells or by their place."""
+"""Parts of a table, how they are joined, and rows found in it by their cells or by their place."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `.progress.json` says of the process, and how a reader tells that it is stale."""
+"""What `.progress.json` says of a process, how a reader tells that it is stale; pages that are one file or several."""
 
 import json
 import os
