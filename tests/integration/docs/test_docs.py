@@ -202,9 +202,9 @@ def steps_of(section: Section) -> list[Step]:
 
 
 @pytest.fixture(scope="session")
-def run_of_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small run, for the commands that go on from one of the reader's."""
-    folder = tmp_path_factory.mktemp("run_of_pages")
+    folder = tmp_path_factory.mktemp("page_run")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         assert main(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=my"]) == 0
@@ -214,7 +214,7 @@ def run_of_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("line", COMPOSED)
 def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
-    line: str, here: Path, run_of_pages: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, here: Path, page_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What needs the work of people, Ray, or a run that the page does not make: names of options, keys and types of values are checked."""
     monkeypatch.setattr(RunnerSettings, "missing", lambda _: iter(()))
@@ -223,7 +223,7 @@ def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"# @package _g{'lobal_' if group == 'experiment' else 'roup_'}\n{text}\n", encoding="utf-8")
     for run in {"my", *re.findall(r"outputs/(\w+)/latest", line)}:
-        shutil.copytree(run_of_pages, here / "outputs" / run, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(page_run, here / "outputs" / run, symlinks=True, dirs_exist_ok=True)
     words = shlex.split(line.replace("<draw>", "0f3c"))[3:]
     if "-m" in words:  # of a sweep its first job
         words = [re.sub(r"(=[^,\[{]+),.*", r"\1", word) for word in words if word != "-m"]

@@ -326,7 +326,7 @@ METHODS = "{dense: {params: {name: dense}}, closed: {params: {name: closed}, ret
 
 
 @pytest.fixture
-def here_of_several_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "several.py").write_text(RAG)
@@ -342,15 +342,15 @@ def several(methods: str, *words: str) -> int:
     ])  # fmt: skip
 
 
-def asked(here_of_several_methods: Path) -> Counter[str]:
-    path = here_of_several_methods / "asked.txt"
+def asked(here_many: Path) -> Counter[str]:
+    path = here_many / "asked.txt"
     return Counter(path.read_text().split()) if path.exists() else Counter()
 
 
 @pytest.mark.slow
-def test_a_changed_or_a_new_method_is_asked_alone(here_of_several_methods: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_or_a_new_method_is_asked_alone(here_many: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert several(METHODS) == 0
-    assert asked(here_of_several_methods) == {"dense": 3, "closed": 3}
+    assert asked(here_many) == {"dense": 3, "closed": 3}
     run = ragpipe.load("outputs/several/latest")
     assert list(run.records["method"]) == ["dense", "closed"] * 3
     assert list(run.records["faithfulness.status"]) == ["ok", "skipped"] * 3
@@ -359,18 +359,18 @@ def test_a_changed_or_a_new_method_is_asked_alone(here_of_several_methods: Path,
     assert "collected 3 outputs of dense" in out
     assert "collected 3 outputs of closed" in out
     assert several(METHODS.replace("{name: dense}}", "{name: dense, k: 9}}")) == 0
-    assert asked(here_of_several_methods) == {"dense": 6, "closed": 3}
+    assert asked(here_many) == {"dense": 6, "closed": 3}
     out = capfd.readouterr().out
     assert "outputs of dense are collected again: another system than in run" in out
     assert "3 outputs of closed are those of run" in out
     more = METHODS.replace("{name: dense}}", "{name: dense, k: 9}}")[:-1] + ", new: {params: {name: new}}}"
     assert several(more) == 0
-    assert asked(here_of_several_methods) == {"dense": 6, "closed": 3, "new": 3}
+    assert asked(here_many) == {"dense": 6, "closed": 3, "new": 3}
     assert set(ragpipe.load("outputs/several/latest").records["method"]) == {"dense", "closed", "new"}
     assert several(more, "judge.threshold=0.5") == 0, "another judge's settings ask no system"
-    assert asked(here_of_several_methods) == {"dense": 6, "closed": 3, "new": 3}
+    assert asked(here_many) == {"dense": 6, "closed": 3, "new": 3}
     assert main(["task=verify", "run=outputs/several/latest"]) == 0
-    manifest = json.loads((here_of_several_methods / "outputs/several/latest/manifest.json").read_text())
+    manifest = json.loads((here_many / "outputs/several/latest/manifest.json").read_text())
     assert set(manifest["identity"]["system"]["methods"]) == {"dense", "closed", "new"}
 
 
@@ -387,14 +387,14 @@ def test_a_changed_or_a_new_method_is_asked_alone(here_of_several_methods: Path,
     ], keep=2),
 )  # fmt: skip
 def test_a_wrong_method_is_refused_with_its_key(
-    here_of_several_methods: Path, capfd: pytest.CaptureFixture[str], methods: str, words: tuple[str, ...], told: str
+    here_many: Path, capfd: pytest.CaptureFixture[str], methods: str, words: tuple[str, ...], told: str
 ) -> None:
     assert several(methods, "task=plan", *words) == 2
     assert told in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_the_plan_names_the_methods(here_of_several_methods: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_names_the_methods(here_many: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert several(METHODS, "task=plan") == 0
     assert "3 samples; 2 methods are asked once for each when the run starts: dense, closed" in capfd.readouterr().out
-    assert asked(here_of_several_methods) == {}
+    assert asked(here_many) == {}

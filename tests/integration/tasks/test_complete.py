@@ -162,7 +162,7 @@ WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "re
 
 
 @pytest.fixture
-def here_of_stopped_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -178,9 +178,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(finished: Path, here_of_stopped_starts: Path) -> Path:
-    shutil.copytree(finished, here_of_stopped_starts / "outputs", symlinks=True)
-    return (here_of_stopped_starts / "outputs/x/latest").resolve()
+def run(finished: Path, here_stopped: Path) -> Path:
+    shutil.copytree(finished, here_stopped / "outputs", symlinks=True)
+    return (here_stopped / "outputs/x/latest").resolve()
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, stage: str, *words: str, calls: int = 0) -> None:
@@ -213,11 +213,11 @@ def states(run: Path) -> dict[str, str]:
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("stage", ["seal_run", "score_iteration", "combine_iterations", "write_reports"])
 def test_the_first_start_and_one_more_iteration(
-    stage: str, here_of_stopped_starts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stage: str, here_stopped: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     killed(monkeypatch, stage, "iterations=2", calls=int(stage == "score_iteration"))
     assert main([*WORDS, "iterations=2"]) == 0
-    run = (here_of_stopped_starts / "outputs/x/latest").resolve()
+    run = (here_stopped / "outputs/x/latest").resolve()
     assert verified(run, capsys).startswith("verify: identical")
     killed(monkeypatch, stage, "iterations=3")
     assert states(run) == {"1": "complete", "2": "complete", "3": "judged"}
@@ -269,9 +269,9 @@ def test_other_folders_in_a_run_stop_nothing(run: Path, capsys: pytest.CaptureFi
     assert verified(run, capsys).startswith("verify: identical")
 
 
-def test_tables_are_sealed_row_by_row_wherever_the_run_stands(here_of_stopped_starts: Path) -> None:
+def test_tables_are_sealed_row_by_row_wherever_the_run_stands(here_stopped: Path) -> None:
     assert main([*WORDS, "output_dir=export"]) == 0
-    tables = json.loads((here_of_stopped_starts / "export/x/latest/seal.json").read_text())["tables"]
+    tables = json.loads((here_stopped / "export/x/latest/seal.json").read_text())["tables"]
     assert set(tables) == {"samples.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"}
 
 
@@ -364,15 +364,15 @@ def out(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run_of_incomplete(out: Path) -> Path:
+def cut_run(out: Path) -> Path:
     """The run in the place where it was made, its call store beside it."""
     return (out / "torture" / "latest").resolve()
 
 
 @pytest.fixture
-def copied(run_of_incomplete: Path, tmp_path: Path) -> Path:
+def copied(cut_run: Path, tmp_path: Path) -> Path:
     """The run folder alone, under another name."""
-    return Path(shutil.copytree(run_of_incomplete, tmp_path / "elsewhere" / "run"))
+    return Path(shutil.copytree(cut_run, tmp_path / "elsewhere" / "run"))
 
 
 def bill(folder: Path) -> dict:
@@ -410,10 +410,10 @@ def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("place", ["run", pytest.param("run id")])
 def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
-    run_of_incomplete: Path, copied: Path, place: str, capsys: pytest.CaptureFixture[str]
+    cut_run: Path, copied: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever the folder is called: the call store knows a run by its identity."""
-    folder = copied if place == "run" else Path(copied.rename(copied.parent / run_of_incomplete.name))
+    folder = copied if place == "run" else Path(copied.rename(copied.parent / cut_run.name))
     before = spent(folder)
     with serving() as server:
         assert main(rejudge(folder, server.url)) == 0
@@ -432,11 +432,11 @@ def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
     assert not list(folder.rglob(".paid.json"))
 
 
-def test_in_its_own_place_nothing_is_counted_twice(out: Path, run_of_incomplete: Path) -> None:
-    before = spent(run_of_incomplete)
+def test_in_its_own_place_nothing_is_counted_twice(out: Path, cut_run: Path) -> None:
+    before = spent(cut_run)
     with serving() as server:
-        assert main(rejudge(run_of_incomplete, server.url, f"output_dir={out}")) == 0
-        assert spent(run_of_incomplete)["calls"] == before["calls"] + server.tries
+        assert main(rejudge(cut_run, server.url, f"output_dir={out}")) == 0
+        assert spent(cut_run)["calls"] == before["calls"] + server.tries
 
 
 def test_what_a_killed_start_paid_is_not_lost(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

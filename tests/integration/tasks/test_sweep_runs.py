@@ -225,28 +225,28 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here_of_compare(outputs: Path, tmp_path: Path) -> Path:
+def here_two(outputs: Path, tmp_path: Path) -> Path:
     shutil.copytree(outputs, tmp_path / "outputs", symlinks=True)
     return tmp_path / "outputs"
 
 
-def compare(here_of_compare: Path, *words: str) -> int:
+def compare(here_two: Path, *words: str) -> int:
     return main(["task=compare", f"output_dir={here}", *words])
 
 
-def document(here_of_compare: Path, name: str = "first") -> dict:
-    (folder,) = (here_of_compare / name / "comparisons").iterdir()
+def document(here_two: Path, name: str = "first") -> dict:
+    (folder,) = (here_two / name / "comparisons").iterdir()
     return json.loads((folder / "comparison.json").read_text())
 
 
-def test_the_methods_of_a_run(here_of_compare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(here_of_compare, "compare=methods", "run=first", "compare.base_method=baseline") == 0
+def test_the_methods_of_a_run(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "compare=methods", "run=first", "compare.base_method=baseline") == 0
     out = capsys.readouterr().out
-    comparison = document(here_of_compare)
+    comparison = document(here_two)
     assert [side["method"] for side in comparison["candidates"]] == ["rerank", "no_rerank_small_k"]
     assert out.startswith(comparison["comparisons"][0]["verdict"]["sentence"])
     assert comparison["comparisons"][1]["cases"] == {"both": 21, "only_base": 19, "only_candidate": 0, "questions": 21}
-    (folder,) = (here_of_compare / "first" / "comparisons").iterdir()
+    (folder,) = (here_two / "first" / "comparisons").iterdir()
     assert {path.name for path in folder.iterdir()} >= {
         "comparison.json", "comparison.md", "comparison.parquet", "comparison.junit.xml", "compare.html",
     }  # fmt: skip
@@ -260,68 +260,68 @@ def test_the_methods_of_a_run(here_of_compare: Path, capsys: pytest.CaptureFixtu
     assert sum(value > 0 for value in differences) == score["wins"]
 
 
-def test_the_same_comparison_writes_nothing_anew(here_of_compare: Path) -> None:
+def test_the_same_comparison_writes_nothing_anew(here_two: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline")
-    assert compare(here_of_compare, *words) == 0
-    before = {path: path.stat().st_mtime_ns for path in (here_of_compare / "first" / "comparisons").glob("*/*")}
+    assert compare(here_two, *words) == 0
+    before = {path: path.stat().st_mtime_ns for path in (here_two / "first" / "comparisons").glob("*/*")}
     assert len(before) >= 4
-    assert compare(here_of_compare, *words) == 0
-    assert {path: path.stat().st_mtime_ns for path in (here_of_compare / "first" / "comparisons").glob("*/*")} == before
+    assert compare(here_two, *words) == 0
+    assert {path: path.stat().st_mtime_ns for path in (here_two / "first" / "comparisons").glob("*/*")} == before
 
 
-def test_a_comparison_is_no_run(here_of_compare: Path) -> None:
-    assert compare(here_of_compare, "compare=methods", "run=first") == 0
-    assert [folder.name for folder in run_list_folders(here_of_compare)] == ["first", "second", "third"]
-    assert len(list_runs(here_of_compare / "first")[0]) == 1
+def test_a_comparison_is_no_run(here_two: Path) -> None:
+    assert compare(here_two, "compare=methods", "run=first") == 0
+    assert [folder.name for folder in run_list_folders(here_two)] == ["first", "second", "third"]
+    assert len(list_runs(here_two / "first")[0]) == 1
 
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("word", ["first/latest", "{id}", "{here}/first"])
-def test_a_run_by_any_of_its_names(here_of_compare: Path, word: str) -> None:
-    run_id = RunFolder.find(here_of_compare / "first").root.name
-    assert compare(here_of_compare, f"base={word.format(id=run_id, here=here)}", "candidate=first") == 0
-    comparison = document(here_of_compare)
+def test_a_run_by_any_of_its_names(here_two: Path, word: str) -> None:
+    run_id = RunFolder.find(here_two / "first").root.name
+    assert compare(here_two, f"base={word.format(id=run_id, here=here)}", "candidate=first") == 0
+    comparison = document(here_two)
     assert comparison["base"]["run_id"] == comparison["candidates"][0]["run_id"] == run_id
     assert comparison["comparisons"][0]["verdict"]["state"] == "inconclusive"
 
 
-def test_latest_is_that_of_the_name(here_of_compare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(here_of_compare, "name=first", "base=latest", "candidate=latest") == 0
-    assert document(here_of_compare)["base"]["name"] == "first"
-    assert compare(here_of_compare, "base=latest", "candidate=first") == 2
+def test_latest_is_that_of_the_name(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "name=first", "base=latest", "candidate=latest") == 0
+    assert document(here_two)["base"]["name"] == "first"
+    assert compare(here_two, "base=latest", "candidate=first") == 2
     assert "'latest' of 3 names" in capsys.readouterr().err
 
 
-def test_a_run_that_is_not_there(here_of_compare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(here_of_compare, "base=frist", "candidate=first") == 2
+def test_a_run_that_is_not_there(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "base=frist", "candidate=first") == 2
     assert "did you mean first?" in capsys.readouterr().err
-    assert compare(here_of_compare, "candidate=first") == 2
+    assert compare(here_two, "candidate=first") == 2
     assert "task=compare base=RUN candidate=RUN" in capsys.readouterr().err
-    assert compare(here_of_compare, "base=first", "candidate=first", "run=first") == 2
+    assert compare(here_two, "base=first", "candidate=first", "run=first") == 2
     assert "no run with compare=runs" in capsys.readouterr().err
 
 
-def test_another_judge_and_other_data_are_refused_and_can_be_accepted(here_of_compare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(here_of_compare, "base=first", "candidate=[second,third]") == 2
+def test_another_judge_and_other_data_are_refused_and_can_be_accepted(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "base=first", "candidate=[second,third]") == 2
     err = capsys.readouterr().err
     assert "judge.threshold" in err
     assert "0.33 -> 0.9" in err
     assert ": data\n    found:    samples" in err
     assert "compare.accept=[judge]" in err
     assert "compare.accept=[data]" in err
-    assert not (here_of_compare / "third" / "comparisons").exists()
-    assert compare(here_of_compare, "base=first", "candidate=[second,third]", "compare.accept=[judge,data]") == 0
+    assert not (here_two / "third" / "comparisons").exists()
+    assert compare(here_two, "base=first", "candidate=[second,third]", "compare.accept=[judge,data]") == 0
     out = capsys.readouterr().out
     assert "differs (accepted): judge: judge.threshold: 0.33 -> 0.9" in out
-    comparison = document(here_of_compare, "third")["comparisons"]
+    comparison = document(here_two, "third")["comparisons"]
     assert comparison[0]["cases"]["both"] == 101
     assert comparison[1]["cases"]["both"] == 78  # the outputs of 30 samples
     assert comparison[1]["cases"]["only_base"] == 23
 
 
-def test_markdown_and_junit(here_of_compare: Path) -> None:
-    assert compare(here_of_compare, "compare=methods", "run=first", "compare.base_method=baseline") == 0
-    (folder,) = (here_of_compare / "first" / "comparisons").iterdir()
+def test_markdown_and_junit(here_two: Path) -> None:
+    assert compare(here_two, "compare=methods", "run=first", "compare.base_method=baseline") == 0
+    (folder,) = (here_two / "first" / "comparisons").iterdir()
     page = (folder / "comparison.md").read_text()
     tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(page)
     heads = [after.content for token, after in pairwise(tokens) if token.type == "th_open"]
@@ -338,12 +338,12 @@ def test_markdown_and_junit(here_of_compare: Path) -> None:
         assert suite.get("failures") == str(sum(score["state"] == "worse" for score in scores.values()))
 
 
-def test_looking_early_decides_less(here_of_compare: Path) -> None:
+def test_looking_early_decides_less(here_two: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline", "compare.candidate_methods=[rerank]")
     states = {}
     for planned in (40, 80, 400):  # 40 cases are there: all, half, a tenth
-        assert compare(here_of_compare, *words, f"compare.planned={planned}") == 0
-    for folder in (here_of_compare / "first" / "comparisons").iterdir():
+        assert compare(here_two, *words, f"compare.planned={planned}") == 0
+    for folder in (here_two / "first" / "comparisons").iterdir():
         comparison = json.loads((folder / "comparison.json").read_text())["comparisons"][0]
         score = comparison["scores"]["overall_score"]
         interval = score["interval"]
@@ -354,17 +354,17 @@ def test_looking_early_decides_less(here_of_compare: Path) -> None:
     assert states[80][2] > states[40][2]
 
 
-def test_from_python(here_of_compare: Path) -> None:
-    result = ragpipe.compare(here_of_compare / "first", here_of_compare / "second", {"compare": {"accept": ["judge"]}}, quiet=True)
+def test_from_python(here_two: Path) -> None:
+    result = ragpipe.compare(here_two / "first", here_two / "second", {"compare": {"accept": ["judge"]}}, quiet=True)
     assert result["comparisons"][0]["differs"][0]["accepted"]
     with pytest.raises(ConfigError, match=r"judge\.threshold"):
-        ragpipe.compare(here_of_compare / "first", [here_of_compare / "second"], quiet=True)
+        ragpipe.compare(here_two / "first", [here_two / "second"], quiet=True)
 
 
-def test_why_a_score_changed(here_of_compare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_a_score_changed(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same answers by another judge: all of it is the judge's, and what no judge decides did not change."""
-    assert compare(here_of_compare, "base=first", "candidate=second", "compare.accept=[judge]", "compare.why=true") == 0
-    comparison = document(here_of_compare, "second")["comparisons"][0]
+    assert compare(here_two, "base=first", "candidate=second", "compare.accept=[judge]", "compare.why=true") == 0
+    comparison = document(here_two, "second")["comparisons"][0]
     why, scores = comparison["why"], comparison["scores"]
     assert set(why) == {name for name, score in scores.items() if score["headline"]}
     for name, sources in why.items():
@@ -375,12 +375,12 @@ def test_why_a_score_changed(here_of_compare: Path, capsys: pytest.CaptureFixtur
     assert "faithfulness changed by" in capsys.readouterr().out
 
 
-def test_a_page_with_too_much_data_has_files_beside_it(here_of_compare: Path) -> None:
+def test_a_page_with_too_much_data_has_files_beside_it(here_two: Path) -> None:
     words = ("compare=methods", "run=first", "compare.base_method=baseline")
-    assert compare(here_of_compare, *words, "report.single_file_mb=0") == 0
-    (folder,) = (here_of_compare / "first" / "comparisons").iterdir()
+    assert compare(here_two, *words, "report.single_file_mb=0") == 0
+    (folder,) = (here_two / "first" / "comparisons").iterdir()
     html = (folder / "compare.html").read_text(encoding="utf-8")
     files = block_json(html, "files")
     assert {name for name, _ in files["files"]} == {path.name for path in (folder / "compare.data").iterdir()}
-    assert compare(here_of_compare, *words) == 0  # it fits: nothing is left beside it
+    assert compare(here_two, *words) == 0  # it fits: nothing is left beside it
     assert not (folder / "compare.data").exists()

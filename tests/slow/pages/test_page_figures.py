@@ -177,36 +177,36 @@ def divided(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shown_of_side_files_browser(browser: Browser) -> Iterator[OpenPage]:
+def shown_beside(browser: Browser) -> Iterator[OpenPage]:
     """At the end the page has asked for nothing outside its folder, and nothing was refused."""
     with open_page(browser) as opened:
         yield opened
         assert opened.faults == []
 
 
-def loads(shown_of_side_files_browser: OpenPage) -> list[str]:
+def loads(shown_beside: OpenPage) -> list[str]:
     requests: list[str] = []
-    shown_of_side_files_browser.page.on("request", lambda request: requests.append(request.url.rpartition("/")[2].partition("-")[0]))
+    shown_beside.page.on("request", lambda request: requests.append(request.url.rpartition("/")[2].partition("-")[0]))
     return requests
 
 
-def test_a_case_loads_its_file_once_and_the_search_its_text(shown_of_side_files_browser: OpenPage, divided: Path) -> None:
-    requests = loads(shown_of_side_files_browser)
-    shown_of_side_files_browser.open(divided)
+def test_a_case_loads_its_file_once_and_the_search_its_text(shown_beside: OpenPage, divided: Path) -> None:
+    requests = loads(shown_beside)
+    shown_beside.open(divided)
     assert requests == ["compare.html", "text"]
-    shown_of_side_files_browser.page.focus("#list")
-    shown_of_side_files_browser.page.keyboard.press("Enter")
-    shown_of_side_files_browser.page.wait_for_selector("#pane ins")
-    assert "twelve" in shown_of_side_files_browser.pane()
+    shown_beside.page.focus("#list")
+    shown_beside.page.keyboard.press("Enter")
+    shown_beside.page.wait_for_selector("#pane ins")
+    assert "twelve" in shown_beside.pane()
     assert requests[2:] == ["d0", "t0"]
-    shown_of_side_files_browser.page.keyboard.press("j")
-    wait_until(shown_of_side_files_browser.page, "document.querySelector('#pane h3').textContent !== 'q16/1'")
+    shown_beside.page.keyboard.press("j")
+    wait_until(shown_beside.page, "document.querySelector('#pane h3').textContent !== 'q16/1'")
     assert len(requests) == 4
-    shown_of_side_files_browser.page.fill("#q", "number 12")
-    assert shown_of_side_files_browser.shown() == ["q12/1"]
+    shown_beside.page.fill("#q", "number 12")
+    assert shown_beside.shown() == ["q12/1"]
 
 
-def test_over_http_too(shown_of_side_files_browser: OpenPage, divided: Path) -> None:
+def test_over_http_too(shown_beside: OpenPage, divided: Path) -> None:
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
@@ -214,9 +214,9 @@ def test_over_http_too(shown_of_side_files_browser: OpenPage, divided: Path) -> 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(divided.parent)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        shown_of_side_files_browser.page.goto(f"http://127.0.0.1:{server.server_port}/compare.html#v=1&case=q12/1")
-        shown_of_side_files_browser.page.wait_for_selector("#pane ins")
-        assert "Question number 12?" in shown_of_side_files_browser.pane()
+        shown_beside.page.goto(f"http://127.0.0.1:{server.server_port}/compare.html#v=1&case=q12/1")
+        shown_beside.page.wait_for_selector("#pane ins")
+        assert "Question number 12?" in shown_beside.pane()
     finally:
         server.shutdown()
         server.server_close()
@@ -272,15 +272,15 @@ def test_the_policy_lets_no_other_script_in(browser: Browser, divided: Path) -> 
         assert errors == ["TypeError"] * 4
 
 
-def test_of_several_candidates_only_the_chosen_one_has_elements(shown_of_side_files_browser: OpenPage, tmp_path: Path) -> None:
+def test_of_several_candidates_only_the_chosen_one_has_elements(shown_beside: OpenPage, tmp_path: Path) -> None:
     base = scored_run(tmp_path / "a", rows_of(0.0, OLD, "old"))
     others = [scored_run(tmp_path / f"b{n}", rows_of(change, NEW, "new"), run_id=f"00000000000{n}") for n, change in ((2, -0.1), (3, 0.1))]
     (tmp_path / "three.html").write_text(page_of(base, *others), encoding="utf-8")
-    shown_of_side_files_browser.open(tmp_path / "three.html")
-    panels = shown_of_side_files_browser.page.locator(".panel")
+    shown_beside.open(tmp_path / "three.html")
+    panels = shown_beside.page.locator(".panel")
     assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000002"]
-    shown_of_side_files_browser.page.click("#candidates a:nth-child(2)")
+    shown_beside.page.click("#candidates a:nth-child(2)")
     assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000003"]
-    assert shown_of_side_files_browser.page.evaluate("document.querySelector('.panel').nextElementSibling.id") == "cases"
-    shown_of_side_files_browser.page.go_back()
+    assert shown_beside.page.evaluate("document.querySelector('.panel').nextElementSibling.id") == "cases"
+    shown_beside.page.go_back()
     assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000002"]

@@ -315,7 +315,7 @@ def test_a_look_counts_the_cases_on_both_sides_that_have_no_value_too(tmp_path: 
     assert (paired["n"], paired["look"]["n"], paired["look"]["share"]) == (32, 40, 1.0)
 
 
-SPECS_OF_GATE_CASES = (ScoreSpec(name="grade", low=1, high=5), ScoreSpec(name="made_up", low=0, high=1, higher_is_better=False))
+CASE_SPECS = (ScoreSpec(name="grade", low=1, high=5), ScoreSpec(name="made_up", low=0, high=1, higher_is_better=False))
 ROWS = [
     Row("a", "m", {"grade": 5.0, "made_up": 0.0}, labels={"category": "x"}),
     Row("b", "m", {"grade": 2.0, "made_up": 0.6}, labels={"category": "x"}),
@@ -329,7 +329,7 @@ def gate_of(tmp_path: Path, gate: Mapping[str, Any]) -> tuple[RunFolder, dict[st
         {"gates": {"g": gate}, "thresholds": {"grade": 2.5}, "weights": {"grade": 1.0},
          "failure_modes": {"low": [{"score": "grade", "below": 4}]}, "fill_defaults": False}
     )  # fmt: skip
-    run = scored_run(tmp_path, ROWS, specs=SPECS_OF_GATE_CASES, scoring=settings)
+    run = scored_run(tmp_path, ROWS, specs=CASE_SPECS, scoring=settings)
     return run, json.loads(run.gates.read_text())["gates"][0]
 
 

@@ -216,14 +216,14 @@ CORNWALL = {
 REFUSAL = CORNWALL | {"answer": "I cannot tell from the documents."}
 
 
-def verdicts_of_metric_contexts(*rows, **other):
+def chunk_verdicts(*rows, **other):
     """Rows of (index, relevant[, relevance]), and the overall keys of the reply."""
     keys = ("index", "relevant", "relevance")
     return {"verdicts": [dict(zip(keys, row, strict=False)) for row in rows], **other}
 
 
 def overall(score, *rows):
-    return verdicts_of_metric_contexts(*rows, reason="because", score=score)
+    return chunk_verdicts(*rows, reason="because", score=score)
 
 
 NYN = ((1, False), (2, True), (3, False))
@@ -247,7 +247,7 @@ RELEVANCE = [
     ("still unknown", CORNWALL, [overall(0.9, (9, False)), overall(0.9, (9, False))], "error", 2),
     ("per cent are no share", CORNWALL, [overall(90, *NYN)], "error", 1),
     ("a negative grade", CORNWALL, [overall(-0.1, *NYN)], "error", 1),
-    ("no grade", CORNWALL, [verdicts_of_metric_contexts(*NYN)], "error", 1),
+    ("no grade", CORNWALL, [chunk_verdicts(*NYN)], "error", 1),
     ("a word for a verdict", CORNWALL, [overall(1, (1, "yes"), (2, True), (3, False))], "error", 1),
     ("prose", CORNWALL, ["Context 2 is relevant."], "error", 1),
     ("refusal of the judge", CORNWALL, [REFUSED], "error", 1),
@@ -298,7 +298,7 @@ FIVE = CORNWALL | {"chunks": list("abcde")}
 
 
 def graded(*relevant):
-    return verdicts_of_metric_contexts(*((i, bool(r), 90 if r else 5) for i, r in enumerate(relevant, 1)))
+    return chunk_verdicts(*((i, bool(r), 90 if r else 5) for i, r in enumerate(relevant, 1)))
 
 
 # (what, case, replies, (mean, ranked) or status, number of questions). `ranked` by hand:
@@ -310,15 +310,15 @@ PRECISION = [
     ("the last", FIVE, [graded(0, 0, 0, 0, 1)], (20.0, 20.0), 1),
     ("all", FIVE, [graded(1, 1, 1, 1, 1)], (100.0, 100.0), 1),
     ("none", FIVE, [graded(0, 0, 0, 0, 0)], (0.0, 0.0), 1),
-    ("given in another order", CORNWALL, [verdicts_of_metric_contexts((3, False, 1), (2, True, 97), (1, False, 2))], (100 / 3, 50.0), 1),
+    ("given in another order", CORNWALL, [chunk_verdicts((3, False, 1), (2, True, 97), (1, False, 2))], (100 / 3, 50.0), 1),
     ("the answer plays no part", REFUSAL, [graded(0, 1, 0)], (100 / 3, 50.0), 1),
     ("no contexts", CORNWALL | {"chunks": []}, [], (0.0, 0.0), 0),
-    ("missing: asked again", CORNWALL, [verdicts_of_metric_contexts((1, False, 0), (2, True, 98)), graded(1)], (200 / 3, 100 * (1 / 2 + 2 / 3) / 2), 2),
-    ("repeated: asked again", CORNWALL, [verdicts_of_metric_contexts((1, True, 0), (1, False, 0), (2, True, 98), (3, False, 1)), graded(0)], (100 / 3, 50.0), 2),
-    ("numbered from 0: all again", CORNWALL, [verdicts_of_metric_contexts((0, False, 0), (1, True, 9), (2, False, 0)), graded(0, 1, 0)], (100 / 3, 50.0), 2),
-    ("still missing", CORNWALL, [graded(0, 1), verdicts_of_metric_contexts()], "error", 2),
-    ("a relevance over 100", CORNWALL, [verdicts_of_metric_contexts((1, True, 101), (2, True, 5), (3, True, 5))], "error", 1),
-    ("no relevance", CORNWALL, [verdicts_of_metric_contexts((1, True), (2, True), (3, True))], "error", 1),
+    ("missing: asked again", CORNWALL, [chunk_verdicts((1, False, 0), (2, True, 98)), graded(1)], (200 / 3, 100 * (1 / 2 + 2 / 3) / 2), 2),
+    ("repeated: asked again", CORNWALL, [chunk_verdicts((1, True, 0), (1, False, 0), (2, True, 98), (3, False, 1)), graded(0)], (100 / 3, 50.0), 2),
+    ("numbered from 0: all again", CORNWALL, [chunk_verdicts((0, False, 0), (1, True, 9), (2, False, 0)), graded(0, 1, 0)], (100 / 3, 50.0), 2),
+    ("still missing", CORNWALL, [graded(0, 1), chunk_verdicts()], "error", 2),
+    ("a relevance over 100", CORNWALL, [chunk_verdicts((1, True, 101), (2, True, 5), (3, True, 5))], "error", 1),
+    ("no relevance", CORNWALL, [chunk_verdicts((1, True), (2, True), (3, True))], "error", 1),
     ("a bare list", CORNWALL, ['[{"index": 1, "relevant": true, "relevance": 5}]'], "error", 1),
     ("refusal of the judge", CORNWALL, [REFUSED], "error", 1),
 ]  # fmt: skip
@@ -343,7 +343,7 @@ def test_context_precision_always_gives_both_aggregations(fields, replies, expec
 def test_the_method_changes_no_question():
     asked = []
     for method in ("mean", "ranked"):
-        judge = ScriptedJudge([verdicts_of_metric_contexts((1, True, 5)), graded(0, 1)])
+        judge = ScriptedJudge([chunk_verdicts((1, True, 5)), graded(0, 1)])
         score_of(shipped_metric("context_precision", method=method), make_case(**CORNWALL, references=["heath"]), judge)
         asked.append([question.payload.id for question in judge.asked])
     assert asked[0] == asked[1]

@@ -317,7 +317,7 @@ SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
 SETTINGS = ScoringSettings(slices=[])
 
 
-def job_of_report_shared_jobs(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
+def shared_job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
     """A run whose iterations gave these values of faithfulness to the questions."""
     folder = root / f"job {number}"
     count = len(next(iter(values.values())))
@@ -349,8 +349,8 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     """20 easy questions at 1 (job 1 has .9 there), 20 hard ones at 0 that job 1 alone was asked not: over all that each one
     was asked job 1 has .9 and job 0 .5; on the 20 that both were asked job 0 has 1 and job 1 .9."""
     easy, hard = [f"e{i:02}" for i in range(20)], [f"h{i:02}" for i in range(20)]
-    both = job_of_report_shared_jobs(tmp_path, 0, {**{q: (1.0,) for q in easy}, **{q: (0.0,) for q in hard}})
-    some = job_of_report_shared_jobs(tmp_path, 1, {q: (0.9 if i else 0.0,) for i, q in enumerate(easy)})
+    both = shared_job(tmp_path, 0, {**{q: (1.0,) for q in easy}, **{q: (0.0,) for q in hard}})
+    some = shared_job(tmp_path, 1, {q: (0.9 if i else 0.0,) for i, q in enumerate(easy)})
     rows = faithfulness(compared(both, some))
     assert [round(row["mean"], 3) for row in rows] == [0.5, 0.855]
     assert [row["n_shared"] for row in rows] == [20, 20]
@@ -368,8 +368,7 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
 def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None:
     rows = faithfulness(
         compared(
-            job_of_report_shared_jobs(tmp_path, 0, {f"a{i}": (1.0,) for i in range(30)}),
-            job_of_report_shared_jobs(tmp_path, 1, {f"b{i}": (0.1,) for i in range(30)}),
+            shared_job(tmp_path, 0, {f"a{i}": (1.0,) for i in range(30)}), shared_job(tmp_path, 1, {f"b{i}": (0.1,) for i in range(30)})
         )
     )
     assert [(row["n_shared"], row["shared_mean"], row["standing"]) for row in rows] == [(0, None, None)] * 2
@@ -379,35 +378,35 @@ def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None
 def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) -> None:
     """q1 has .2 and .6 (mean .4), q2 a value in the second iteration alone (.8), q3 is not in the other job."""
     fail = ("error", "refused: no")
-    first = job_of_report_shared_jobs(tmp_path, 0, {"q1": (0.2, 0.6), "q2": (fail, 0.8), "q3": (0.0, 0.0)})
-    rows = faithfulness(compared(first, job_of_report_shared_jobs(tmp_path, 1, {"q1": (0.5,), "q2": (0.7,)})))
+    first = shared_job(tmp_path, 0, {"q1": (0.2, 0.6), "q2": (fail, 0.8), "q3": (0.0, 0.0)})
+    rows = faithfulness(compared(first, shared_job(tmp_path, 1, {"q1": (0.5,), "q2": (0.7,)})))
     assert [row["n_shared"] for row in rows] == [2, 2]
     assert [row["shared_mean"] for row in rows] == pytest.approx([0.6, 0.6])
 
 
 @pytest.mark.slow
 def test_jobs_on_the_same_questions_say_nothing_more(tmp_path: Path) -> None:
-    jobs = [job_of_report_shared_jobs(tmp_path, n, {f"q{i}": (value,) for i in range(8)}) for n, value in enumerate((0.4, 0.6))]
+    jobs = [shared_job(tmp_path, n, {f"q{i}": (value,) for i in range(8)}) for n, value in enumerate((0.4, 0.6))]
     rows = compared(*jobs)
     assert "shared" not in comparison_lines(jobs, rows)[1][0][1]
     assert "the same" in comparison_markdown(jobs, rows, ["k=0,1"])
 
 
-def score_of_report_shared_jobs(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
+def shared_score_of(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
     interval = None if low is None else {"low": low, "high": high, "method": "wilson", **more.pop("bounds", {})}
     return {"n_ok": 40, "mean": mean, "interval": interval, "coverage": 1.0, **more}
 
 
 @pytest.mark.parametrize(("found", "percent", "lines"), [
-    (score_of_report_shared_jobs(0.875, 0.789, 0.93, pass_rate=0.9, n_judged=40), True, ["87.5 [78.9, 93.0]", "90% of 40"]),
-    (score_of_report_shared_jobs(0.875, 0.789, 0.93), False, ["0.88 [0.79, 0.93]", "n = 40"]),
+    (shared_score_of(0.875, 0.789, 0.93, pass_rate=0.9, n_judged=40), True, ["87.5 [78.9, 93.0]", "90% of 40"]),
+    (shared_score_of(0.875, 0.789, 0.93), False, ["0.88 [0.79, 0.93]", "n = 40"]),
     # the bounds of a mean at an end are on one side of it: no half-width says that
-    (score_of_report_shared_jobs(1.0, 0.91, 1.0, n_ok=36), True, ["100.0 [91.0, 100.0]", "n = 36"]),
-    (score_of_report_shared_jobs(0.0, 0.0, 0.56, n_ok=3, bounds={"too_few": True}), False, ["0.00 [0.00, 0.56]", "n = 3", "too few"]),
-    (score_of_report_shared_jobs(1.0, None, None, n_ok=1, interval_reason="one_value"), False, ["1.00", "n = 1", "too few"]),
-    (score_of_report_shared_jobs(4.0, None, None, n_ok=9, interval_reason="no_spread"), False, ["4.00", "n = 9"]),
-    (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 90.0%"]),
-    (score_of_report_shared_jobs(0.5, 0.4, 0.6, coverage=0.9999), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 99.9%"]),
+    (shared_score_of(1.0, 0.91, 1.0, n_ok=36), True, ["100.0 [91.0, 100.0]", "n = 36"]),
+    (shared_score_of(0.0, 0.0, 0.56, n_ok=3, bounds={"too_few": True}), False, ["0.00 [0.00, 0.56]", "n = 3", "too few"]),
+    (shared_score_of(1.0, None, None, n_ok=1, interval_reason="one_value"), False, ["1.00", "n = 1", "too few"]),
+    (shared_score_of(4.0, None, None, n_ok=9, interval_reason="no_spread"), False, ["4.00", "n = 9"]),
+    (shared_score_of(0.5, 0.4, 0.6, coverage=0.9), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 90.0%"]),
+    (shared_score_of(0.5, 0.4, 0.6, coverage=0.9999), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 99.9%"]),
     (None, False, ["-", "skipped"]),
 ])  # fmt: skip
 def test_a_cell_says_mean_interval_count_and_what_is_missing(found: dict[str, Any] | None, percent: bool, lines: list[str]) -> None:
@@ -415,8 +414,8 @@ def test_a_cell_says_mean_interval_count_and_what_is_missing(found: dict[str, An
 
 
 def test_what_rests_on_too_few_questions_is_grey() -> None:
-    assert score_cell(score_of_report_shared_jobs(0.0, 0.0, 0.56, bounds={"too_few": True})).few
-    assert not score_cell(score_of_report_shared_jobs(0.0, 0.0, 0.56)).few
+    assert score_cell(shared_score_of(0.0, 0.0, 0.56, bounds={"too_few": True})).few
+    assert not score_cell(shared_score_of(0.0, 0.0, 0.56)).few
 
 
 def test_a_narrow_cell_has_the_interval_below_the_mean() -> None:

@@ -233,13 +233,13 @@ def test_the_money_of_the_system_stands_apart_from_the_judges(usage: dict[str, o
     assert plain_text(cost_line(cost, usage)).startswith(opening)
 
 
-SPECS_OF_REPORT_ITERATIONS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
+ITERATED_SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
 BASELINE = ((1.0, 0.2, 0.6), (0.2, 0.2, 0.8))  # of each question the three iterations: means 0.6, 0.2, 0.7
 RERANK = ((0.9, 0.9, 0.9), (0.9, 0.9, 0.3))
 
 
 @pytest.fixture(scope="module")
-def run_of_report_iterations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def iterated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two questions, two methods, three iterations. A case under 0.85 with a relevant answer is a hallucination."""
     root = tmp_path_factory.mktemp("iterations")
     for number in range(1, 4):
@@ -253,7 +253,7 @@ def run_of_report_iterations(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for file in ("samples.parquet", "outputs.parquet"):
             shutil.copy(root / f"of {number}" / file, root / file)
         score_iteration(ScoreInputs(
-            root / f"iteration-{number}", samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=SPECS_OF_REPORT_ITERATIONS,
+            root / f"iteration-{number}", samples=root / "samples.parquet", outputs=root / "outputs.parquet", specs=ITERATED_SPECS,
             settings=ScoringSettings(), signature=f"ragpipe 0 | test | iteration {number}",
             judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
         ))  # fmt: skip
@@ -261,23 +261,18 @@ def run_of_report_iterations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def reported(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> str:
+def reported(iterated: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
     settings = ReportSettings(formats=["terminal", "markdown", "html"], detail="full", percent=["faithfulness"])
     out = io.StringIO()
-    write_reports(
-        run_of_report_iterations / "iteration-3",
-        target=run_of_report_iterations,
-        settings=settings,
-        console=Console(out=out, err=io.StringIO()),
-    )
+    write_reports(iterated / "iteration-3", target=iterated, settings=settings, console=Console(out=out, err=io.StringIO()))
     return out.getvalue()
 
 
-def test_the_headline_is_that_of_all_iterations(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_headline_is_that_of_all_iterations(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
-    out = reported(run_of_report_iterations, monkeypatch)
-    page, html = ((run_of_report_iterations / "report.md").read_text(), (run_of_report_iterations / "report.html").read_text())
+    out = reported(iterated, monkeypatch)
+    page, html = ((iterated / "report.md").read_text(), (iterated / "report.html").read_text())
     row = next(line for line in page.splitlines() if line.startswith("| `faithfulness x100`"))
     assert [re.match(r"[\d.]+ \[[\d.]+, [\d.]+\]", cell.strip())[0].split()[0] for cell in row.split("|")[2:4]] == [  # type: ignore[index]
         "50.0", "80.0",
@@ -289,30 +284,28 @@ def test_the_headline_is_that_of_all_iterations(run_of_report_iterations: Path, 
     assert "ragpipe 0 | test | iterations 1-3" in out
 
 
-def test_diagnoses_are_counted_in_every_iteration(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnoses_are_counted_in_every_iteration(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
-    out = reported(run_of_report_iterations, monkeypatch)
-    page = (run_of_report_iterations / "report.md").read_text()
+    out = reported(iterated, monkeypatch)
+    page = (iterated / "report.md").read_text()
     assert re.search(r"hallucination: 6 of 12 \(50\.0%\)", out)
     assert "- `hallucination`: 6 of 12 (50.0%)." in page
     assert "Counted in each of 3 iterations: 4 cases x 3." in page
     assert "**For example:** `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`\n" in page, "those that most iterations name"
 
 
-def test_every_block_of_a_narrow_terminal_names_the_method(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = reported(run_of_report_iterations, monkeypatch, 60).split("Over 3 iterations")[1:]
+def test_every_block_of_a_narrow_terminal_names_the_method(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = reported(iterated, monkeypatch, 60).split("Over 3 iterations")[1:]
     assert len(blocks) > 1, "the table does not fit"
     for block in blocks:
         assert re.search(r"faithfulness x100 +baseline", block)
         assert re.search(r"faithfulness x100 +rerank", block)
 
 
-def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(
-    run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is of the third iteration; answer_relevance is 1 in all, and so are the three values of rerank in q0."""
-    reported(run_of_report_iterations, monkeypatch)
-    html = (run_of_report_iterations / "report.html").read_text()
+    reported(iterated, monkeypatch)
+    html = (iterated / "report.html").read_text()
     assert block_json(html, "index")["iterations"] == [1, 2, 3]
     cases = block_json(html, "d0")
     assert [case.get("it", {}).get("faithfulness") for case in cases] == [
@@ -321,21 +314,21 @@ def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(
     assert all("answer_relevance" not in case.get("it", {}) for case in cases)
 
 
-def test_values_of_iterations_go_by_the_name_of_a_case(run_of_report_iterations: Path) -> None:
+def test_values_of_iterations_go_by_the_name_of_a_case(iterated: Path) -> None:
     """Other orders of rows, and a case that an iteration lacks: its value is missing there."""
-    records = [run_of_report_iterations / f"iteration-{number}" / "records.parquet" for number in (1, 2, 3)]
+    records = [iterated / f"iteration-{number}" / "records.parquet" for number in (1, 2, 3)]
     table = pq.read_table(records[1])
-    pq.write_table(table.slice(1).take(list(range(table.num_rows - 2, -1, -1))), run_of_report_iterations / "other.parquet")
+    pq.write_table(table.slice(1).take(list(range(table.num_rows - 2, -1, -1))), iterated / "other.parquet")
     third = pq.read_table(records[2], columns=list(OUTPUT_KEY)).to_pylist()
     cases = [(case["sample_id"], case["method"], case["repeat"]) for case in third]
-    values = IterationValues([records[0], run_of_report_iterations / "other.parquet"], cases, ["faithfulness", "unknown"])
+    values = IterationValues([records[0], iterated / "other.parquet"], cases, ["faithfulness", "unknown"])
     assert [values.differing(place) for place in range(4)] == [
         {"faithfulness": [1.0, None]}, {}, {}, {},
     ]  # fmt: skip
 
 
-def test_an_earlier_iteration_is_shown_by_itself(run_of_report_iterations: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    copied = Path(shutil.copytree(run_of_report_iterations, tmp_path / "run"))
+def test_an_earlier_iteration_is_shown_by_itself(iterated: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(iterated, tmp_path / "run"))
     out = io.StringIO()
     monkeypatch.setenv("COLUMNS", "120")
     settings = ReportSettings(formats=["terminal"], detail="full", percent=["faithfulness"])
@@ -354,10 +347,8 @@ def test_an_earlier_iteration_is_shown_by_itself(run_of_report_iterations: Path,
         (0.02, None, "6.0 x", "What judging a case costs is not known"),
     ],
 )
-def test_more_cases_or_more_judgings(
-    run_of_report_iterations: Path, answer: float | None, usd: float | None, cell: str, words: str
-) -> None:
-    metrics, cost = read_results(run_of_report_iterations, run_of_report_iterations / "iteration-3")
+def test_more_cases_or_more_judgings(iterated: Path, answer: float | None, usd: float | None, cell: str, words: str) -> None:
+    metrics, cost = read_results(iterated, iterated / "iteration-3")
     noise = {"n_cases": 2, "repeats": 3, "judge_variance": 0.03, "item_variance": 0.09, "floor": 0.1, "second_judging_from": 6.0}
     for group in metrics["by"]["method"].values():
         group["scores"]["faithfulness"]["noise"] = noise
@@ -371,20 +362,20 @@ def test_more_cases_or_more_judgings(
     assert words in str(notes)
 
 
-SPECS_OF_REPORT_FRAMES = [ScoreSpec("faithfulness")]
+FRAME_SPECS = [ScoreSpec("faithfulness")]
 
 
 @pytest.fixture
-def run_of_report_frames(tmp_path: Path) -> Path:
+def framed(tmp_path: Path) -> Path:
     root = tmp_path / "run"
     write_run(root, [Row("007", "a", {"faithfulness": 0.5}), Row("1e5", "None", {"faithfulness": ("error", "refused: x")})])
-    score(root, SPECS_OF_REPORT_FRAMES)
+    score(root, FRAME_SPECS)
     return root
 
 
 @pytest.mark.parametrize("way", ["", "iteration-1"])
-def test_frames_and_dictionaries(run_of_report_frames: Path, way: str) -> None:
-    found = load_run(run_of_report_frames / way)
+def test_frames_and_dictionaries(framed: Path, way: str) -> None:
+    found = load_run(framed / way)
     assert list(found.records["sample_id"]) == ["007", "1e5"]  # ids stay texts
     assert list(found.records["method"]) == ["a", "None"]
     assert found.records["faithfulness"][0] == 0.5
@@ -395,57 +386,57 @@ def test_frames_and_dictionaries(run_of_report_frames: Path, way: str) -> None:
     assert found.cost["used"]["calls"] == 0
 
 
-def test_the_public_name_follows_a_link_to_the_newest_run(run_of_report_frames: Path) -> None:
-    latest = run_of_report_frames.parent / "latest"
-    latest.symlink_to(run_of_report_frames)
-    assert ragpipe.load(latest).path == run_of_report_frames.resolve()
+def test_the_public_name_follows_a_link_to_the_newest_run(framed: Path) -> None:
+    latest = framed.parent / "latest"
+    latest.symlink_to(framed)
+    assert ragpipe.load(latest).path == framed.resolve()
 
 
-def test_latest_may_be_a_text_where_there_are_no_links(run_of_report_frames: Path) -> None:
-    latest = run_of_report_frames.parent / "latest"
-    latest.write_text(run_of_report_frames.name + "\n")
-    assert load_run(latest).path == run_of_report_frames.resolve()
+def test_latest_may_be_a_text_where_there_are_no_links(framed: Path) -> None:
+    latest = framed.parent / "latest"
+    latest.write_text(framed.name + "\n")
+    assert load_run(latest).path == framed.resolve()
     latest.write_text("../elsewhere\n")
     with pytest.raises(DataError, match="a pointer to"):
         load_run(latest)
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path, run_of_report_frames: Path) -> None:
+def test_what_is_no_run_is_refused(tmp_path: Path, framed: Path) -> None:
     with pytest.raises(DataError, match="expected: a run folder"):
         load_run(tmp_path)
     with pytest.raises(DataError, match="no such folder"):
-        load_run(run_of_report_frames, iteration=2)
-    (run_of_report_frames / "manifest.json").unlink()
+        load_run(framed, iteration=2)
+    (framed / "manifest.json").unlink()
     with pytest.raises(DataError, match=r"manifest\.json(?s:.*)no such file"):
-        load_run(run_of_report_frames)
+        load_run(framed)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [('{"a": NaN}', "NaN is not JSON"), ("[]", "a JSON list"), ("{", "no readable JSON"), ("[" * 200_000, "no readable JSON"), (b"\xff\xfe", "no readable JSON")],
 )  # fmt: skip
-def test_broken_json_is_named(run_of_report_frames: Path, content: str | bytes, said: str) -> None:
-    (run_of_report_frames / "iteration-1/metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+def test_broken_json_is_named(framed: Path, content: str | bytes, said: str) -> None:
+    (framed / "iteration-1/metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=said):
-        _ = load_run(run_of_report_frames).metrics
+        _ = load_run(framed).metrics
 
 
-def test_broken_parquet_is_named(run_of_report_frames: Path) -> None:
-    (run_of_report_frames / "iteration-1/records.parquet").write_bytes(b"PAR1 not at all PAR1")
+def test_broken_parquet_is_named(framed: Path) -> None:
+    (framed / "iteration-1/records.parquet").write_bytes(b"PAR1 not at all PAR1")
     with pytest.raises(DataError, match="no readable Parquet file"):
-        _ = load_run(run_of_report_frames).records
+        _ = load_run(framed).records
 
 
-def test_links_in_a_strangers_folder_are_not_followed(run_of_report_frames: Path, tmp_path: Path) -> None:
+def test_links_in_a_strangers_folder_are_not_followed(framed: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
-    (run_of_report_frames / "iteration-1/cost.json").unlink()
-    (run_of_report_frames / "iteration-1/cost.json").symlink_to(secret)
+    (framed / "iteration-1/cost.json").unlink()
+    (framed / "iteration-1/cost.json").symlink_to(secret)
     with pytest.raises(DataError, match="a symbolic link"):
-        _ = load_run(run_of_report_frames).cost
-    (run_of_report_frames / "iteration-2").symlink_to(run_of_report_frames / "iteration-1")
+        _ = load_run(framed).cost
+    (framed / "iteration-2").symlink_to(framed / "iteration-1")
     with pytest.raises(DataError):
-        load_run(run_of_report_frames, iteration=2)
+        load_run(framed, iteration=2)
 
 
 def script(code: str, *arguments: str) -> str:
@@ -469,7 +460,7 @@ print(pa.array(pd.Series([1.5, None])).null_count, pa.Table.from_pandas(pd.DataF
     assert script(code) == "False\nint8 x\n1 1"
 
 
-def test_scoring_and_reporting_need_no_pandas(run_of_report_frames: Path) -> None:
+def test_scoring_and_reporting_need_no_pandas(framed: Path) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -485,4 +476,4 @@ score(root, [ScoreSpec("faithfulness")])
 write_reports(root / "iteration-1", target=root, settings=ReportSettings(formats=["markdown"]), console=Console())
 print([name for name in ("pandas", "scipy", "litellm", "rich", "hydra") if name in sys.modules])
 """
-    assert script(code, str(run_of_report_frames)) == "[]"
+    assert script(code, str(framed)) == "[]"

@@ -220,7 +220,7 @@ def cases_of(root: Path, **more: Any) -> RunCases:
     return RunCases(run, run.iteration(1), metrics, "me", **more)
 
 
-def rows_of_page_cases(root: Path, rows: list[Row], specs: list[ScoreSpec] = SPECS) -> CaseRows:
+def page_rows(root: Path, rows: list[Row], specs: list[ScoreSpec] = SPECS) -> CaseRows:
     write_run(root, rows)
     score(root, specs)
     return cases_of(root).rows
@@ -234,7 +234,7 @@ def test_values_are_native_and_verdicts_are_codes(tmp_path: Path) -> None:
     """The threshold of faithfulness is .85; latency has none."""
     results: list[Any] = [0.9, 0.5, ("error", "no reply"), ("skipped", "no contexts")]
     rows = [Row(f"q{n}", "a", {"faithfulness": result, "latency_ms": 1200.5}) for n, result in enumerate(results)]
-    found = rows_of_page_cases(tmp_path, [*rows, Row("q4", "a", {"latency_ms": 7})])
+    found = page_rows(tmp_path, [*rows, Row("q4", "a", {"latency_ms": 7})])
     values = [None if np.isnan(v) else round(float(v), 4) for v in found.values["faithfulness"]]
     assert values == [0.9, 0.5, None, None, None]
     assert found.verdicts["faithfulness"].tolist() == [PASSED, FAILED, ERROR, SKIPPED, ABSENT]
@@ -245,27 +245,27 @@ def test_values_are_native_and_verdicts_are_codes(tmp_path: Path) -> None:
 
 
 def test_worst_first_follows_the_direction_of_the_score(tmp_path: Path) -> None:
-    rising = rows_of_page_cases(tmp_path / "a", [Row(f"q{n}", "a", {"faithfulness": v}) for n, v in enumerate((0.6, 0.2, 0.9, 0.2))], SPECS[:1])  # fmt: skip
+    rising = page_rows(tmp_path / "a", [Row(f"q{n}", "a", {"faithfulness": v}) for n, v in enumerate((0.6, 0.2, 0.9, 0.2))], SPECS[:1])  # fmt: skip
     assert rising.worst_first().tolist() == [1, 3, 0, 2]
     lower = ScoreSpec("scope_miss", higher_is_better=False)
-    falling = rows_of_page_cases(tmp_path / "b", [Row(f"q{n}", "a", {"scope_miss": v}) for n, v in enumerate((0, 1, 0))], [lower])
+    falling = page_rows(tmp_path / "b", [Row(f"q{n}", "a", {"scope_miss": v}) for n, v in enumerate((0, 1, 0))], [lower])
     assert falling.worst_first().tolist() == [1, 0, 2]
 
 
 def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: Path) -> None:
     """A case keeps its name when others come before it."""
-    one = rows_of_page_cases(tmp_path / "one", [Row("q1", "a", {"faithfulness": 1}), Row("q1", "a", {"faithfulness": 1}, repeat=2)])
+    one = page_rows(tmp_path / "one", [Row("q1", "a", {"faithfulness": 1}), Row("q1", "a", {"faithfulness": 1}, repeat=2)])
     assert one.names == ["q1/1", "q1/2"]
     several = [Row("a/b", m, {"faithfulness": 1}) for m in ("base", "new")]
-    assert rows_of_page_cases(tmp_path / "two", several).names == ["a/b/base/1", "a/b/new/1"]
-    grown = rows_of_page_cases(tmp_path / "three", [Row("0", "base", {"faithfulness": 1}), *several])
+    assert page_rows(tmp_path / "two", several).names == ["a/b/base/1", "a/b/new/1"]
+    grown = page_rows(tmp_path / "three", [Row("0", "base", {"faithfulness": 1}), *several])
     assert grown.names[1:] == ["a/b/base/1", "a/b/new/1"]
 
 
 def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
     """A case has one category, and may have several tags; values stand by how often they occur."""
     labels = [{"category": "x", "tags": ["p", "q"]}, {"category": "y", "tags": ["q"]}, {"category": "y", "tags": []}]
-    found = rows_of_page_cases(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1}, label) for n, label in enumerate(labels)])
+    found = page_rows(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1}, label) for n, label in enumerate(labels)])
     fields = {field.name: field for field in found.fields}
     assert (fields["category"].values, fields["category"].codes.tolist()) == (["y", "x"], [2, 1, 1])  # type: ignore[union-attr]
     assert fields["tag"].codes is None
@@ -382,7 +382,7 @@ def test_the_first_question_stands_on_the_page_with_all_its_cases(tmp_path: Path
     assert cases_of(tmp_path, most=1).rows.sample_ids == ["q1"] * 3
 
 
-SPECS_OF_REPORT_PAGE = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
+PAGE_SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 ATTACKS = [
     "![x](http://evil/x.png)",
     "<img src=http://evil onerror=alert(1)>",
@@ -407,13 +407,7 @@ def test_text_of_data_is_never_markup(tmp_path: Path, attack: str) -> None:
     labels = {"question": attack, "category": attack, "tags": [attack]}
     rows = [Row(f"{attack}{i}", attack, {"faithfulness": 0.1 * i, "correctness": ("error", attack), "n_claims": ("skipped", attack)}, labels, {"answer": attack}) for i in range(3)]  # fmt: skip
     write_run(tmp_path, rows)
-    score(
-        tmp_path,
-        SPECS_OF_REPORT_PAGE,
-        ScoringSettings(slices=[]),
-        signature=f"x | {attack}",
-        rates={attack: Rates(attack, attack, reason=attack)},
-    )
+    score(tmp_path, PAGE_SPECS, ScoringSettings(slices=[]), signature=f"x | {attack}", rates={attack: Rates(attack, attack, reason=attack)})
     reader = MarkdownIt("commonmark", {"linkify": False, "html": True}).enable("table")
     tokens = reader.parse(page(tmp_path))
     inline = [child for token in tokens for child in token.children or []]
@@ -429,7 +423,7 @@ def test_text_of_data_is_never_markup(tmp_path: Path, attack: str) -> None:
 def test_table_rows_keep_their_cells(tmp_path: Path) -> None:
     """A method name with bars and backticks neither opens nor closes a cell."""
     write_run(tmp_path, [Row("q", method, {"faithfulness": 0.5}) for method in ("a|b", "c \\| d", "`|`")])
-    score(tmp_path, SPECS_OF_REPORT_PAGE, ScoringSettings(slices=[]))
+    score(tmp_path, PAGE_SPECS, ScoringSettings(slices=[]))
     tokens = MarkdownIt("commonmark").enable("table").parse(page(tmp_path))
     rows = "".join({"tr_open": "r", "th_open": "c", "td_open": "c"}.get(t.type, "") for t in tokens).split("r")[1:]
     assert rows[:4] == ["cccc"] * 4  # head and three scores, each with a name and three methods
@@ -446,7 +440,7 @@ ROWS = [
 
 def test_the_page(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
-    score(tmp_path, SPECS_OF_REPORT_PAGE)
+    score(tmp_path, PAGE_SPECS)
     text = page(tmp_path, ReportSettings(formats=["markdown"], percent=["faithfulness"], worst_cases=2))
     assert text.startswith("# Evaluation report\n\n`ragpipe 0 | test`\n\n5 cases on 5 questions, iteration 1.\n")
     assert "calibrated" not in text, "no judge was asked"
@@ -466,14 +460,14 @@ def test_the_page(tmp_path: Path) -> None:
 def test_a_judge_that_is_not_calibrated_says_so_whatever_it_is(tmp_path: Path, judge: str, calibrated: Any) -> None:
     asked = {"sample_id": "q1", "method": "a", "iteration": 1, "metric": "faithfulness", "key": "k", "judge": judge}
     write_run(tmp_path, ROWS, [{**asked, "template": "faithfulness/verify", "status": "ok", "attempts": 0}])
-    score(tmp_path, SPECS_OF_REPORT_PAGE, judge={"label": judge, "calibrated": calibrated})
+    score(tmp_path, PAGE_SPECS, judge={"label": judge, "calibrated": calibrated})
     said = "**The judge is not calibrated against human labels:** how often its verdicts are right is not known."
     assert (said in page(tmp_path)) is (calibrated is None)
 
 
 def test_an_unchanged_page_is_not_rewritten(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
-    score(tmp_path, SPECS_OF_REPORT_PAGE)
+    score(tmp_path, PAGE_SPECS)
     page(tmp_path)
     before = (tmp_path / "report.md").stat()
     page(tmp_path)
@@ -483,7 +477,7 @@ def test_an_unchanged_page_is_not_rewritten(tmp_path: Path) -> None:
 
 def test_formats_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, ROWS)
-    score(tmp_path, SPECS_OF_REPORT_PAGE)
+    score(tmp_path, PAGE_SPECS)
     write_reports(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(formats=[]), console=Console())
     assert capsys.readouterr().out == ""
     assert not (tmp_path / "report.md").exists()

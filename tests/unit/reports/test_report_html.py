@@ -366,7 +366,7 @@ def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
     assert [len(case.get("k", ())) for case in block_json(html, "d0")] == [0, 0, 3]
 
 
-SPECS_OF_REPORT_WORDS = [ScoreSpec(name, 0, 1) for name in ("faithfulness", "citation")]
+WORD_SPECS = [ScoreSpec(name, 0, 1) for name in ("faithfulness", "citation")]
 WEIGHTS = {"faithfulness": 0.4, "citation": 0.4, "rejection_calibration": 0.2}
 
 
@@ -377,7 +377,7 @@ def report_of(root: Path, calls: list[dict[str, Any]], **report: Any) -> Report:
     ]
     write_run(root, rows, calls)
     settings = {"thresholds": {"faithfulness": 0.5}, "weights": WEIGHTS, "fill_defaults": False}
-    score(root, SPECS_OF_REPORT_WORDS, ScoringSettings.model_validate(settings))
+    score(root, WORD_SPECS, ScoringSettings.model_validate(settings))
     run = RunFolder(root)
     return build_report(read_report_data(run, run.iteration(1), ReportSettings.model_validate(report)))
 

@@ -259,7 +259,7 @@ def test_an_ascii_stream_gets_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert lines[-1] == "report: outputs/x/report.html"
 
 
-SPECS_OF_SHORT_TABLES = [ScoreSpec("faithfulness")]
+TABLE_SPECS = [ScoreSpec("faithfulness")]
 
 
 def several_iterations(root: Path, methods: Mapping[str, Sequence[Sequence[float]]]) -> ReportData:
@@ -274,7 +274,7 @@ def several_iterations(root: Path, methods: Mapping[str, Sequence[Sequence[float
         ]
         part = root / f"part-{number}"
         write_run(part, rows)
-        score(part, SPECS_OF_SHORT_TABLES, settings)
+        score(part, TABLE_SPECS, settings)
         shutil.move(part / "iteration-1", root / f"iteration-{number}")
         path = root / f"iteration-{number}" / "metrics.json"
         path.write_text(path.read_text().replace('"iteration": 1', f'"iteration": {number}'))
@@ -310,7 +310,7 @@ def test_of_several_methods_the_spread_stands_where_there_is_room(tmp_path: Path
 def test_an_id_that_is_a_hash_stands_with_its_question(tmp_path: Path, columns: int) -> None:
     sample, question = "h0123456789ab", "May a parcel stay at the counter over night?"
     write_run(tmp_path, [Row(sample, "a", {"faithfulness": 0.0}, labels={"question": question})])
-    score(tmp_path, SPECS_OF_SHORT_TABLES, ScoringSettings(slices=[]))
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
     run = RunFolder(tmp_path)
     data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
     lines = text_of(data, columns)
@@ -344,7 +344,7 @@ def used(**counts: Any) -> dict[str, Any]:
 )
 def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dict[str, Any], spent: dict[str, Any], text: str) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0})])
-    score(tmp_path, SPECS_OF_SHORT_TABLES, ScoringSettings(slices=[]))
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
     run = RunFolder(tmp_path)
     data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
     cost = {"used": used(**bill), "spent": {**used(), **spent}, "wasted": {"replies": 0, "usd": 0.0}}

@@ -248,7 +248,7 @@ def test_the_overall_score_has_the_bands_that_it_is_given_and_no_others(tmp_path
     assert "overall_score" not in low(tmp_path, [FAITHFUL], rows, low_scores={"bands": {"overall_score": None}})
 
 
-FAITHFUL_OF_OPERATIONS = ScoreSpec("faithfulness")
+FAITH = ScoreSpec("faithfulness")
 PDF, MARKDOWN = (Chunk(id="c1", rank=1, doc_type=kind) for kind in ("pdf", "markdown"))
 ROWS = [
     Row("q1", "a", {"faithfulness": 1.0}, {}, {"chunks": [PDF], "timings": {"retrieval": 100.0, "generation": 300.0}}),
@@ -261,7 +261,7 @@ ROWS = [
 
 def test_rates_are_shares_of_all_cases_and_a_failure_is_no_empty_answer(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
-    found = score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    found = score(tmp_path, [FAITH])
     counts = {k: v for k, v in found["overall"]["operations"].items() if k not in ("latency_ms", "usage")}
     assert counts == {
         "n_error": 2, "n_timeout": 1, "n_empty": 1, "n_abstained": 1, "n_retried": 0,
@@ -276,7 +276,7 @@ def test_rates_are_shares_of_all_cases_and_a_failure_is_no_empty_answer(tmp_path
 def test_latency_is_told_stage_by_stage(tmp_path: Path) -> None:
     """`total` is the system's own where it gives one, else the sum: 400, 500 and 30,000 ms. p95 = 500 + .9 x 29,500."""
     write_run(tmp_path, ROWS)
-    times = score(tmp_path, [FAITHFUL_OF_OPERATIONS])["overall"]["operations"]["latency_ms"]
+    times = score(tmp_path, [FAITH])["overall"]["operations"]["latency_ms"]
     assert times["retrieval"] == {"n": 2, "mean": 150.0, "p50": 150.0, "p95": pytest.approx(195.0)}
     assert times["generation"] == {"n": 2, "mean": 300.0, "p50": 300.0, "p95": 300.0}
     assert times["total"] == {"n": 3, "mean": pytest.approx(10300.0), "p50": 500.0, "p95": pytest.approx(27050.0)}
@@ -308,7 +308,7 @@ CALLS = [
 def test_the_judge_is_measured_too(tmp_path: Path) -> None:
     """Five different calls, four sent, two of them failed; the cases took 400, 1,000 and (a shared reply) 100 ms."""
     write_run(tmp_path, ROWS, CALLS, group=2)
-    score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    score(tmp_path, [FAITH])
     used = stored(tmp_path, "cost.json")["used"]
     assert used["failures"] == {"deadline": 1, "empty_reply": 1, "missing_reply": 1}
     assert (used["error_rate"], used["timeout_rate"], used["empty_rate"], used["retries"]) == (0.5, 0.25, 0.25, 3)
@@ -320,7 +320,7 @@ def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None
     """The case failed, the call did not: it was answered and paid. docs/latency.md and docs/file-formats.md say so alike."""
     calls = [{**call("k1", "q1"), "flags": ["unparsable"]}, {**call("k2", "q1"), "turn": "repair", "flags": ["unparsable"]}]
     write_run(tmp_path, [Row("q1", "a", {"faithfulness": ("error", "unparsable: no JSON")})], calls)
-    metrics = score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    metrics = score(tmp_path, [FAITH])
     used = stored(tmp_path, "cost.json")["used"]
     assert (used["calls"], used["calls_failed"], used["failures"], used["error_rate"]) == (2, 0, {}, 0.0)
     assert metrics["overall"]["scores"]["faithfulness"]["errors"] == {"unparsable": 1}
@@ -328,7 +328,7 @@ def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None
 
 def test_the_page_of_formats_names_every_key_of_used(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS, CALLS)
-    score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    score(tmp_path, [FAITH])
     page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
     section = page.partition("\n## cost.json\n")[2].partition("\n## ")[0]
     used = stored(tmp_path, "cost.json")["used"]
@@ -341,7 +341,7 @@ def test_the_page_of_formats_names_every_key_of_used(tmp_path: Path) -> None:
 def test_a_case_that_goes_on_in_the_next_batch_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragpipe.scoring.case_blocks._BATCH", 1)
     write_run(tmp_path, ROWS, CALLS)
-    score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    score(tmp_path, [FAITH])
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["sum"] == 1500.0
     assert stored(tmp_path, "cost.json")["used"]["case_latency_ms"]["n"] == 3
 
@@ -355,7 +355,7 @@ def test_what_a_case_costs_on_average(tmp_path: Path) -> None:
     ]
     write_run(tmp_path, ROWS, calls)
     rates = own_rates("m", Price(input=200.0, output=500.0), "judge.prices")
-    found = score(tmp_path, [FAITHFUL_OF_OPERATIONS], rates={"m": rates}, spent=spent(2))
+    found = score(tmp_path, [FAITH], rates={"m": rates}, spent=spent(2))
     expected = "A case on average: 0.4 calls, 300.0 tokens in, 40.0 out, 200 ms (of the cases with a measured time), $0.0800."
     assert cost_per_case(stored(tmp_path, "cost.json")["used"]) == expected
     assert expected in page_of(found, stored(tmp_path, "cost.json"))
@@ -369,11 +369,11 @@ def system_line(metrics: dict[str, Any]) -> str:
 def test_the_time_of_a_case_and_its_citations_stand_in_its_record(tmp_path: Path) -> None:
     """q1: 100 + 300; q2: 900 + 100; q3 was asked without a measured call; q4 shares the reply of q1's first call."""
     write_run(tmp_path, ROWS, CALLS, group=2)
-    score(tmp_path, [FAITHFUL_OF_OPERATIONS], block=2)
+    score(tmp_path, [FAITH], block=2)
     assert [row["judge_duration_ms"] for row in records(tmp_path)][:4] == [400.0, 1000.0, None, 100.0]
     given = [{"citations": [Citation(marker="[1]", chunk_id="c1")]}, {"citations": []}, {}]
     write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1.0}, output=one) for n, one in enumerate(given)])
-    score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    score(tmp_path, [FAITH])
     assert [row["citations"] for row in records(tmp_path)] == ['[{"marker":"[1]","chunk_id":"c1"}]', "[]", None]
 
 
@@ -381,7 +381,7 @@ def used_by(root: Path, usages: list[dict[str, float]], **more: Any) -> dict[str
     """`metrics.json` of cases q0, q1 ... of methods a, b, a, b ... with these usages, scored two at once."""
     rows = [Row(f"q{n}", "ab"[n % 2], {"faithfulness": 1.0}, output={"usage": one}) for n, one in enumerate(usages)]
     write_run(root, rows)
-    return score(root, [FAITHFUL_OF_OPERATIONS], block=2, **more)
+    return score(root, [FAITH], block=2, **more)
 
 
 def test_tokens_and_money_of_the_system(tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_rates_over_iterations_are_those_of_the_sums(tmp_path: Path) -> None:
     write_run(tmp_path / "y", ROWS, CALLS[:1])
     bills = {}
     for number, name in enumerate("xy", 1):
-        score(tmp_path / name, [FAITHFUL_OF_OPERATIONS])
+        score(tmp_path / name, [FAITH])
         bills[number] = stored(tmp_path / name, "cost.json")
     used = final_cost(bills)["total"]["used"]
     assert (used["error_rate"], used["by_judge"]["m"]["timeout_rate"]) == (0.4, 0.2)
@@ -471,7 +471,7 @@ def test_rates_over_iterations_are_those_of_the_sums(tmp_path: Path) -> None:
 
 def test_reports_tell_it_in_a_few_lines(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS, [*CALLS, call("k9", "q4", "<b>odd</b>")])
-    found = score(tmp_path, [FAITHFUL_OF_OPERATIONS])
+    found = score(tmp_path, [FAITH])
     cost = stored(tmp_path, "cost.json")
     line = system_line(found)
     assert line.startswith("system: 2 errors, 1 timeouts, 1 empty answers; ")

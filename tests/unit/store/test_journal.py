@@ -236,7 +236,7 @@ KEY = ("sample_id", "method", "repeat")
 Case = tuple[str, str, int]
 
 
-def written_of_ordered_rows(path: Path, cases: list[tuple[Case, int]], group: int) -> list[tuple[Case, int]]:
+def ordered(path: Path, cases: list[tuple[Case, int]], group: int) -> list[tuple[Case, int]]:
     """A table with so many numbered rows of each case, in row groups of `group` rows. Returns its rows."""
     rows = [(case, number) for case, count in cases for number in range(count)]
     columns = {name: [case[part] for case, _ in rows] for part, name in enumerate(KEY)}
@@ -264,7 +264,7 @@ def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(
 ) -> None:
     path = tmp_path_factory.mktemp("t") / "t.parquet"
     cases = [(key(number), count) for number, count in enumerate(counts)]
-    written_of_ordered_rows(path, cases, group)
+    ordered(path, cases, group)
     found = {}
     with CaseOrderedRows(path, ["number"], ["text"]) as rows:
         for start in range(0, len(cases), block):
@@ -289,7 +289,7 @@ def test_of_some_cases_the_others_are_passed_over(
 ) -> None:
     path = tmp_path_factory.mktemp("t") / "t.parquet"
     cases = [(key(number), count) for number, count in enumerate(counts)]
-    written_of_ordered_rows(path, cases, group)
+    ordered(path, cases, group)
     asked_for = [key(number) for number in sorted(among) if number < len(cases)]
     found = {}
     with CaseOrderedRows(path, ["number"], among=set(asked_for)) as rows:
@@ -300,7 +300,7 @@ def test_of_some_cases_the_others_are_passed_over(
 
 @pytest.mark.parametrize("others", [[(key(9), 1)], [(key(0), 1), (key(1), 2), (key(0), 1)], [(key(1), 1), (key(0), 1)]])
 def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(tmp_path: Path, others: list[tuple[Case, int]]) -> None:
-    written_of_ordered_rows(tmp_path / "t.parquet", others, group=1)
+    ordered(tmp_path / "t.parquet", others, group=1)
     with CaseOrderedRows(tmp_path / "t.parquet", ["number"]) as rows:
         for case in (key(0), key(1)):
             rows.take([case])
@@ -309,13 +309,13 @@ def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(tmp_pat
 
 
 def test_a_table_without_a_column_is_an_error(tmp_path: Path) -> None:
-    written_of_ordered_rows(tmp_path / "t.parquet", [(key(0), 1)], group=1)
+    ordered(tmp_path / "t.parquet", [(key(0), 1)], group=1)
     with pytest.raises(DataError, match="no column details"):
         CaseOrderedRows(tmp_path / "t.parquet", ["details"])
 
 
 def test_rows_by_their_places_and_in_order(tmp_path: Path) -> None:
-    written_of_ordered_rows(tmp_path / "t.parquet", [(key(0), 7)], group=3)
+    ordered(tmp_path / "t.parquet", [(key(0), 7)], group=3)
     with PlacedRows(tmp_path / "t.parquet") as rows:
         assert [row and row["number"] for row in map(rows.get, (6, 0, 3, 6, 7, -1))] == [6, 0, 3, 6, None, None]
     places = np.array([1, 2, 6])
