@@ -17,7 +17,8 @@ ENTRIES: Final[Any] = {
         "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
     "transport": {
-        "batch": "ragpipe.judging.transports.batch_transport:open_batch_transport",
+        "live": "ragpipe.config.transport_settings:LiveSettings",
+        "stored": "ragpipe.config.transport_settings:StoredSettings",
     },
     "task": {
         name: f"ragpipe.tasks.{name}"
