@@ -67,14 +67,9 @@ class BatchFolder:
 
     @classmethod
     def create(cls, root: Path, token: str, judge: str, lines: Mapping[str, Line], body: bytes) -> Self:
-        """Write a new batch, locked for this process: body first, intent last. Raises OutputError.
+        """Write a new batch below `root`, locked for this process: body first, intent last. Raises OutputError.
 
-        Args:
-            root: the folder of all batches.
-            token: the name of the batch (`new_token`).
-            judge: the judge's printable name.
-            lines: by key, how each question is asked.
-            body: what will be sent.
+        `token` names it (`new_token`), `judge` is the judge's printable name; `lines` say by key how each question is asked.
         """
         path = root / token
         make_folders(path, exist_ok=False)
@@ -146,10 +141,6 @@ class BatchFolder:
     def open_keys(self) -> set[str]:
         """The keys whose replies are still to be delivered."""
         return self.lines.keys() - self.delivered
-
-    def body(self) -> bytes:
-        """What is sent."""
-        return (self.path / "body").read_bytes()
 
     def write(self, mark: BatchMark) -> None:
         """Write where the batch stands. Raises OutputError."""

@@ -66,8 +66,12 @@ class BatchJob:
         gives where the provider cannot be used.
         """
         if self.folder.mark.state != "collected":
-            if self.folder.mark.id is None:
-                await (self._make() if fresh else self._find_earlier())
+            if self.folder.mark.id is None and fresh:
+                await self._make()
+            elif self.folder.mark.id is None:
+                if (found := await self._found()) is None:
+                    raise NoBatch
+                self._sent(found)
             status = await self._wait_for_end()
             if status.refused:
                 self.folder.discard()
@@ -77,7 +81,7 @@ class BatchJob:
 
     async def _make(self) -> None:
         """Upload and create, until a batch exists. After an error it is looked for before it is made again."""
-        body = await asyncio.to_thread(self.folder.body)
+        body = await asyncio.to_thread((self.folder.path / "body").read_bytes)
         upload = await self._patiently(partial(self.api.upload, body))
         since = time.monotonic()
         while self.folder.mark.id is None:
@@ -92,13 +96,6 @@ class BatchJob:
                 await self.sleep(max(self.poll_s, error.retry_after or 0.0))
                 if (found := await self._found()) is not None:
                     self._sent(found)
-
-    async def _find_earlier(self) -> None:
-        """Find the batch that an earlier process may have made. Raises NoBatch where it made none."""
-        found = await self._found()
-        if found is None:
-            raise NoBatch
-        self._sent(found)
 
     async def _found(self) -> BatchStatus | None:
         """The batch of this folder at the provider. Without tokens: one of as many requests whose results have a key of it, which
