@@ -62,7 +62,7 @@ class AnyTransport(Settings):
         return []
 
 
-class LiveSettings(AnyTransport):
+class LiveTransportSettings(AnyTransport):
     """Questions go to the provider one by one."""
 
     kind: Literal["live"] = Field(default="live", description="Questions go to the provider one by one.")
@@ -73,7 +73,7 @@ class LiveSettings(AnyTransport):
         return LiveTransport(judge, **start)
 
 
-class StoredSettings(AnyTransport):
+class StoredTransportSettings(AnyTransport):
     """Only stored replies are used."""
 
     asks: ClassVar[bool] = False

@@ -17,8 +17,8 @@ ENTRIES: Final[Any] = {
         "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
     "transport": {
-        "live": "ragpipe.config.transport_settings:LiveSettings",
-        "stored": "ragpipe.config.transport_settings:StoredSettings",
+        "live": "ragpipe.config.transport_settings:LiveTransportSettings",
+        "stored": "ragpipe.config.transport_settings:StoredTransportSettings",
     },
     "task": {
         name: f"ragpipe.tasks.{name}"

@@ -74,8 +74,8 @@ def check_judge(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> 
     """Check the keys, and ask a language model one short question, so that a judge that cannot be asked is known before a
     system is asked for all its answers. The reply is paid for and stored like any other, and asked anew each time.
 
-    Nothing is asked by another transport than live, where an answer may take hours, of an embedded judge, with recorded or stored replies alone, or
-    where no metric asks a judge. Raises ConfigError for a missing key, ProviderUnusable for a judge that does not answer,
+    Nothing is asked by another transport than live, whose answer may take hours, of an embedded judge, with recorded or stored
+    replies alone, or where no metric asks a judge. Raises ConfigError for a missing key, ProviderUnusable for a judge that does not answer,
     BudgetUsedUp.
     """
     check_keys(config)
