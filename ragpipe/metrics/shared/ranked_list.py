@@ -108,7 +108,9 @@ def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
         ordered = sorted(chunks, key=attrgetter("rank"))
     else:
         name = gold.name_of if gold.form != "anchors" else document_of
-        single = np.array([chunk.score or 0.0 for chunk in chunks], dtype=np.float32).tolist()  # as trec_eval keeps them
+        single = np.array(
+            [chunk.score or 0.0 for chunk in chunks], dtype=np.float32
+        ).tolist()  # as trec_eval keeps them
         places = sorted(range(len(chunks)), key=lambda i: (single[i], name(chunks[i])), reverse=True)
         ordered = [chunks[i] for i in places]
     once: dict[str, Chunk] = {}
