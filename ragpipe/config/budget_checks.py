@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ragpipe.config.transport_settings import AnyTransport
 from ragpipe.core.errors import Problem
 from ragpipe.core.validation import ConfigOrigins
-from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.pricing import batch_rates_for, rates_for
+from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.amount import PARTS
 
 
-def budget_problems(
-    judge: Any, embedder: Any, origins: ConfigOrigins, batch: BatchSettings | None = None
-) -> Sequence[Problem]:
+def budget_problems(judge: Any, embedder: Any, transport: AnyTransport, origins: ConfigOrigins) -> Sequence[Problem]:
     """What is wrong with the budgets of a judge and an embedder.
 
     A budget of a judge covers its embedder too: both are what measuring costs. An embedder has one of its own only where the
-    judge costs nothing. `batch` are the settings of batches, where the judge is asked by them.
+    judge costs nothing. `transport` is how the judge is asked: its replies have their own prices.
     """
     judges = {"judge": judge}
     if isinstance(judge, JurySettings):
@@ -36,7 +34,7 @@ def budget_problems(
         problems += [
             problem
             for key, model in paid.items()
-            if (problem := _unknown_price(model, key, owner.section, origins, None if key == "embedder" else batch))
+            if (problem := _unknown_price(model, key, owner.section, origins, None if key == "embedder" else transport))
         ]
     if owner.budget.usd is not None or owner.budget.tokens is not None:
         for section, model in paid.items():
@@ -59,11 +57,11 @@ def _second_account(model: JudgeSettings, owner: JudgeSettings | JurySettings, o
 
 
 def _unknown_price(
-    model: JudgeSettings, section: str, owner: str, origins: ConfigOrigins, batch: BatchSettings | None
+    model: JudgeSettings, section: str, owner: str, origins: ConfigOrigins, transport: AnyTransport | None
 ) -> Problem | None:
-    rates = rates_for(model) if batch is None else batch_rates_for(model, batch.prices)
+    rates = rates_for(model) if transport is None else transport.rates(model)
     if rates.tiers:
         return None
-    key = f"{section}.prices" if batch is None else "transport.batch.prices"
+    key = f"{(transport and transport.prices_of) or section}.prices"
     fix = f"{key}={{input: 0.15, output: 0.60}}, in US dollars per million tokens; or limit {owner}.budget.tokens"
     return Problem(origins.location(key), key, rates.reason, f"a known price, with {owner}.budget.usd", fix)

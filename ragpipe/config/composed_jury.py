@@ -44,10 +44,12 @@ def with_jury(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "judge": judge, "metrics": metrics}
 
 
-def jury_problems(jury: JurySettings, transport: str, origins: ConfigOrigins) -> list[Problem]:
-    """What is wrong with a jury as a whole: names, members that are the same judge, members that are not there or never asked, and
-    what a jury cannot do."""
-    faults = [*_member_faults(jury), *_unknown_members(jury), *_unasked_members(jury), *_run_faults(jury, transport)]
+def jury_problems(jury: JurySettings, origins: ConfigOrigins) -> list[Problem]:
+    """What is wrong with a jury as a whole: names, members that are the same judge, members that are not there or never asked."""
+    faults = [*_member_faults(jury), *_unknown_members(jury), *_unasked_members(jury)]
+    if jury.min_members > len(jury.members):
+        expected = f"at most the number of members, {len(jury.members)}"
+        faults.append((f"{SECTION}.min_members", str(jury.min_members), expected, ""))
     return [Problem(origins.location(key), key, state, expected, fix) for key, state, expected, fix in faults]
 
 
@@ -96,14 +98,3 @@ def _unasked_members(jury: JurySettings) -> list[_Fault]:
         for name in jury.members
         if name not in asked
     ]
-
-
-def _run_faults(jury: JurySettings, transport: str) -> list[_Fault]:
-    faults: list[_Fault] = []
-    if jury.min_members > len(jury.members):
-        expected = f"at most the number of members, {len(jury.members)}"
-        faults.append((f"{SECTION}.min_members", str(jury.min_members), expected, ""))
-    if transport == "batch":
-        fix = "run each member alone with transport=batch; then the jury, with transport=live, finds all replies in the store"
-        faults.append(("transport", "batch, with a jury", "live or stored", fix))
-    return faults

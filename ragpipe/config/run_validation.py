@@ -13,12 +13,11 @@ from ragpipe.config.composed_jury import jury_problems, with_jury
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
 from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.secret_values import secrets_in
-from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
+from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, prompt_library
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.judging.batches.providers import unbatchable
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.shared.judge_metric import with_reasoning
@@ -125,7 +124,7 @@ class _Sections:
         self._top = validated(TopSettings, top, "", self._origins, self._problems)
         self._problems += _unknown_keys(self._plain, self._origins)
         self._read_dataset()
-        self._read_section("transport", TransportSettings)
+        self._read_kind("transport", default="live")
         self._read_section("runner", RunnerSettings)
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
@@ -175,11 +174,10 @@ class _Sections:
             self._read_kind("judge", default="llm")
         self._read_kind("embedder", default="none")
         judge, transport = self._sections["judge"], self._sections["transport"]
-        if transport is not None and transport.kind != "stored":
-            batch = transport.batch if transport.kind == "batch" else None
-            self._problems += budget_problems(judge, self._sections["embedder"], self._origins, batch)
-        if isinstance(judge, JudgeSettings) and transport is not None and transport.kind == "batch":
-            self._add_placed(filter(None, [unbatchable(judge)]))
+        if transport is not None and transport.asks:
+            self._problems += budget_problems(judge, self._sections["embedder"], transport, self._origins)
+        if transport is not None and judge is not None:
+            self._add_placed(filter(None, [transport.refusal(judge)]))
 
     def check_runner(self) -> None:
         """What measures the cases must be here, with the variables that it is to pass on."""
@@ -284,11 +282,11 @@ class _Sections:
         jury = None
         if len(self._problems) == before:
             jury = validated(JurySettings, section, JURY, self._origins, self._problems, context={"members": read})
-        if jury is not None and (transport := self._sections["transport"]) is not None:
-            self._problems += jury_problems(jury, transport.kind, self._origins)
+        if jury is not None:
+            self._problems += jury_problems(jury, self._origins)
         self._sections["judge"] = jury
 
-    def _read_kind(self, name: Literal["judge", "embedder"], default: str) -> None:
+    def _read_kind(self, name: Literal["judge", "embedder", "transport"], default: str) -> None:
         """A section with the settings of its `kind`."""
         section = self._plain.get(name) or {}
         kind = section.get("kind", default) if isinstance(section, Mapping) else default
@@ -312,7 +310,7 @@ def _is_jury(section: object) -> bool:
     return isinstance(section, Mapping) and section.get("kind") == "jury"
 
 
-def _with_owner(problem: Problem, section: Literal["judge", "embedder"]) -> Problem:
+def _with_owner(problem: Problem, section: Literal["judge", "embedder", "transport"]) -> Problem:
     """The problem; of a key that another kind of this section has, with the option that has it."""
     key = problem.key.removeprefix(f"{section}.").split(".")[0]
     if not problem.found.startswith("an unknown key"):

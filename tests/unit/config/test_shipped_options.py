@@ -183,7 +183,7 @@ def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> N
     words = ["scoring.gates.overall_drop.against=0123456789ab", "scoring.gates.overall_drop.accept=[data]"]
     config = compose(["dataset=demo", "+mode=full_evaluation", *words])
     shipped = {file.stem for file in (conf_dir() / "metrics").glob("*.yaml")}
-    assert shipped - set(config.metrics) == {"recorded", "rubric", "bert_score", "semantic_similarity"}
+    assert shipped - set(config.metrics) == {"recorded", "rubric", "bert_score", "semantic_similarity", "one_chunk_suffices"}
     gates = config.scoring.active_gates()
     assert {gate.against for gate in gates.values()} == {"0123456789ab"}, "one word names the baseline of all"
     assert {gate.max_drop for gate in gates.values()} == {0.05}
@@ -213,8 +213,7 @@ def test_custom_weights_weigh_what_is_measured_and_nothing_else() -> None:
 
 
 CHOICES = {
-    ("dataset/jsonl", "name"): "the name of the option", ("transport/stored", "kind"): "the option's choice",
-    ("transport/batch", "kind"): "the option's choice", ("runner/local", "kind"): "the option's choice",
+    ("dataset/jsonl", "name"): "the name of the option", ("runner/local", "kind"): "the option's choice",
     ("runner/processes", "kind"): "the option's choice", ("runner/ray", "kind"): "the option's choice",
     ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
     ("scoring/default", "fill_defaults"): "the file that others are filled in from",

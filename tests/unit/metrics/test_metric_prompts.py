@@ -34,7 +34,18 @@ VARIANTS = [
 ]
 LIBRARY = PromptLibrary([prompts_dir()])
 FILES = prompt_lock.template_paths()
-ROLES = {"text", "claims", "sources", "question", "reference", "existing", "citations", "rules", "numbers"}
+ROLES = {
+    "text",
+    "main_point",
+    "claims",
+    "sources",
+    "question",
+    "reference",
+    "existing",
+    "citations",
+    "rules",
+    "numbers",
+}
 
 
 def labelled(answer, texts, **other):
@@ -66,7 +77,13 @@ def questions(name, case=CASE, **parameters):
 def test_every_template_renders_with_and_without_its_optional_parts(path):
     step, version, _ = path.name.split(".")
     prompt = LIBRARY.load(path.parent.name, step, version)
-    given = {"text": "the answer", "question": "the question", "reference": "the reference", "existing": "NO"}
+    given = {
+        "text": "the answer",
+        "main_point": "the answer",
+        "question": "the question",
+        "reference": "the reference",
+        "existing": "NO",
+    }
     given |= {"claims": ["a claim", "another"], "sources": CASE.contexts}
     given |= {"citations": [{"text": "a cited text", "source": 1}], "rules": ["a rule", "another"]}
     assert set(prompt.roles.values()) <= ROLES
