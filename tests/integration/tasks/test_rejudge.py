@@ -208,7 +208,6 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(run: Path, capsys, ex
 
 
 WORDS = ["dataset=demo", "dataset.limit=2", "name=x", "report.formats=[markdown]"]
-OTHER_OF_SEALED = "openai/other-model-2026-01-01"
 
 
 @pytest.fixture

@@ -231,7 +231,7 @@ def here_two(outputs: Path, tmp_path: Path) -> Path:
 
 
 def compare(here_two: Path, *words: str) -> int:
-    return main(["task=compare", f"output_dir={here}", *words])
+    return main(["task=compare", f"output_dir={here_two}", *words])
 
 
 def document(here_two: Path, name: str = "first") -> dict:
@@ -279,7 +279,7 @@ def test_a_comparison_is_no_run(here_two: Path) -> None:
 @pytest.mark.parametrize("word", ["first/latest", "{id}", "{here}/first"])
 def test_a_run_by_any_of_its_names(here_two: Path, word: str) -> None:
     run_id = RunFolder.find(here_two / "first").root.name
-    assert compare(here_two, f"base={word.format(id=run_id, here=here)}", "candidate=first") == 0
+    assert compare(here_two, f"base={word.format(id=run_id, here=here_two)}", "candidate=first") == 0
     comparison = document(here_two)
     assert comparison["base"]["run_id"] == comparison["candidates"][0]["run_id"] == run_id
     assert comparison["comparisons"][0]["verdict"]["state"] == "inconclusive"
