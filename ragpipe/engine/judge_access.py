@@ -31,11 +31,11 @@ from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states
 from ragpipe.stats.corrected_mean import FEWEST_LABELS
 from ragpipe.store.calls.accepted_replies import AcceptedReplies
+from ragpipe.store.calls.call_database import StorePlace
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
 from ragpipe.store.calls.recorded_file import read_recorded_file
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
 from ragpipe.store.calls.reply_store import ReplyStore
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import make_folders
 
 EMBEDDING_WINDOW = 64

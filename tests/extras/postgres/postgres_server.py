@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.store.calls.store_place import PostgresPlace
+from ragpipe.extras.postgres.database import PostgresDatabase
 from tests.support.waiting import HANGS_AFTER_S
 
 _QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
@@ -51,9 +51,9 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://postgres@{self.address}:{self.port}/postgres"
 
-    def place(self, *, outage_s: float = 60.0) -> PostgresPlace:
+    def place(self, *, outage_s: float = 60.0) -> PostgresDatabase:
         """A new store in this server: a schema of its own."""
-        return PostgresPlace(self.url, f"s{uuid.uuid4().hex[:12]}", outage_s)
+        return PostgresDatabase(self.url, f"s{uuid.uuid4().hex[:12]}", outage_s)
 
     def make(self) -> None:
         if not self.port:

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.extras.postgres.postgres_server import postgres_server
+from tests.extras.postgres.two_hosts import two_hosts
 from tests.support.harness import Server, arguments, environment, write_cases
-from tests.support.postgres_server import postgres_server
-from tests.support.two_hosts import two_hosts
 from tests.support.waiting import HANGS_AFTER_S
+
+pytestmark = pytest.mark.slow
 
 
 def test_two_sweeps_on_two_hosts_ask_nothing_twice(tmp_path: Path) -> None:

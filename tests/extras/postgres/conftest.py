@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.extras.postgres.postgres_server import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,24 +18,24 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
+from ragpipe.extras.postgres import link as links
+from ragpipe.extras.postgres import table as tables
+from ragpipe.extras.postgres.connection import PostgresConnection
+from ragpipe.extras.postgres.database import PostgresDatabase, make_tables
+from ragpipe.extras.postgres.link import PostgresLink, StoreUnreachable
+from ragpipe.extras.postgres.table import PostgresTable
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import CallStore, read_calls
-from ragpipe.store.calls.ledger_rows import payment_entry
+from ragpipe.store.calls.ledger_rows import PaymentEntry, payment_entry
 from ragpipe.store.calls.nearest_key import nearest_call, stored_as
 from ragpipe.store.calls.open_table import OpenedFor
-from ragpipe.store.calls.postgres import postgres_link, postgres_owners
-from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
-from ragpipe.store.calls.postgres.postgres_link import PostgresLink, StoreUnreachable
-from ragpipe.store.calls.postgres.postgres_schema import make_tables
-from ragpipe.store.calls.postgres.postgres_table import PostgresTable
 from ragpipe.store.calls.prune import Choice, prunable, prune
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_place import PostgresPlace
 from ragpipe.store.calls.store_requests import ClaimResult, Lookup
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
-from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.extras.postgres.postgres_server import PostgresServer, postgres_server
 from tests.support.waiting import HANGS_AFTER_S, wait_until
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
@@ -64,6 +63,8 @@ from tests.unit.store.test_ledger import (
     test_what_was_paid_for_a_call_that_never_came_back_is_kept,  # noqa: F401
 )
 
+pytestmark = pytest.mark.slow
+
 GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
 
 
@@ -72,9 +73,9 @@ class Schemas:
     """Stands for the temporary folder of the tests of SQLite: each name in it is a schema of its own."""
 
     server: PostgresServer
-    places: dict[str, PostgresPlace] = field(default_factory=dict)
+    places: dict[str, PostgresDatabase] = field(default_factory=dict)
 
-    def __truediv__(self, name: str) -> PostgresPlace:
+    def __truediv__(self, name: str) -> PostgresDatabase:
         return self.places.setdefault(name, self.server.place())
 
 
@@ -84,7 +85,7 @@ def tmp_path(server: PostgresServer) -> Schemas:
 
 
 @pytest.fixture
-def place(server: PostgresServer) -> PostgresPlace:
+def place(server: PostgresServer) -> PostgresDatabase:
     return server.place()
 
 
@@ -92,7 +93,7 @@ SILENT_S = 3.0
 """How long an owner may be silent here; longer than a busy machine holds a process up."""
 
 
-def table(place: PostgresPlace, run_id: str, silent_after_s: float = 30.0) -> PostgresTable:
+def table(place: PostgresDatabase, run_id: str, silent_after_s: float = 30.0) -> PostgresTable:
     opened = call_database(place).open_table(OpenedFor(run_id, silent_after_s))
     assert isinstance(opened, PostgresTable)
     return opened
@@ -107,7 +108,7 @@ def causes_of(error: BaseException) -> list[BaseException]:
     return causes
 
 
-def session(place: PostgresPlace) -> psycopg.Connection[Any]:
+def session(place: PostgresDatabase) -> psycopg.Connection[Any]:
     """A connection beside the store's, in its schema."""
     db = psycopg.connect(place.url, autocommit=True)
     db.execute(f"SET search_path TO {place.schema}".encode())
@@ -115,7 +116,7 @@ def session(place: PostgresPlace) -> psycopg.Connection[Any]:
 
 
 def test_any_call_comes_back_and_goes_over_a_file_into_sqlite(
-    place: PostgresPlace, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    place: PostgresDatabase, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     from hypothesis import given, settings
 
@@ -140,7 +141,7 @@ def test_any_call_comes_back_and_goes_over_a_file_into_sqlite(
 
 
 def test_stores_of_both_kinds_exchange_equal_calls(
-    place: PostgresPlace, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    place: PostgresDatabase, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("files")
     file, back = folder / "calls.sqlite", server.place()
@@ -163,7 +164,7 @@ def test_stores_of_both_kinds_exchange_equal_calls(
     assert nearest_call(place, asked[0]) == nearest_call(file, asked[0])
 
 
-def test_what_is_pruned_is_what_was_chosen(place: PostgresPlace) -> None:
+def test_what_is_pruned_is_what_was_chosen(place: PostgresDatabase) -> None:
     damage.fill(place)  # type: ignore[arg-type]
     choice = Choice(used=damage.KEYS[:10])
     assert prunable(place, choice)["calls"] == damage.COUNT - 10
@@ -173,7 +174,7 @@ def test_what_is_pruned_is_what_was_chosen(place: PostgresPlace) -> None:
         prune(place, Choice(run_id="0123456789ab"))
 
 
-def test_a_damaged_row_counts_as_missing(place: PostgresPlace) -> None:
+def test_a_damaged_row_counts_as_missing(place: PostgresDatabase) -> None:
     damage.fill(place)  # type: ignore[arg-type]
     with session(place) as db:
         db.execute("UPDATE calls SET text = 'another' WHERE key = %s", (bytes.fromhex(damage.KEYS[0]),))
@@ -185,13 +186,13 @@ def test_a_damaged_row_counts_as_missing(place: PostgresPlace) -> None:
     assert census(place, ())["damaged"] == 1
 
 
-async def _all(place: PostgresPlace) -> tuple[int, int]:
+async def _all(place: PostgresDatabase) -> tuple[int, int]:
     with CallStore(place, run_id="r") as store:
         calls = [await asyncio.wait_for(store.get_or_claim(key), HANGS_AFTER_S) for key in damage.KEYS]
         return sum(one is not None for one in calls), store.damaged
 
 
-def test_a_group_of_claims_is_granted_key_by_key(place: PostgresPlace) -> None:
+def test_a_group_of_claims_is_granted_key_by_key(place: PostgresDatabase) -> None:
     keys = [sha256(f"key {n}") for n in range(12)]
     first, second = table(place, "first"), table(place, "second")
     assert first.find_or_claim([Lookup(keys[1]), Lookup(keys[2]), Lookup(keys[1])]) == [GRANTED, GRANTED, HELD]
@@ -204,11 +205,11 @@ def test_a_group_of_claims_is_granted_key_by_key(place: PostgresPlace) -> None:
 
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process can be looked up: all are on other hosts."""
-    monkeypatch.setattr(postgres_owners, "is_alive", lambda process: None)
+    monkeypatch.setattr(tables, "is_alive", lambda process: None)
 
 
 def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _elsewhere(monkeypatch)
     frozen, heir = table(place, "frozen", SILENT_S), table(place, "heir", SILENT_S)
@@ -226,7 +227,7 @@ def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
 
 
 def test_a_woken_process_is_not_granted_its_own_claim_again(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another task of it has the claim, and asks. No other process took it over."""
     _elsewhere(monkeypatch)
@@ -238,7 +239,7 @@ def test_a_woken_process_is_not_granted_its_own_claim_again(
 
 
 def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server was up, and nobody reached it for longer than an owner may be silent. The first one back asks for a key of the other,
     and opens the store once more."""
@@ -260,7 +261,7 @@ def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
     first.close()
 
 
-def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: PostgresPlace) -> None:
+def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: PostgresDatabase) -> None:
     other, first = table(place, "other"), table(place, "first")
     assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
     ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -281,7 +282,7 @@ def _cut(opened: PostgresTable) -> None:
 
 
 def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> None:
-    place = PostgresPlace(server.url, "user")
+    place = PostgresDatabase(server.url, "user")
     one = damage.call(1)
 
     async def work() -> None:
@@ -295,7 +296,9 @@ def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> 
     assert census(place, ())["damaged"] == 0
 
 
-def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_living_owner_in_an_old_snapshot_is_not_dead(
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The statement that claims waits for a lock for longer than an owner may be silent: the beats meanwhile are not in its snapshot."""
     _elsewhere(monkeypatch)
     holder, heir = table(place, "holder", SILENT_S), table(place, "heir", SILENT_S)
@@ -316,7 +319,7 @@ def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresPlace, mon
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_the_reply_of_a_woken_process_harms_nothing(
-    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch, is_first: bool
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
     _elsewhere(monkeypatch)
 
@@ -337,14 +340,14 @@ def test_the_reply_of_a_woken_process_harms_nothing(
         assert db.execute("SELECT count(*) FROM claims").fetchone() == (0,)
 
 
-def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: PostgresPlace) -> None:
+def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: PostgresDatabase) -> None:
     opened = table(place, "one")
     limit = opened._link.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
     assert limit == ("15s",)
     opened.close()
 
 
-def test_a_key_that_was_freed_is_told_without_a_question(place: PostgresPlace) -> None:
+def test_a_key_that_was_freed_is_told_without_a_question(place: PostgresDatabase) -> None:
     first, second = table(place, "first"), table(place, "second")
     first.find_or_claim([Lookup(K("k"))])
     second.freed()
@@ -373,13 +376,12 @@ def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ("UPDATE alembic_version SET version_num = '9999'", FormatMismatch, "format 9999"),
         ("UPDATE meta SET value = '99' WHERE name = 'format'", FormatMismatch, "format 99"),
-        ("DROP TABLE alembic_version", DataError, "of another program"),
+        ("DROP TABLE meta", DataError, "of another program"),
         ("ALTER TABLE calls RENAME COLUMN text TO words", (DataError, OutputError), "not those of a call store"),
     ],
 )
-def test_tables_of_another_kind_are_refused(place: PostgresPlace, change: str, error: Any, words: str) -> None:
+def test_tables_of_another_kind_are_refused(place: PostgresDatabase, change: str, error: Any, words: str) -> None:
     table(place, "r").close()
     with session(place) as db:
         _change(change)(db)
@@ -388,22 +390,12 @@ def test_tables_of_another_kind_are_refused(place: PostgresPlace, change: str, e
             use()
 
 
-def test_the_version_of_the_code_is_the_newest_migration() -> None:
-    from alembic.script import ScriptDirectory
-
-    from ragpipe.store.calls.postgres import postgres_schema as schema
-
-    script = ScriptDirectory(str(Path(schema.__file__).parent / "migrations"))
-    assert script.get_heads() == [schema.HEAD]
-    assert {revision.revision for revision in script.walk_revisions()} == {schema.HEAD, *schema.OLDER}
-
-
-def test_a_user_without_the_right_to_make_tables_uses_those_of_another(place: PostgresPlace) -> None:
+def test_a_user_without_the_right_to_make_tables_uses_those_of_another(place: PostgresDatabase) -> None:
     name = f"u{place.schema}"
     limited = replace(place, url=place.url.replace("postgres@", f"{name}@"))
     with session(place) as db:
         db.execute(f"CREATE USER {name}".encode())
-        with pytest.raises(OutputError, match=r"permission denied(?s:.*)docs/postgresql\.md") as refused:
+        with pytest.raises(OutputError, match=r"permission denied(?s:.*)docs/extras/postgres\.md") as refused:
             table(limited, "r")
         assert len(causes_of(refused.value)) == 2, "the error and what PostgreSQL said"
         table(place, "r").close()
@@ -415,7 +407,7 @@ def test_a_user_without_the_right_to_make_tables_uses_those_of_another(place: Po
 
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
-    place = PostgresPlace("postgresql://u@127.0.0.1:1/nowhere")
+    place = PostgresDatabase("postgresql://u@127.0.0.1:1/nowhere")
     with pytest.raises(OutputError, match=r"postgresql://u@127\.0\.0\.1:1/nowhere(?s:.*)To fix"):
         CallStore(place, run_id="r")
 
@@ -474,7 +466,7 @@ def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
 
 
 @contextmanager
-def _crash_before_commit(place: PostgresPlace, server: PostgresServer, others: int) -> Iterator[list[int]]:
+def _crash_before_commit(place: PostgresDatabase, server: PostgresServer, others: int) -> Iterator[list[int]]:
     """The server stops hard once, when all statements of a transaction were sent. It is there again at once, and so many transactions of
     others come first."""
     begin, crashes = PostgresConnection.transaction, list[int]()
@@ -514,9 +506,10 @@ def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number
     two.close()
 
 
-def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPlace) -> None:
-    """The server has committed, and the word of it never came: what was paid is in the ledger once."""
-    rows, begin, lost = table(place, "r"), PostgresConnection.transaction, list[int]()
+@contextmanager
+def _lost_answer() -> Iterator[list[int]]:
+    """The server has committed one transaction, and the word of it never comes."""
+    begin, lost = PostgresConnection.transaction, list[int]()
 
     @contextmanager
     def transaction(db: PostgresConnection) -> Iterator[None]:
@@ -527,28 +520,87 @@ def test_a_transaction_whose_answer_was_lost_is_not_done_twice(place: PostgresPl
             db.close()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    paid = payment_entry(K("k"), "r", 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
-    rows.write([], paid=[paid])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PostgresConnection, "transaction", transaction)
-        rows.write([], paid=[paid])
+        yield lost
+
+
+def _paid(at: str) -> PaymentEntry:
+    return payment_entry(K("k"), "r", 1, damage.Payment("m", at, 1, 1, usd=0.5))
+
+
+def test_payments_whose_answer_was_lost_are_entered_once(place: PostgresDatabase) -> None:
+    rows = table(place, "r")
+    rows.write([], paid=[_paid(damage.TIME)])
+    with _lost_answer() as lost:
+        rows.write([], paid=[_paid("2026-01-02T03:04:05.007+00:00"), _paid("2026-01-02T03:04:05.008+00:00")])
     assert lost
-    assert paid_by(place, "r").replies == 2
+    rows.write([], paid=[_paid("2026-01-02T03:04:05.009+00:00")])
+    assert paid_by(place, "r").replies == 4
     rows.close()
-    with session(place) as db:
-        assert db.execute("SELECT count(*) FROM commits").fetchone() == (0,), (
-            "a connection that was closed leaves no row"
-        )
 
 
-def test_what_killed_connections_left_is_removed_after_a_day(place: PostgresPlace) -> None:
-    call_database(place).make()
+def test_claims_whose_answer_was_lost_are_granted_and_those_of_other_tasks_are_not(place: PostgresDatabase) -> None:
+    mine, other = table(place, "mine"), table(place, "other")
+    assert mine.find_or_claim([Lookup(K("of a task"))]) == [GRANTED]
+    assert other.find_or_claim([Lookup(K("of another"))]) == [GRANTED]
+    asked = [Lookup(K("of a task")), Lookup(K("new")), Lookup(K("of another")), Lookup(K("new"))]
+    with _lost_answer() as lost:
+        assert mine.find_or_claim(asked) == [HELD, GRANTED, HELD, HELD]
+    assert lost
+    assert mine.find_or_claim(asked) == [HELD] * 4
+    with _lost_answer() as lost:
+        mine.write([], [K("of a task"), K("new")])
+    assert lost
+    assert other.find_or_claim(asked) == [GRANTED, GRANTED, HELD, HELD]
+    mine.close()
+    other.close()
+
+
+def test_a_reply_whose_answer_was_lost_is_stored_once(place: PostgresDatabase) -> None:
+    one = damage.call(1)
+
+    async def work() -> None:
+        with CallStore(place, run_id="r", beat_s=60, silent_after_s=180) as store:
+            assert await store.get_or_claim(one.key) is None
+            store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+            with _lost_answer() as lost:
+                assert await store.put(one) == one
+            assert lost
+
+    asyncio.run(work())
+    assert paid_by(place, "r").replies == 1
     with session(place) as db:
-        db.execute(
-            "INSERT INTO commits (link, number, at) VALUES ('old', 1, now() - interval '25 hours'), ('new', 1, now())"
-        )
-        table(place, "r").close()
-        assert db.execute("SELECT link FROM commits").fetchall() == [("new",)]
+        assert db.execute("SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM claims)").fetchone() == (1, 0)
+
+
+def test_a_repeated_transaction_waits_for_the_one_that_the_server_is_still_at(place: PostgresDatabase) -> None:
+    """The way to the server is cut, and the server does not know it: the commit comes later than the repeat."""
+    rows = table(place, "r")
+    first = psycopg.connect(place.url)
+    first.execute(f"SET search_path TO {place.schema}".encode())
+    begin, late = PostgresConnection.transaction, list[threading.Timer]()
+
+    @contextmanager
+    def transaction(db: PostgresConnection) -> Iterator[None]:
+        if late:
+            with begin(db):
+                yield
+            return
+        late.append(threading.Timer(0.5, lambda: (first.commit(), first.close())))
+        cut, db.raw = db.raw, first
+        yield
+        db.raw = cut
+        db.close()
+        late[0].start()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresConnection, "transaction", transaction)
+        rows.write([], paid=[_paid(damage.TIME)])
+    late[0].join()
+    assert paid_by(place, "r").replies == 1
+    rows.close()
 
 
 def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(durable: PostgresServer) -> None:
@@ -581,16 +633,16 @@ def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(dura
 def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(
     durable: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_link, "HURRIED_S", 0.3)
+    monkeypatch.setattr(links, "HURRIED_S", 0.3)
     place, hurry = durable.place(outage_s=0.6), threading.Event()
     durable.stop("immediate")
     with pytest.raises(StoreUnreachable, match=r"not stored\. store\.outage_s=0\.6 says how long to wait\.$"):
-        PostgresLink(place, is_known=True)
+        PostgresLink(place, OpenedFor("r", is_known=True))
     hurry.set()
     with pytest.raises(
         StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"
     ):
-        PostgresLink(place, is_known=True, hurry=hurry)
+        PostgresLink(place, OpenedFor("r", is_known=True, hurry=hurry))
 
 
 def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
@@ -655,7 +707,7 @@ def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
 
 
 def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
-    place: PostgresPlace, server: PostgresServer
+    place: PostgresDatabase, server: PostgresServer
 ) -> None:
     one = damage.call(1)
     call_database(place).make()

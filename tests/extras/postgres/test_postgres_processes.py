@@ -16,20 +16,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.digest import sha256
+from ragpipe.extras.postgres.database import PostgresDatabase
 from ragpipe.store.calls.call_store import read_calls
-from ragpipe.store.calls.store_place import PostgresPlace
+from tests.extras.postgres.postgres_server import PostgresServer
 from tests.support.harness import Server, arguments, finish, write_cases
-from tests.support.postgres_server import PostgresServer
 from tests.support.waiting import HANGS_AFTER_S, wait_until
+
+pytestmark = pytest.mark.slow
 
 ASKER = """
 import asyncio, os, random, sys
 from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.store_place import PostgresPlace
+from ragpipe.extras.postgres.database import PostgresDatabase
 
-place, log, seed, keys, silent = PostgresPlace(*sys.argv[1:3]), sys.argv[3], *map(int, sys.argv[4:6]), float(sys.argv[6])
+place, log, seed, keys, silent = PostgresDatabase(*sys.argv[1:3]), sys.argv[3], *map(int, sys.argv[4:6]), float(sys.argv[6])
 asked = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 async def ask(store, slots, key):
@@ -51,7 +53,7 @@ asyncio.run(main())
 SLOTS = 16
 
 
-def starts(place: PostgresPlace, log: Path, seed: int, keys: int, silent_s: float = 30.0) -> subprocess.Popen[bytes]:
+def starts(place: PostgresDatabase, log: Path, seed: int, keys: int, silent_s: float = 30.0) -> subprocess.Popen[bytes]:
     words = [place.url, place.schema, str(log), str(seed), str(keys), str(silent_s)]
     return subprocess.Popen([sys.executable, "-c", ASKER.replace("SLOTS", str(SLOTS)), *words])
 

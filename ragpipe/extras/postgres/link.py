@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import random
+import secrets
 import time
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
-from threading import Event
 from typing import TypeVar
 
-from ragpipe.store.calls.open_table import StoreLost
-from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection, connect
-from ragpipe.store.calls.postgres.postgres_errors import (
+from ragpipe.extras.postgres.connection import (
+    PostgresConnection,
+    PostgresPlace,
     cause_of,
+    connect,
     is_lost,
     is_passing,
     is_read_only,
     postgres_driver,
     postgres_error,
 )
-from ragpipe.store.calls.store_place import PostgresPlace
+from ragpipe.store.calls.open_table import OpenedFor, StoreLost
 
 Result = TypeVar("Result")
 
@@ -34,34 +33,22 @@ _REACHED: set[PostgresPlace] = set()
 _BACK_AT: dict[PostgresPlace, float] = {}
 """When this process last reached a database again that had gone away, in monotonic seconds."""
 _REPEATS = 20  # of a transaction that others were in the way of
-_MARK = """INSERT INTO commits (link, number) VALUES (?, ?)
-    ON CONFLICT (link) DO UPDATE SET number = EXCLUDED.number, at = EXCLUDED.at"""
-# Of a lost connection the server may still be at a transaction, which has the row locked: this waits for its end.
-_LAST_MARK = """INSERT INTO commits (link, number) VALUES (?, 0)
-    ON CONFLICT (link) DO UPDATE SET at = EXCLUDED.at RETURNING number"""
 
 
 class StoreUnreachable(StoreLost):
     """The database did not come back."""
 
 
-def _nothing(db: PostgresConnection) -> None:
-    pass
-
-
 class PostgresLink:
     """One connection, for one thread.
 
-    Each transaction leaves a number in a row of this link, by which it is known afterwards whether it was committed. PostgreSQL's own
-    numbers do not say so: after a crash it gives the number of a transaction that left no trace on the disk to another one.
+    A transaction that is under way holds a lock of its link: a repeated one waits until the server has committed the one before it, or
+    given it up. `in_doubt` says meanwhile that an earlier try may have been committed.
 
     Args:
         place: the database.
-        opened: what each new connection begins with.
-        tell: told of an outage, and of its end.
-        patience_s: after how many seconds of it.
-        hurry: set when nobody wants to wait any longer; then an outage is waited out for `HURRIED_S` at most.
-        is_known: whether another process of the run has reached the database.
+        opened: who is told of an outage, and how long it is waited out; it may say that the database was reached before.
+        begin: what each new connection begins with.
 
     Raises OutputError where the database cannot be reached, and never was; StoreUnreachable after an outage of `outage_s`.
     """
@@ -69,22 +56,19 @@ class PostgresLink:
     def __init__(
         self,
         place: PostgresPlace,
-        *,
-        opened: Callable[[PostgresConnection], None] = _nothing,
-        tell: Callable[[str], None] = lambda _: None,
-        patience_s: float = 10.0,
-        hurry: Event | None = None,
-        is_known: bool = False,
+        opened: OpenedFor | None = None,
+        begin: Callable[[PostgresConnection], None] = lambda db: None,
     ):
-        self.place, self._opened, self._tell = place, opened, tell
-        self._patience_s, self._hurry = patience_s, hurry or Event()
+        self.place, self._begin = place, begin
+        self._opened = opened or OpenedFor("")
         self._lost: StoreUnreachable | None = None
-        self._id, self._number = uuid.uuid4().hex, 0
-        if is_known:
+        self._lock = secrets.randbits(62)
+        self.in_doubt = False
+        if self._opened.is_known:
             _REACHED.add(place)
         self.connection = self._first_connection()
         try:
-            self.read(opened)
+            self.read(begin)
         except BaseException:
             self.connection.close()
             raise
@@ -102,20 +86,20 @@ class PostgresLink:
                 self._recover(error)
 
     def run(self, work: Callable[[PostgresConnection], Result]) -> Result:
-        """What `work` does in one transaction, and does once: after a lost connection the row of this link says whether it was committed.
+        """What `work` does in one transaction. It is repeated after a lost connection: where `in_doubt` is set, it must find what it
+        has done already.
 
         Raises as `read`.
         """
-        repeats = 0
+        self.in_doubt, repeats = False, 0
         while True:
-            self._number += 1
-            is_marked = False
+            is_complete = False
             try:
                 db = self._usable()
                 with db.transaction():
+                    db.execute("SELECT pg_advisory_xact_lock(?)", (self._lock,))
                     result = work(db)
-                    db.execute(_MARK, (self._id, self._number))
-                    is_marked = True
+                    is_complete = True
                 return result
             except Exception as error:
                 if is_passing(error) and repeats < _REPEATS:
@@ -123,12 +107,7 @@ class PostgresLink:
                     time.sleep(random.random() * 0.05)
                     continue
                 self._recover(error)
-                if is_marked and self._was_committed():
-                    return result
-
-    def remove_old_marks(self) -> None:
-        """Remove the rows of connections that were not closed. Raises as `read`."""
-        self.read(lambda db: db.execute("DELETE FROM commits WHERE at < now() - interval '1 day'"))
+                self.in_doubt = self.in_doubt or is_complete
 
     def was_away(self, seconds: float) -> bool:
         """Whether this process, over whatever link, lost the database and reached it again in the last so many seconds. The network of
@@ -138,9 +117,6 @@ class PostgresLink:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._number and self._lost is None:
-            with suppress(Exception):  # a row that stays is removed by a later start
-                self.connection.execute("DELETE FROM commits WHERE link = ?", (self._id,))
         self.connection.close()
 
     def _first_connection(self) -> PostgresConnection:
@@ -170,17 +146,12 @@ class PostgresLink:
         self.connection.close()
         self._connect_again(error)
 
-    def _was_committed(self) -> bool:
-        """Whether the last transaction, whose connection was lost, was committed."""
-        row = self.read(lambda db: db.execute(_LAST_MARK, (self._id,)).fetchone())
-        return row is not None and row[0] == self._number
-
     def _connect_again(self, cause: Exception) -> None:
         began, pause, is_told = time.monotonic(), _STEP_S, False
         hurried_at: float | None = None
         while True:
             try:
-                self.connection = connect(self.place, opened=self._opened)
+                self.connection = connect(self.place, self._begin)
                 if not is_read_only(cause) or _takes_writes(self.connection):
                     break
                 self.connection.close()
@@ -191,24 +162,24 @@ class PostgresLink:
                     raise postgres_error(self.place, error) from error
                 cause = error
             now = time.monotonic()
-            if self._hurry.is_set():
+            if self._opened.hurry.is_set():
                 hurried_at = now if hurried_at is None else hurried_at
             if now - began > self.place.outage_s or (hurried_at is not None and now - hurried_at > HURRIED_S):
                 self._lost = self._unreachable(now - began, cause, is_hurried=hurried_at is not None)
                 raise self._lost from cause
-            if not is_told and now - began > self._patience_s:
+            if not is_told and now - began > self._opened.patience_s:
                 is_told = True
-                self._tell(
+                self._opened.tell(
                     f"{self._name()}: {cause_of(cause)[:_SHOWN]}; waiting for it, up to {self.place.outage_s:g} s"
                 )
             if hurried_at is None:
-                self._hurry.wait(pause)
+                self._opened.hurry.wait(pause)
             else:
                 time.sleep(_STEP_S)
             pause = min(2 * pause, _LAST_PAUSE_S)
         _BACK_AT[self.place] = time.monotonic()
         if is_told:
-            self._tell(f"{self._name()} is there again after {time.monotonic() - began:,.0f} s: the run goes on")
+            self._opened.tell(f"{self._name()} is there again after {time.monotonic() - began:,.0f} s: the run goes on")
 
     def _name(self) -> str:
         return f"the call store {self.place}"
