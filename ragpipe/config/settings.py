@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.config.runner_settings import AnyRunner, LocalRunner
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import AnyEmbedder
@@ -231,8 +231,8 @@ class RunConfig(TopSettings):
     transport: Annotated[TransportSettings, NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."
     )
-    runner: Annotated[RunnerSettings, NotInIdentity] = Field(
-        default_factory=RunnerSettings, description="Which processes measure the cases. No figure depends on it."
+    runner: Annotated[SerializeAsAny[AnyRunner], NotInIdentity] = Field(
+        default_factory=LocalRunner, description="Which processes measure the cases. No figure depends on it."
     )
     embedder: SerializeAsAny[AnyEmbedder] = Field(description="What turns texts into vectors.")
     metrics: Annotated[dict[str, Metric], NotInIdentity] = Field(description="The metrics to measure, by name.")

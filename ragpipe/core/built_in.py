@@ -16,6 +16,9 @@ ENTRIES: Final[Any] = {
         "sentence_transformers": "ragpipe.embedding.settings:SentenceTransformers",
         "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
+    "runner": {
+        "local": "ragpipe.config.runner_settings:LocalRunner",
+    },
     "transport": {
         "batch": "ragpipe.judging.transports.batch_transport:open_batch_transport",
     },

@@ -32,6 +32,7 @@ Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
     "transport",  # what opens a transport beside live and stored, by `transport.kind` (engine/judge_access.py)
+    "runner",  # the settings of a `runner` section, by its `kind` (config/runner_settings.py)
     "store",  # what makes the `CallDatabase` of an address, by its scheme (store/calls/call_database.py)
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`

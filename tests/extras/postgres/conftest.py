@@ -1,4 +1,4 @@
-"""One PostgreSQL server for the tests of a process."""
+"""One PostgreSQL server for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.extras.postgres.postgres_server import PostgresServer, postgres_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[PostgresServer]:
     with postgres_server() as running:
         yield running

@@ -11,15 +11,14 @@ EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
 
 
 class Place:
-    """Cases, a server with its log, and one call store for all runs: a file, or the PostgreSQL database of a URL."""
+    """Cases, a server with its log, and one call store for all runs."""
 
-    def __init__(self, folder: Path, server: Server, url: str | None = None):
+    def __init__(self, folder: Path, server: Server):
         self.folder, self.server, self.store = folder, server, folder / "store"
-        self._store = f"store.path={self.store}" if url is None else f"store.url={url}"
         self.data = write_cases(folder / "cases.jsonl", CASES)
 
     def words(self, out: str, *words: str) -> list[str]:
-        common = [EXHAUSTIVE, self._store, "report.formats=[markdown]"]
+        common = [EXHAUSTIVE, f"store.path={self.store}", "report.formats=[markdown]"]
         return arguments(self.data, self.folder / out, self.server.url, *common, *words, concurrency=CONCURRENCY)
 
     def ended(self, out: str, *words: str, code: int = 0) -> str:

@@ -1,6 +1,6 @@
 """What a worker of Ray does: it opens a run once, and measures one slice per task.
 
-Its orders and answers are plain data, the answers those of `slice_messages.py`. It says nothing else to anybody.
+Its orders and answers are plain data, the answers those of `messages.py`. It says nothing else to anybody.
 """
 
 from __future__ import annotations
@@ -13,17 +13,28 @@ import platform
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from ragpipe.config.run_validation import validate_finished_config
+from ragpipe.config.settings import RunConfig, prompt_folders
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.process_memory import collect_new_garbage
-from ragpipe.engine.runners.plain_messages import packed_message
-from ragpipe.engine.runners.slice_measuring import Measure, open_measuring
-from ragpipe.engine.runners.slice_messages import WorkerStart, failure_message, measured_message
-from ragpipe.stages.slices import Slice
+from ragpipe.core.validation import NoOrigins
+from ragpipe.engine.chosen_runner import WorkerStart
+from ragpipe.engine.judge_access import case_measuring, case_window, open_judge
+from ragpipe.engine.runs.finished_run import read_config, run_prompts
+from ragpipe.engine.runs.run_identity import metric_signatures
+from ragpipe.extras.ray.messages import failure_message, measured_message, packed_message
+from ragpipe.stages.case_reader import CaseReader
+from ragpipe.stages.load_dataset import references_of
+from ragpipe.stages.measured_cases import MeasuredCases
+from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
+from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
+from ragpipe.store.places import cache_folder
 from ragpipe.store.run.run_folder import RunFolder
 
 NO_FOLDER = "absent"
@@ -33,6 +44,8 @@ _END = 64 << 10
 """Bytes at the end of a table that tell it from others: its footer, with counts, places and bounds."""
 
 Send = Callable[[bytes | None], None]
+Measure = Callable[[Slice], Coroutine[Any, Any, MeasuredSlice]]
+"""Measures one slice; several may be under way at once."""
 
 
 def digest_of_tables(folder: Path) -> str:
@@ -133,3 +146,44 @@ def _check_folder(folder: Path, digest: str) -> None:
                 ],
             )
         time.sleep(0.2)
+
+
+@asynccontextmanager
+async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> AsyncIterator[Measure]:
+    """What measures slices of the run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the
+    driver has, and what opening the judge raises."""
+    folder = RunFolder(start.folder)
+    config = _config_of(folder)
+    if metric_signatures(config) != start.signatures:
+        raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
+    reader = CaseReader(folder.samples, folder.outputs, start.iteration)
+    known = _known(start, config)
+    try:
+        async with open_judge(config, start.run_id, warn=warn) as session:
+            session.corpus = references_of(folder.samples)
+            yield partial(
+                measure_slice,
+                reader,
+                measuring=case_measuring(config, session, known),
+                room=asyncio.Semaphore(case_window(config)),
+                keep_messages=config.keep_messages,
+            )
+    finally:
+        reader.close()
+        known.close()
+
+
+def _known(start: WorkerStart, config: RunConfig) -> KnownMeasurements:
+    """What need not be measured: nothing that the plan has measured, for only the driver has that."""
+    replayed = ReplayedCases(keep_messages=config.keep_messages, limit=0)
+    if start.earlier is None:
+        return KnownMeasurements(replayed)
+    earlier = MeasuredCases.from_json(start.earlier, config.metrics.values())
+    return KnownMeasurements(replayed, {start.iteration: earlier})
+
+
+def _config_of(folder: RunFolder) -> RunConfig:
+    """The configuration of a run under way, with the templates that were copied into its folder."""
+    plain, origins = read_config(folder), NoOrigins()
+    prompts = run_prompts(folder, prompt_folders(plain.get("prompt_dirs") or [], cache_folder(plain)))
+    return validate_finished_config(plain, origins, prompts=prompts)

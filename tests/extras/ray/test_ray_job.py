@@ -1,4 +1,4 @@
-"""The job for Kubernetes in docs/cluster: its command composes, and all pods have what a run needs of them."""
+"""The job for Kubernetes in docs/extras/ray: its command composes, and all pods have what a run needs of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from ragpipe.cli import compose_task
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.extras.ray.settings import RaySettings
 from tests.support.pages import DOCS
 
-TEXT = (DOCS / "cluster" / "ray-job.yaml").read_text(encoding="utf-8")
+TEXT = (DOCS / "extras" / "ray" / "ray-job.yaml").read_text(encoding="utf-8")
 JOB = yaml.safe_load(TEXT)
 CLUSTER = JOB["spec"]["rayClusterSpec"]
 PODS = [group["template"]["spec"] for group in (CLUSTER["headGroupSpec"], *CLUSTER["workerGroupSpecs"])]
@@ -22,7 +22,7 @@ def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch: pytest.MonkeyP
     assert (JOB["apiVersion"], JOB["kind"]) == ("ray.io/v1", "RayJob")
     python, module, name, *words = shlex.split(JOB["spec"]["entrypoint"].replace("$RAY_ADDRESS", "10.0.0.1:6379"))
     assert (python, module, name) == ("python", "-m", "ragpipe")
-    monkeypatch.setattr(RunnerSettings, "missing", lambda _: iter(()))  # Ray itself
+    monkeypatch.setattr(RaySettings, "missing", lambda _: iter(()))  # Ray itself
     config = compose_task(words)[1]
     assert config.output_dir == "/runs"
     assert (config.runner.kind, config.runner.address, config.runner.slice) == ("ray", "10.0.0.1:6379", 500)
@@ -48,4 +48,4 @@ def test_connections_need_a_token_and_the_head_measures_nothing() -> None:
 
 
 def test_the_page_shows_the_image_of_this_version() -> None:
-    assert f"rayproject/ray:{CLUSTER['rayVersion']}-py311" in (DOCS / "ray.md").read_text(encoding="utf-8")
+    assert f"rayproject/ray:{CLUSTER['rayVersion']}-py311" in (DOCS / "extras" / "ray.md").read_text(encoding="utf-8")

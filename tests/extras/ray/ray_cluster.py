@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ragpipe.engine.runners.process_sessions import end_session
-from tests.support.slice_runs import until
+from ragpipe.extras.ray.process import end_session
+from tests.extras.ray.slice_runs import until
 
 
 class RayCluster:

@@ -1,52 +1,28 @@
-"""Messages between a driver and the tasks that measure its slices."""
+"""Messages between a run, the process that speaks to Ray, and the tasks that measure slices: a JSON object, and bytes behind it.
+
+Plain data only, read as such: nothing in a message can run.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
 import traceback
-from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.user_faults import user_fault
-from ragpipe.engine.runners.plain_messages import packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 from ragpipe.store.outside_causes import outside_cause
 
+HEAD = struct.Struct(">QQ")
+"""The lengths of the JSON object and of the bytes behind it."""
 MOST_DEATHS = 3
 """Workers that a slice may take with it before the run ends."""
-
-
-@dataclass(frozen=True)
-class WorkerStart:
-    """What a worker is told first. The run folder says what to measure.
-
-    Attributes:
-        folder: the run folder.
-        run_id: the run.
-        iteration: the iteration to measure.
-        signatures: the metrics as the driver has them (`metric_signatures`): a worker that reads others refuses.
-        earlier: the measurements of an earlier run that hold here (`MeasuredCases.as_json`); None: there are none.
-    """
-
-    folder: Path
-    run_id: str
-    iteration: int
-    signatures: dict[str, str]
-    earlier: dict[str, Any] | None = None
-
-    def values(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {**vars(self), "folder": str(self.folder)}
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> WorkerStart:
-        """From the JSON object."""
-        return cls(**{**values, "folder": Path(values["folder"])})
 
 
 class WorkerFailure(RagpipeError):
@@ -65,6 +41,36 @@ class WorkerDied(RagpipeError):
     processes, or code of the user's that ends its process. Not a bug of ragpipe's, as far as it can tell."""
 
     exit_code = 6
+
+
+def packed_message(values: Any, *contents: bytes | memoryview) -> bytes:
+    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON.
+
+    Args:
+        values: the JSON object.
+        contents: the bytes behind it, in pieces. They are copied once.
+    """
+    text = json.dumps(values, allow_nan=False).encode("ascii")
+    return b"".join([HEAD.pack(len(text), sum(map(len, contents))), text, *contents])
+
+
+def read_message(file: BinaryIO) -> Any:
+    """The JSON value of the next message, which has no bytes behind it. Raises EOFError where the other side is gone."""
+    head = file.read(HEAD.size)
+    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
+    text = file.read(size)
+    if not size or len(text) < size:
+        raise EOFError
+    return json.loads(text)
+
+
+def parted_message(message: bytes) -> tuple[Any, bytes]:
+    """The JSON value of a packed message, and the bytes behind it. Raises ValueError for what is none."""
+    try:
+        size, _ = HEAD.unpack_from(message)
+    except struct.error as error:
+        raise ValueError("a message without its head") from error
+    return json.loads(message[HEAD.size : HEAD.size + size]), message[HEAD.size + size :]
 
 
 def failure_message(error: BaseException, part: Slice | None = None) -> bytes:

@@ -1,14 +1,16 @@
 """Tasks of Ray that measure the slices of one iteration, on this machine or on a cluster.
 
-Between this process and Ray stands `ray_process.py`. When this process dies, that one sees the end of its input and ends, with
+Between this process and Ray stands `process.py`. When this process dies, that one sees the end of its input and ends, with
 the tasks and a cluster that was started for them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
+import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
@@ -16,14 +18,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.secret_detection import is_secret_name
-from ragpipe.engine.runners.plain_messages import awaited_message, packed_message, parted_message
-from ragpipe.engine.runners.process_sessions import end_session
-from ragpipe.engine.runners.python_processes import import_environment, import_paths, module_words
-from ragpipe.engine.runners.ray_tasks import digest_of_tables
-from ragpipe.engine.runners.slice_messages import WorkerDied, WorkerFailure, WorkerStart, measured_of
+from ragpipe.engine.chosen_runner import WorkerStart
+from ragpipe.extras.ray.messages import HEAD, WorkerDied, WorkerFailure, measured_of, packed_message, parted_message
+from ragpipe.extras.ray.process import end_session
+from ragpipe.extras.ray.settings import RaySettings
+from ragpipe.extras.ray.tasks import digest_of_tables
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.store.files.processes import usable_cores
 
@@ -121,8 +122,10 @@ class RayRunner:
 
     async def _message(self) -> tuple[dict[str, Any], bytes]:
         """The next message, and the bytes behind it. Raises EOFError where the other side is gone."""
-        assert self._process.stdout is not None
-        return await awaited_message(self._process.stdout)
+        stream = self._process.stdout
+        assert stream is not None
+        values_size, size = HEAD.unpack(await stream.readexactly(HEAD.size))
+        return json.loads(await stream.readexactly(values_size)), await stream.readexactly(size)
 
     async def _write(self, values: Any) -> None:
         stream = self._process.stdin
@@ -141,14 +144,13 @@ class RayRunner:
 
 @asynccontextmanager
 async def open_ray_runner(
-    start: WorkerStart, settings: RunnerSettings, *, largest: int, warn: Callable[[str], None]
+    start: WorkerStart, settings: RaySettings, warn: Callable[[str], None]
 ) -> AsyncIterator[RayRunner]:
     """Ray for one iteration; at the end of the block nothing of it is left. Raises WorkerFailure where it cannot be used.
 
     Args:
         start: what workers are told.
         settings: the runner.
-        largest: the most cases of a slice.
         warn: prints what the user should know.
     """
     base = tempfile.gettempdir()
@@ -156,15 +158,11 @@ async def open_ray_runner(
     process: Process | None = None
     listening: asyncio.Task[None] | None = None
     try:
-        process = await _new_process(files / "output.log")
-        runner = RayRunner(process, largest, warn, files / "output.log")
+        paths = [os.path.abspath(path or os.curdir) for path in sys.path]
+        process = await _new_process(files / "output.log", paths)
+        runner = RayRunner(process, settings.slice, warn, files / "output.log")
         digest = await asyncio.to_thread(digest_of_tables, start.folder)
-        task = {
-            "start": start.values(),
-            "digest": digest,
-            "paths": import_paths(),
-            "folder": os.getcwd(),
-        }
+        task = {"start": start.values(), "digest": digest, "paths": paths, "folder": os.getcwd()}
         order = {
             "settings": settings.model_dump(mode="json"),
             "cores": usable_cores(),
@@ -183,21 +181,23 @@ async def open_ray_runner(
         await asyncio.to_thread(shutil.rmtree, files, ignore_errors=True)
 
 
-async def _new_process(log: Path) -> Process:
+async def _new_process(log: Path, paths: list[str]) -> Process:
+    """It imports what this process imports. Without `-P` it would look into the current folder before the standard library, where a user
+    may have a `queue.py`."""
     # keys stay here: workers of a cluster that it starts have its environment, and ask no server
     environment = {
         name: value
-        for name, value in import_environment().items()
+        for name, value in os.environ.items()
         if name != "RAY_ADDRESS" and (name.startswith("RAY_") or not is_secret_name(name))
     }
     # a session of its own: Ctrl-C is for the driver, and what Ray starts is known by it
     with await asyncio.to_thread(open, log, "wb") as output:
         return await asyncio.create_subprocess_exec(
-            *module_words("ragpipe.engine.runners.ray_process"),
+            *(sys.executable, "-P", "-m", "ragpipe.extras.ray.process"),
             stdin=PIPE,
             stdout=PIPE,
             stderr=output,
-            env=environment,
+            env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,
         )
 

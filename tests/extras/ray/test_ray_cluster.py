@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.engine.runners.ray_cluster import join_cluster, slices_at_once, waits_for
-from ragpipe.engine.runners.ray_tasks import NO_FOLDER, digest_of_tables
+from ragpipe.extras.ray.process import join_cluster, slices_at_once, waits_for
+from ragpipe.extras.ray.settings import RaySettings
+from ragpipe.extras.ray.tasks import NO_FOLDER, digest_of_tables
 
 
 def node(alive: bool = True, **resources: float) -> dict[str, Any]:
@@ -25,15 +25,15 @@ NODES = [node(CPU=4.0, GPU=1.0), node(CPU=7.5, disk=2.0), node(alive=False, CPU=
 
 
 def test_slices_fit_by_what_they_hold_in_nodes_that_live() -> None:
-    assert slices_at_once(NODES, RunnerSettings()) == 4 + 7
-    assert slices_at_once(NODES, RunnerSettings(num_cpus=2.5)) == 1 + 3
-    assert slices_at_once(NODES, RunnerSettings(num_gpus=0.5)) == 2
-    assert slices_at_once(NODES, RunnerSettings(num_cpus=0.5, resources={"disk": 1.0})) == 2
+    assert slices_at_once(NODES, RaySettings()) == 4 + 7
+    assert slices_at_once(NODES, RaySettings(num_cpus=2.5)) == 1 + 3
+    assert slices_at_once(NODES, RaySettings(num_gpus=0.5)) == 2
+    assert slices_at_once(NODES, RaySettings(num_cpus=0.5, resources={"disk": 1.0})) == 2
 
 
 def test_what_no_node_has_is_said() -> None:
-    assert waits_for(NODES, RunnerSettings(address="head:6379")) is None
-    assert waits_for(NODES, RunnerSettings(address="head:6379", num_gpus=2)) == (
+    assert waits_for(NODES, RaySettings(address="head:6379")) is None
+    assert waits_for(NODES, RaySettings(address="head:6379", num_gpus=2)) == (
         "no node of head:6379 has CPU 1, GPU 2: slices wait for one"
     )
 
@@ -56,7 +56,7 @@ def test_a_folder_is_told_by_its_configuration_and_tables(tmp_path: Path) -> Non
     assert digest_of_tables(first) == digest_of_tables(tmp_path / "none") == NO_FOLDER
 
 
-def refusal(settings: RunnerSettings, folder: Path) -> Problem:
+def refusal(settings: RaySettings, folder: Path) -> Problem:
     with pytest.raises(ConfigError) as caught:
         join_cluster(settings, 4, folder)
     (problem,) = caught.value.problems
@@ -72,7 +72,7 @@ def install(monkeypatch: pytest.MonkeyPatch, **attributes: Any) -> None:
 
 def test_a_machine_with_too_little_for_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, init=lambda **_: None, nodes=lambda: [node(CPU=4.0, GPU=1.0, memory=9e9)])
-    problem = refusal(RunnerSettings(kind="ray", num_gpus=2), tmp_path)
+    problem = refusal(RaySettings(num_gpus=2), tmp_path)
     assert (problem.key, problem.found, problem.expected, problem.fix) == (
         "runner",
         "CPU 4, GPU 1 on this machine",
@@ -85,7 +85,7 @@ def test_an_address_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.Mon
     install(monkeypatch)
     with socket.socket() as bound:  # bound and not listening: nobody else can take the port
         bound.bind(("127.0.0.1", 0))
-        problem = refusal(RunnerSettings(kind="ray", address=f"127.0.0.1:{bound.getsockname()[1]}"), tmp_path)
+        problem = refusal(RaySettings(address=f"127.0.0.1:{bound.getsockname()[1]}"), tmp_path)
     assert problem.fix == (
         "start it (`ray start --head` prints its address), or leave runner.address out for a cluster on this machine"
     )
@@ -98,7 +98,7 @@ def test_a_cluster_that_this_process_cannot_join(tmp_path: Path, monkeypatch: py
     install(monkeypatch, init=init)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        problem = refusal(RunnerSettings(kind="ray", address=address), tmp_path)
+        problem = refusal(RaySettings(address=address), tmp_path)
     assert problem.found == f"{address}: Version mismatch: the cluster has Ray 2.9"
     assert (
         problem.fix

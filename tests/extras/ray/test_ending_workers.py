@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
-from ragpipe.engine.runners import ray_runner
+from ragpipe.extras.ray import runner as ray_runner
 
 pytestmark = pytest.mark.slow
 

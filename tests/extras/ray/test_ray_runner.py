@@ -11,17 +11,22 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.engine.runners.process_sessions import end_session, members_of
-from tests.support.ray_cluster import RayCluster
-from tests.support.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
+from ragpipe.extras.ray.process import end_session, members_of
+from tests.extras.ray.ray_cluster import RayCluster
+from tests.extras.ray.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
-pytest.importorskip("ray", reason="Ray is not installed: the extra `ray`")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ray,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: the extra `ray`"),
+]
 
 CASES = 1_050
 """Two blocks."""
@@ -191,10 +196,13 @@ class Keys(Computed):
 
 def test_tasks_hold_no_key(place: Path) -> None:
     (place / "key_plugin.py").write_text(KEY_PLUGIN)
-    words = ["plugins=[slow_plugin,key_plugin]", "+metrics.keys.class=key_plugin.Keys", "runner.workers=2"]
+    words = [
+        "plugins=[slow_plugin,key_plugin]",
+        "+metrics.keys.class=key_plugin.Keys",
+    ]
     told = variables(MY_API_KEY="sk-sentinel", PGPASSWORD="sk-sentinel")
-    for runner, held in (("ray", 0.0), ("local", 1.0)):
-        ended(place, f"output_dir=keys-{runner}", f"runner={runner}", *words, **told)
+    for runner, held, more in (("ray", 0.0, ["runner.workers=2"]), ("local", 1.0, [])):
+        ended(place, f"output_dir=keys-{runner}", f"runner={runner}", *words, *more, **told)
         table = (place / f"keys-{runner}" / "workers" / "latest").resolve() / "iteration-1" / "scores.parquet"
         scores = pq.read_table(table, filters=[("metric", "=", "keys")])
         assert set(scores["value"].to_pylist()) == {held}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from ragpipe.engine.runners.chosen_runner import ASKS_HERE
+from ragpipe.engine.chosen_runner import ASKS_HERE
+from tests.extras.ray.live_runs import Place
 from tests.support.harness import Server, surplus
-from tests.support.live_runs import Place
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
-pytest.importorskip("ray", reason="Ray is not installed: the extra `ray`")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ray,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: the extra `ray`"),
+]
 
 RAY = ["runner=ray", "runner.workers=2", "runner.slice=6"]
 

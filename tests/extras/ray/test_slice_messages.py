@@ -7,8 +7,7 @@ import json
 import pytest
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.runners.plain_messages import HEAD
-from ragpipe.engine.runners.slice_messages import WorkerFailure, failure_message, measured_message, measured_of
+from ragpipe.extras.ray.messages import HEAD, WorkerFailure, failure_message, measured_message, measured_of
 from ragpipe.schema.table_schemas import SCORES, table_from
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
