@@ -32,6 +32,8 @@ Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
     "transport",  # the settings of a `transport` section, by its `kind` (config/transport_settings.py)
+    "runner",  # the settings of a `runner` section, by its `kind` (config/runner_settings.py)
+    "store",  # what makes the `CallDatabase` of an address, by its scheme (store/calls/call_database.py)
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)

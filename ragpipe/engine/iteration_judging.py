@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ragpipe.core.errors import OutputError
+from ragpipe.engine.chosen_runner import open_workers
 from ragpipe.engine.event_loop import SignalHandlers
-from ragpipe.engine.judge_access import case_window
+from ragpipe.engine.judge_access import case_measuring, case_window
 from ragpipe.engine.run_deadline import end_of_asking, run_deadline
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runners.chosen_runner import open_workers
-from ragpipe.engine.runners.slice_measuring import case_measuring, introduce
 from ragpipe.engine.sources.case_sources import CaseSource
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
@@ -24,6 +23,7 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
+from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.run.progress_file import ProgressView
@@ -80,7 +80,9 @@ async def judge_iteration(
             open_workers(spec, policy, iteration, known, console) as workers,
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
-            introduce(session, providers, spec.folder, began_at)
+            session.set_beginning(began_at)
+            session.share_provider_state(providers)
+            session.corpus = references_of(spec.folder.samples)
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
             with run_deadline(spec.config, session, ends_at), _watched(spec.source, stage):
