@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,7 @@ def postgres_driver() -> ModuleType:
         fix = f"{install_command('postgres')}, or leave store.url out: the store is a SQLite file then"
         problem = Problem("store.url", "package", f"no psycopg ({error})", "the packages of the extra `postgres`", fix)
         raise ConfigError("a call store on PostgreSQL needs an optional package", [problem]) from error
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # its warnings of a lost connection: said in our words
     return psycopg
 
 
