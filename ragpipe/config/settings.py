@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from ragpipe.store.places import DEFAULT_CACHE, address_fault, is_remote, local_
 from ragpipe.systems.settings import SystemSettings
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
+_NO_PLUGINS = frozenset({"ragpipe", *sys.stdlib_module_names})
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
 
@@ -184,6 +186,10 @@ class TopSettings(Settings):
         for name in plugins:
             if not _MODULE.match(name):
                 raise ValueError(f"names of Python packages, found {name!r}")
+            if name.partition(".")[0] in _NO_PLUGINS:
+                raise ValueError(
+                    f"packages of yours; {name!r} is none: it would let a configuration name any function in it"
+                )
             if not _is_importable(name):
                 raise ValueError(f"packages that can be imported; {name!r} cannot: install it or set PYTHONPATH")
         return plugins

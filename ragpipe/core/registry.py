@@ -13,6 +13,7 @@ found here, or when all names are needed.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from ragpipe.core.built_in import ENTRIES
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import PACKAGE, conf_dir
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable by which a Python that is started leaves its working folder out of its path."""
 GROUP = "ragpipe.plugins"
 """The group of the entry points by which other distributions name the package that has `ENTRIES`."""
 Kind = Literal[
@@ -102,13 +105,17 @@ def help_of_extras() -> list[str]:
 def installed_modules_only() -> Iterator[list[str]]:
     """While this is open, no module of the working folder can be imported, by this process and by those that it starts; what was on
     the path is given."""
-    path, here = list(sys.path), Path.cwd()
+    path, here, safe = list(sys.path), Path.cwd(), os.environ.get(SAFE_PATH)
     if here != PACKAGE.parent:
         sys.path[:] = [entry for entry in path if entry and Path(entry).resolve() != here]
+        os.environ[SAFE_PATH] = "1"
     try:
         yield path
     finally:
         sys.path[:] = path
+        os.environ.pop(SAFE_PATH, None)
+        if safe is not None:
+            os.environ[SAFE_PATH] = safe
 
 
 @cache

@@ -15,7 +15,6 @@ from ragpipe.engine.judge_access import case_measuring, case_window
 from ragpipe.engine.run_deadline import end_of_asking, run_deadline
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.sources.case_sources import CaseSource
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
@@ -29,7 +28,7 @@ from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.wall_clock import WallClock
 
-_LOOK_S = 2.0  # between two looks at the times of the data files
+_LOOK_S = 2.0  # between two looks at the times of the data files, and at the lock
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ async def judge_iteration(
     providers: ProviderRegistry,
     console: Console,
     *,
+    check: Callable[[], None],
     known: KnownMeasurements | None = None,
     planned_calls: int | None = None,
     began: float | None = None,
@@ -62,6 +62,7 @@ async def judge_iteration(
         iteration: the number of the iteration, from 1.
         providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
         console: shows the progress.
+        check: raises OutputError when the start must end: the data was edited, or its folder is no longer locked.
         known: what need not be measured.
         planned_calls: calls that the plan expects of this iteration; None without a plan.
         began: when this start began, in monotonic seconds, for `judge.run_deadline_s`; None: now.
@@ -85,7 +86,7 @@ async def judge_iteration(
             session.corpus = references_of(spec.folder.samples)
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
-            with run_deadline(spec.config, session, ends_at), _watched(spec.source, stage):
+            with run_deadline(spec.config, session, ends_at), _watched(check, stage):
                 progress = await _run_shown(stage, meter, view, console, _label(spec, iteration))
             return _judged(progress, session, spec, console)
     finally:
@@ -94,14 +95,14 @@ async def judge_iteration(
 
 
 @contextmanager
-def _watched(source: CaseSource, stage: JudgeStage) -> Iterator[None]:
-    """Inside, the stage ends when the data is edited: it would be paid for a run that nobody can start again."""
+def _watched(check: Callable[[], None], stage: JudgeStage) -> Iterator[None]:
+    """Inside, the stage ends when the check fails: it would be paid for a run that nobody can start again."""
 
     async def look() -> None:
         try:
             while True:
                 await asyncio.sleep(_LOOK_S)
-                source.check_unchanged()
+                check()
         except OutputError as error:
             stage.stop(error)
 

@@ -5,6 +5,7 @@ PostgreSQL has no text with the character NUL. Such a text is stored with `\\x01
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -186,6 +187,7 @@ def postgres_driver() -> ModuleType:
         fix = f"{INSTALL}, or leave store.url out: the store is a SQLite file then"
         problem = Problem("store.url", "package", f"no psycopg ({error})", "the package of the extra `postgres`", fix)
         raise ConfigError("a call store on PostgreSQL needs an optional package", [problem]) from error
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # its warnings of a lost connection: said in our words
     return psycopg
 
 
