@@ -149,7 +149,7 @@ def _text_bytes(column: pa.Array) -> NDArray[np.float64]:
     kind = column.type
     if pa.types.is_dictionary(kind):
         lengths = pc.fill_null(pc.binary_length(column.dictionary).take(column.indices), 0)
-        return lengths.to_numpy(zero_copy_only=False).astype(float)
+        return np.asarray(lengths.to_numpy(zero_copy_only=False), dtype=np.float64)
     if pa.types.is_struct(kind):
         inner = (_text_bytes(column.field(place)) for place in range(kind.num_fields))
         return sum(inner, np.zeros(len(column)))
