@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 EXTRAS = {
-    "bertscore": ("torch>=2.2", "transformers>=4.44"),
-    "detector": ("safetensors>=0.4", "torch>=2.5", "transformers>=4.48.3"),
-    "local": ("sentence-transformers>=3.0",),
     "postgres": ("alembic>=1.13", "psycopg[binary]>=3.2", "sqlalchemy>=2.0"),
     "ray": ("ray>=2.52",),
 }
