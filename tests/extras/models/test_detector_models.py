@@ -160,7 +160,7 @@ def test_a_cross_encoder_equals_itself_alone_by_its_own_labels(tmp_path, kind):
 
 def test_the_part_of_a_long_passage_that_supports_most_counts(tmp_path):
     folder = write_nli(tmp_path, kind="bert", labels=["entailment", "not_entailment"])
-    sentences = texts(16, words=(14, 14), seed=7)
+    sentences = [f"It {text}" for text in texts(16, words=(13, 13), seed=7)]
     claim, read = "Green tea comes from China.", reader_of(folder, "nli")
     found = read(claim, " ".join(sentences))  # 16 x 15 tokens, of which 126 are read at once
     quarters = [read(claim, " ".join(sentences[start : start + 4])).support[0] for start in range(0, 16, 4)]

@@ -122,7 +122,9 @@ def write_nli(folder: Path, *, kind: str, labels: Sequence[str], seed: int = 0) 
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    write_tokenizer(folder, like="bert")
+    path = write_tokenizer(folder, like="bert").with_name("tokenizer_config.json")
+    if kind != "bert":  # the others have no segments
+        path.write_text(path.read_text(encoding="utf-8").replace('"token_type_ids", ', ""), encoding="utf-8")
     torch.manual_seed(seed)
     names = dict(enumerate(labels))
     config = AutoConfig.for_model(
