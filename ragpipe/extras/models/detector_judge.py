@@ -184,13 +184,18 @@ def _text(roles: Roles) -> str:
     return str(text)
 
 
+def _extract(roles: Roles) -> Claims:
+    return Claims(claims=[claim for claim, *_ in placed_claims(_text(roles))])
+
+
+def _find_cited(roles: Roles) -> CitedClaims:
+    return find_cited_claims(str(roles["text"]), roles["citations"])
+
+
 def _stated(roles: Roles) -> list[Claim]:
     """The claims of a text, which is read as it stands."""
     text, question, passages = _text(roles), str(roles.get("question") or ""), source_texts(roles)
-    return [
-        Claim(*placed, question, passages)
-        for placed in ((c, text, start, end) for c, start, end in placed_claims(text))
-    ]
+    return [Claim(claim, text, start, end, question, passages) for claim, start, end in placed_claims(text)]
 
 
 def _listed(roles: Roles) -> list[Claim]:
@@ -209,19 +214,15 @@ def _cited(roles: Roles) -> list[Claim]:
 
 
 HANDLERS: dict[tuple[type[Answer], frozenset[str]], Callable[[Roles], list[Claim] | Answer]] = {
-    **{
-        (kind, frozenset((of, "sources"))): _stated
-        for kind in (CheckedClaims, QuotedClaims)
-        for of in ("text", "reference")
-    },
-    **{(kind, frozenset(("claims", "sources"))): _listed for kind in (Verdicts, QuotedVerdicts)},
-    **{
-        (Claims, frozenset((of,))): lambda roles: Claims(claims=[claim for claim, *_ in placed_claims(_text(roles))])
-        for of in ("text", "reference")
-    },
+    (Claims, frozenset(("text",))): _extract,
+    (Claims, frozenset(("reference",))): _extract,
+    (Verdicts, frozenset(("claims", "sources"))): _listed,
+    (QuotedVerdicts, frozenset(("claims", "sources"))): _listed,
+    (CheckedClaims, frozenset(("text", "sources"))): _stated,
+    (CheckedClaims, frozenset(("reference", "sources"))): _stated,
+    (QuotedClaims, frozenset(("text", "sources"))): _stated,
+    (QuotedClaims, frozenset(("reference", "sources"))): _stated,
     (CitationVerdicts, frozenset(("sources", "citations"))): _cited,
-    (CitedClaims, frozenset(("text", "citations"))): lambda roles: find_cited_claims(
-        str(roles["text"]), roles["citations"]
-    ),
+    (CitedClaims, frozenset(("text", "citations"))): _find_cited,
 }
 """By the answer's type and the roles of the question's values: the claims to check, or an answer that needs no model."""

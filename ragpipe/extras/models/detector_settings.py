@@ -91,9 +91,7 @@ class DetectorSettings(AnyJudge):
         if self.language != "en" and self.family != "lettucedetect":
             raise ValueError(f"judge.language is for lettucedetect; {self.family} has no template in other languages")
         if self.path is None and self.folder is not None:
-            object.__setattr__(
-                self, "revision", self.folder.name
-            )  # frozen from here on: what is recorded is what was read
+            object.__setattr__(self, "revision", self.folder.name)  # what is recorded is what was read
         object.__setattr__(self, "files", self.files or self._hash())
         return self
 
