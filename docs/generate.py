@@ -24,7 +24,6 @@ from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
-from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
@@ -367,8 +366,8 @@ def _needed_model(metric: Metric) -> str:
     """What must answer before the metric has a value, by its default parameters."""
     if metric.needs_embedder:
         return "[embedder](embeddings.md)"
-    if any(isinstance(value, EncoderSettings) for _, value in metric):
-        return "encoder, by the extra `bertscore`"
+    if metric.encoder_settings is not None:
+        return "encoder of tokens"
     if not metric.prompts():
         return "no"
     extent = embedded_extent(metric)

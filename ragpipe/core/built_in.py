@@ -7,14 +7,11 @@ from typing import Any, Final
 ENTRIES: Final[Any] = {
     "judge": {
         "evidence": "ragpipe.judging.heuristic.settings:HeuristicSettings",
-        "detector": "ragpipe.judging.detectors.settings:DetectorSettings",
         "llm": "ragpipe.judging.settings:JudgeSettings",
     },
     "embedder": {
         "none": "ragpipe.embedding.settings:NoEmbedder",
         "minilm": "ragpipe.embedding.settings:MiniLM",
-        "sentence_transformers": "ragpipe.embedding.settings:SentenceTransformers",
-        "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
     "runner": {
         "local": "ragpipe.config.runner_settings:LocalRunner",

@@ -40,6 +40,7 @@ Kind = Literal[
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
+    "metric",  # a metric's class, by the name alone that `class` in its YAML has (metrics/from_config.py)
     "task",  # a module with `run`, and `validate` and `Keys` where it has settings of its own
     "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)
 ]

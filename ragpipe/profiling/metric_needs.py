@@ -27,8 +27,8 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.sample import Case
 
 Extent = Literal["yes", "partly", "no"]
-CANNOT = ("evidence_cannot_answer", "detector_cannot_answer")
-"""The reasons of judges in this process for what they cannot answer."""
+CANNOT = "_cannot_answer"
+"""How the reasons of judges in this process end for what they cannot answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,6 @@ def _is_answered(metric: Metric, case: Case, judge: InProcessJudge | None = None
         try:
             judge.answer(call.prompt, call.answer, call.values)
         except Skipped as reason:
-            if str(reason) in CANNOT:
+            if str(reason).endswith(CANNOT):
                 return False
     return True

@@ -21,10 +21,8 @@ def test_only_what_is_declared_is_imported() -> None:
     """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
     names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}
     names |= {"sentence_transformers": "sentence-transformers", "markdown_it": "markdown-it-py"}
-    extras = (
-        PROJECT["optional-dependencies"][extra]
-        for extra in ("bertscore", "detector", "local", "objects", "postgres", "ray")
-    )
+    names |= {"huggingface_hub": "huggingface-hub"}
+    extras = (PROJECT["optional-dependencies"][extra] for extra in ("models", "objects", "postgres", "ray"))
     wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
     declared = {re.split(r"[><=\[]", d)[0].strip().lower() for d in wanted}
     found: dict[str, str] = {}
