@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ragpipe.extras.weights.weight_fit import fit_weights
+from ragpipe.extras.weights.ratings import fit_weights
 from ragpipe.stats.rank_stability import rank_stability
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import yaml
 from pydantic import BaseModel
 
-from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA
+from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA
 from ragpipe.comparing.history_rows import HISTORY
 from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings

@@ -27,7 +27,7 @@ from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.corpus import Corpus
 from ragpipe.scoring.calibration_file import Calibration
-from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
+from ragpipe.scoring.gates.gate_results import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states
 from ragpipe.stats.corrected_mean import FEWEST_LABELS
 from ragpipe.store.calls.accepted_replies import AcceptedReplies

@@ -16,8 +16,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.framework_answers import fields_of_result, is_message, text_of_message
-from ragpipe.systems.questions import question_fields
-from ragpipe.systems.settings import PythonSystem
+from ragpipe.systems.settings import PythonSystem, question_fields
 from ragpipe.systems.system_failures import SystemFailure
 
 _EXAMPLE = "ragpipe.example_rag"  # the package of ragpipe that a callable may be in without being listed

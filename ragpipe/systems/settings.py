@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -15,6 +16,7 @@ from ragpipe.datasets.settings import OUTPUT_FIELDS
 from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.price_settings import Price
 from ragpipe.judging.redaction import is_variable_name
+from ragpipe.schema.sample import Sample
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.store.places import address_fault, is_remote
 
@@ -342,3 +344,12 @@ def method_sections(section: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         params = {**(base.get("params") or {}), **(overrides.get("params") or {})}
         sections[name] = {**shared, **overrides, "params": params, "method": name}
     return sections
+
+
+_SENT = ("id", "question", "history", "meta")
+
+
+def question_fields(sample: Sample, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`id`, `question`, `history` and `meta` of the sample, no reference and no label, and the `params` of the method: a copy,
+    which the system may change."""
+    return {**sample.model_dump(mode="json", include=set(_SENT)), "params": deepcopy(dict(params))}

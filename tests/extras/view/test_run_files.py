@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
-from ragpipe.extras.view.listed_run import read_run
+from ragpipe.extras.view.listed_run import read_run, resume_command
 from ragpipe.extras.view.run_files import bytes_below, json_below, opened_below
 from ragpipe.extras.view.run_index import RunIndex
-from ragpipe.extras.view.run_state import resume_command
 from ragpipe.schema.format_version import FORMAT
 from tests.extras.view.viewed_runs import allowed, client_of
 from tests.support.listed_runs import PAGE, listed_run

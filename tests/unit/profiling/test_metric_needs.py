@@ -13,8 +13,7 @@ from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, run_skip_reason
 from ragpipe.profiling.label_fields import FIELDS, DataFacts
-from ragpipe.profiling.metric_needs import default_metrics, metric_needs, need_of
-from ragpipe.profiling.whole_cases import UNANSWERABLE, WHOLE_CASES
+from ragpipe.profiling.metric_needs import UNANSWERABLE, WHOLE_CASES, default_metrics, metric_needs, need_of
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 GOLD = "relevant_docs or relevant_chunks or gains or anchors"

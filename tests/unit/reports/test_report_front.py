@@ -10,7 +10,7 @@ import pytest
 
 from ragpipe.reports.build import SECTIONS, build_report
 from ragpipe.reports.model import Chart, Report, Section, plain_text
-from ragpipe.reports.run_page.front import front_markup
+from ragpipe.reports.run_page.run_page import front_markup
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
