@@ -1,4 +1,4 @@
-"""How often weights fitted to ratings are advised, with nothing to gain and with something: the table of docs/weights.md.
+"""How often weights fitted to ratings are advised, with nothing to gain and with something: the table of docs/extras/weights.md.
 
     python benchmarks/weights.py [--repetitions 300] [--seed 8]
 

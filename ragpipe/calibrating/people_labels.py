@@ -329,8 +329,7 @@ def _numbers(column: pa.ChunkedArray) -> Floats:
 
 
 def _means(values: Floats) -> Floats:
-    """The mean of each column without NaN, NaN where it has nothing else. Equal means are equal to the last bit: ranks
-    depend on ties."""
+    """The mean of each column without NaN, NaN where it has nothing else."""
     counts = np.sum(~np.isnan(values), axis=0)
     means = np.round(np.nansum(values, axis=0) / np.maximum(counts, 1), 9) if len(values) > 1 else values[0]
     return np.where(counts > 0, means, np.nan)

@@ -240,12 +240,7 @@ def judge_bridge(score: PairedScore, same: Flags, level: float) -> dict[str, Any
 
 
 def _without_shift(score: PairedScore, same: Flags, level: float) -> tuple[float, Interval | None]:
-    """The mean difference over all cases less that over the bridged ones, with its interval.
-
-    Both means share rows and questions, so each row's part in their difference is u = (d - mean) / n - same (d - shift) / m
-    for n rows of which m are bridged; V = G/(G-1) * sum over questions of (sum of u)^2, t(G-1). No interval for one
-    question, and where V is 0: with nothing but bridged cases all of the difference is shift.
-    """
+    """The mean difference over all cases less that over the bridged ones, with its interval."""
     places = np.flatnonzero(score.measured)
     differences = score.candidate[places] - score.base[places]
     bridged = same[places]

@@ -353,8 +353,7 @@ def _differing(methods: Mapping[str, _Method], ids: Sequence[str]) -> list[Findi
 
 
 def _is_too_often(answer: str, count: int, questions: int) -> bool:
-    """Whether an answer of this text to so many questions is suspicious. One that declines, or may do so in a language that the rules
-    do not cover, never is."""
+    """Whether an answer of this text to so many questions is suspicious."""
     if len(answer.split()) <= FEW_WORDS:
         return count >= MANY_SHORT and count >= NEARLY_ALL * questions
     if count < max(FEWEST, MANY * questions):

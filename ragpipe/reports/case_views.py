@@ -468,8 +468,7 @@ _CALL_CONTENT = ("key", "flags", "messages", "reply")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The questions to the judge. A message of an earlier question of the case is referred to, not repeated. Without `messages` a
-    row gives what was asked and no more."""
+    """The questions to the judge."""
     views, first_number = list[Mapping[str, Any]](), dict[str, int]()
     for number, call in enumerate(calls, 1):
         messages = []

@@ -404,8 +404,7 @@ _SEPARATOR = " | "
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the line. Parts with a low `rank` keep their place longest; those of one rank are forms of the same thing,
-    of which the first that fits is shown."""
+    """A part of the line."""
 
     rank: int
     place: int

@@ -254,17 +254,7 @@ def _score_grid(
     width: int,
     interval: bool,
 ) -> _Rows:
-    """The cells of the second table, heads first; each score with the number of cases that its means are of.
-
-    Args:
-        corner: the head of the scores.
-        names: the scores, a row each.
-        methods: the methods, a column each.
-        data: the run.
-        screen: where it is shown.
-        width: columns that a name may take.
-        interval: whether intervals stand beside the means.
-    """
+    """The cells of the second table, heads first; each score with the number of cases that its means are of."""
     groups, percent = method_groups(data.metrics), data.settings.percent
     rows = [[corner, "n", *cut_apart([screen.text(method) for method in methods], width)]]
     titles = cut_apart([_titled(name, data, screen) for name in names], max(width, 20))

@@ -138,8 +138,7 @@ class _Table:
         return grid
 
     def _labels(self, width: int) -> dict[int, str]:
-        """The words of each job. Where two jobs have the same, all begin with the jobs' numbers, which the lines above the table
-        have too."""
+        """The words of each job."""
         words_of = {number: self.screen.text(words) for number, words in _short_labels(self.jobs).items()}
         labels = dict(zip(words_of, cut_apart(list(words_of.values()), width), strict=True))
         if len(set(labels.values())) == len(labels):

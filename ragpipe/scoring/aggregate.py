@@ -71,8 +71,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
 def _breakdowns(
     ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings, overall: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """`by` of `metrics.json`, and a warning for each field with too many values for it. A group of all cases, as that of the
-    only method, has the figures of `overall`."""
+    """`by` of `metrics.json`, and a warning for each field with too many values for it."""
     by: dict[str, Any] = {}
     warnings = []
     everything = np.arange(ledger.n, dtype=np.int64)
@@ -105,8 +104,7 @@ def _system_errors(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator
 def _overall_warnings(
     specs: Sequence[ScoreSpec], scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings
 ) -> Iterator[str]:
-    """That no case has an overall score. A run of labels and counts alone has none to miss, and neither has one whose metrics give no
-    score with a weight, unless the user has set weights: they would then count nothing."""
+    """That no case has an overall score."""
     if all(spec.diagnostic for spec in specs):
         return
     if settings.weights == shipped()["weights"] and not any(settings.weights.get(spec.name) for spec in specs):
@@ -179,8 +177,7 @@ def _applicable(group: dict[str, Any]) -> dict[str, Any]:
 def _score(
     score: ScoreLedger, ledger: Accumulators, places: Places, spec: ScoreSpec, settings: ScoringSettings
 ) -> dict[str, Any]:
-    """Counts, mean, pass rate, their intervals and the reasons of one score. `n_ok`, `mean`, `interval` and `coverage` are
-    always there; a count of 0, reasons of nothing and the pass rate of nothing that is judged are left out."""
+    """Counts, mean, pass rate, their intervals and the reasons of one score."""
     status = score.status[places]
     counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
     measured = places[status == OK]

@@ -192,8 +192,7 @@ def cost(
 
 
 class _Totals:
-    """The sums behind `cost.json`. `own_now` and `own_then` are the used replies that `payer` paid for itself, at the prices
-    of now and at those of the day they were paid."""
+    """The sums behind `cost.json`."""
 
     def __init__(self, payer: str):
         self._payer = payer

@@ -253,8 +253,7 @@ def _unknown_shape(
 def _tried(
     names: Sequence[NameInFile], keys: dict[str, str], source: Path, folder: Path, words: Sequence[str]
 ) -> tuple[list[GuessedField], FileReading | None, Dataset | None, str]:
-    """The guesses that read the file, with what they read; else the first guesses, and why they do not. NaN is read as no value where
-    nothing else keeps the file from being read: `keys` then say so."""
+    """The guesses that read the file, with what they read; else the first guesses, and why they do not."""
     guesses = guessed_fields(names)
     if keys.get("records", "").startswith("entries(") and all(guess.field != "id" for guess in guesses):
         guesses.insert(0, GuessedField("id", "key"))

@@ -201,13 +201,7 @@ def _recorded_lines(judged: Sequence[NameInFile]) -> Iterator[str]:
 
 
 def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator[str]:
-    """A line per field: its guess, `???` where a person has to say it, else a comment. Without a question and an answer nothing can
-    be run, so a person has to look anyway, and the contexts are asked for as well; questions with right answers are whole.
-
-    Args:
-        guesses: the guess by field.
-        passages: what the contexts may be, where no name says so; may be empty.
-    """
+    """A line per field: its guess, `???` where a person has to say it, else a comment."""
     is_whole = (
         guesses.keys() >= _WHOLE
         or guesses.keys() >= {"question", "reference"}

@@ -142,8 +142,7 @@ class HttpEndpoint:
             return False
 
     def _output(self, record: Any) -> dict[str, Any]:
-        """The fields of the output. Raises SystemFailure when no answer stands where `fields` says, unless the system says
-        that it abstained or what went wrong."""
+        """The fields of the output."""
         try:
             output = {key: value for key, path in self._fields.items() if (value := path(record)) is not None}
         except BadExpression as error:

@@ -29,14 +29,7 @@ FIELDS_OF_ANSWER = OUTPUT_FIELDS - {"method", "repeat"}
 
 
 class _System(Settings):
-    """What every system may have.
-
-    `index_manifest` is the file that says which chunks of which documents are in its index. Its content, not its name, is
-    part of a run's identity. `retrieves: false` says that the system retrieves nothing by design (closed book); a mapping
-    says it of single methods, `{closed_book: false}`. True adds nothing to what an output says of itself, and only what is
-    false is part of a run's identity. `prices` are those of the tokens in the outputs' `usage`, which an output's own
-    `cost_usd` goes before; they are part of the identity where they are given, but not of what names the outputs.
-    """
+    """What every system may have."""
 
     index_manifest: Annotated[str | None, NotInIdentity] = Field(
         default=None,

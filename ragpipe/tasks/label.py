@@ -30,11 +30,8 @@ from ragpipe.labelling.label_files import (
     DRAW,
     LABELS,
     LABELS_FOLDER,
-    AskedQuestion,
     Draw,
-    asked_question,
     draw_folders,
-    drawn_metric,
     read_draw,
     read_drawn,
     read_labels,
@@ -53,7 +50,7 @@ from ragpipe.labelling.label_import import (
     read_labelled_file,
     unlabelled_cases,
 )
-from ragpipe.labelling.label_page import write_draw_files
+from ragpipe.labelling.label_page import AskedQuestion, asked_question, drawn_metric, write_draw_files
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.open_verdicts import (
     OVERALL,

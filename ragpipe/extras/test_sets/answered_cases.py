@@ -166,16 +166,7 @@ def _paragraph_conflicts(
 def _conflict(
     templates: Templates, about: str, slots: dict[str, str], value: str, places: list[dict[str, Any]], fact: str
 ) -> Iterator[Draft]:
-    """Drafts about a place in the newer note and the one in the older note that it contradicts.
-
-    Args:
-        templates: all templates.
-        about: fact or paragraph.
-        slots: what the newer note says.
-        value: the literal text of the newer note.
-        places: the anchors of the newer and of the older note.
-        fact: where the newer note says it.
-    """
+    """Drafts about a place in the newer note and the one in the older note that it contradicts."""
     newer, older = (place["rel_path"] for place in places)
     yield from drafts_of(
         templates,
@@ -199,8 +190,7 @@ def _conflict(
 def _paragraph_slots(
     documents: SourceDocuments, heading: str, paragraph: Paragraph, subject: Subject
 ) -> dict[str, str]:
-    """The slots of a paragraph. `only_heading` is the heading where it says enough alone: it has three words or more, and no other document
-    has it."""
+    """The slots of a paragraph."""
     shown = heading_slot(heading, subject)
     is_enough = (
         not subject.is_name

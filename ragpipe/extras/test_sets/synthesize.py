@@ -174,8 +174,7 @@ def ask_model(
 
 
 def _plan(config: RunConfig, rewordings: Sequence[SynthesisQuestion], sections: Sequence[SynthesisQuestion]) -> Plan:
-    """The questions of the first round, and how many of them the call store answers. A section whose questions do not hold makes
-    one more."""
+    """The questions of the first round, and how many of them the call store answers."""
     judge = judge_parts(config.judge.identity_of_judge())
     steps, keys, counter = [], [], prompt_counter(config.judge)
     for lot in (rewordings, sections):
@@ -200,16 +199,7 @@ async def _ask(
     records: Sequence[Record],
     console: Console,
 ) -> list[Record]:
-    """Ask all; the free questions as records.
-
-    Args:
-        config: the configuration with the judge.
-        settings: the `synthesize` section.
-        model: what is asked, and what becomes of the replies.
-        rewordings: the questions that ask for other words.
-        records: the cases of the templates, reworded in place.
-        console: where progress and warnings are printed.
-    """
+    """Ask all; the free questions as records."""
     async with open_judge(config, _payer(config), warn=console.warn) as session:
         total = len(rewordings) + math.ceil(settings.counts.free / PER_SECTION)
         done = 0

@@ -135,16 +135,7 @@ def _are_unknown(documents: SourceDocuments, series: PeriodSeries, noun: str, mo
 def _range_drafts(
     documents: SourceDocuments, templates: Templates, series: PeriodSeries, noun: str, start: int, more: int
 ) -> Iterator[Draft]:
-    """Drafts for the periods of a series from number `start` to `more` after the last.
-
-    Args:
-        documents: all documents.
-        templates: all templates.
-        series: the series.
-        noun: what its figures are.
-        start: the place of the first period that is asked for.
-        more: how many periods after the last one are asked for.
-    """
+    """Drafts for the periods of a series from number `start` to `more` after the last."""
     document, rows = series.document, series.rows[start:]
     last = rows[-1][0]
     missing = [str(last.later(step)) for step in range(1, more + 1)]

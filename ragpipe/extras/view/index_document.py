@@ -217,8 +217,7 @@ def live_words(status: RunState) -> dict[str, Any]:
 
 
 def _figures(state: ProgressState, *, is_gone: bool) -> Iterator[list[str]]:
-    """[name, value] of what is counted; what nothing has been counted of is left out, but for the calls themselves. Of a process
-    that is gone nothing is in flight, waits or has a rate."""
+    """[name, value] of what is counted; what nothing has been counted of is left out, but for the calls themselves."""
     calls = state.calls
     yield from (["sent", whole(calls.sent)], ["answered", whole(calls.answered)])
     if not is_gone:

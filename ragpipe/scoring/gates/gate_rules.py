@@ -224,9 +224,7 @@ def _value(score: Mapping[str, Any], of: str, scale: Mapping[str, Any]) -> tuple
 
 
 def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
-    """The share of cases that have the failure mode. `n_ok` are the cases for which its rule could be decided, `n_error`
-    the others, or the failed judgements of the worst covered score behind it where they are more: what is not
-    known may hide the mode."""
+    """The share of cases that have the failure mode."""
     mode, n = gate["failure_mode"], summary["n_cases"]
     mode_counts = summary["failure_modes"].get(mode)
     if mode_counts is None:

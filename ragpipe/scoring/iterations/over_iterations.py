@@ -87,8 +87,7 @@ def final_metrics(
 
 
 def _take_over(metrics: Mapping[str, Any], summaries: Sequence[_Summary]) -> Mapping[str, Any]:
-    """Put the scores of the only iteration into all summaries, and return its `shared`. Nothing is computed again: its
-    intervals are over the same values, and nothing can differ from it."""
+    """Put the scores of the only iteration into all summaries, and return its `shared`."""
     for summary, places in summaries:
         for name, (score,) in summary["scores"].items():
             summary["scores"][name] = _score([score], _UNKNOWN if places is None else score)
@@ -148,10 +147,7 @@ def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _score(
     scores: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any], differences: Mapping[str, Any] = _NONE
 ) -> dict[str, Any]:
-    """One score of one group, with the keys of an iteration's and, of several iterations, how they differ.
-
-    `scores` are what the iterations say of it, `intervals` those of its mean and of its pass rate.
-    """
+    """One score of one group, with the keys of an iteration's and, of several iterations, how they differ."""
     counts = {name: sum(score.get(name, 0) for score in scores) for name in _COUNTS}
     more = {
         **{name: count for name, count in counts.items() if name != "n_ok"},
@@ -176,11 +172,7 @@ def _score(
 def _intervals(
     repeated: Repeats, places: Whole, samples: Whole, scale: Mapping[str, Any], level: float
 ) -> dict[str, Any]:
-    """Of the mean and of the pass rate over the cases' own means.
-
-    A case's share of passes counts as one draw: repeating the judging makes the judge's noise smaller, not the sample of
-    questions larger.
-    """
+    """Of the mean and of the pass rate over the cases' own means."""
     measured = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
     means, shares = repeated.means[measured], repeated.passed[voted] / repeated.judged[voted]

@@ -34,7 +34,6 @@ PAGES = (
     "README.md",
     "adding-a-metric.md",
     "budgets.md",
-    "building-test-sets.md",
     "call-store.md",
     "citations.md",
     "comparing.md",
@@ -45,6 +44,10 @@ PAGES = (
     "detectors.md",
     "diagnosis.md",
     *(page for page in ("extras/batch.md", "extras/checks.md") if (DOCS / page).exists()),
+    "extras/checks.md",
+    "extras/test_sets.md",
+    "extras/traces.md",
+    "extras/weights.md",
     "first-hour.md",
     "example-rag.md",
     "offline-judge.md",
@@ -64,10 +67,8 @@ PAGES = (
     "scoring.md",
     "success-criteria.md",
     "sweeps.md",
-    "synthesizing.md",
     "systems.md",
     "tutorial.md",
-    "weights.md",
 )
 NOT_RUN = (
     "git clone ",
@@ -87,7 +88,6 @@ SHELL = ("mkdir ", "cp ", "sh eval/")
 SCRIPT = "sh eval/"
 """Starts half a dozen processes, as tests/slow/ci does with the same script: the pages that show it do so in thorough runs."""
 MORE_SECTIONS = {
-    "formats.md": ["Spans"],
     "gates.md": ["Gates", "Against a baseline", "Tiers"],
     "http-systems.md": ["An HTTP endpoint as the system"],
     "python-systems.md": ["A Python callable as the system"],
