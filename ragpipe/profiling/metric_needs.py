@@ -197,5 +197,5 @@ def _whole(*, answerable: bool, answer: str, rule: ConflictRule = "acknowledge_b
 
 _ANSWER = f"- {_TEXT} [1]\n- It has four basins. [2]"
 ANSWERABLE = _whole(answerable=True, answer=_ANSWER)
-_REFUSED_CASE = _whole(answerable=False, answer="I cannot find this in the documents.")
-WHOLE_CASES = (ANSWERABLE, _REFUSED_CASE, _whole(answerable=True, answer=_ANSWER, rule="cite_newer"))
+REFUSED_CASE = _whole(answerable=False, answer="I cannot find this in the documents.")
+WHOLE_CASES = (ANSWERABLE, REFUSED_CASE, _whole(answerable=True, answer=_ANSWER, rule="cite_newer"))

@@ -16,13 +16,12 @@ from markupsafe import Markup
 
 from ragpipe.core.errors import DataError
 from ragpipe.core.safe_text import on_one_line, printable
-from ragpipe.extras.view.compared_pages import ComparedPage
 from ragpipe.extras.view.listed_run import Counters, GatesVerdict, ListedRun, MainScore, RunState, rough_duration
 from ragpipe.extras.view.run_changes import RunChange
 from ragpipe.extras.view.run_files import Sweep, opened_below
 from ragpipe.extras.view.run_index import Listing
 from ragpipe.pages.data_blocks import json_block
-from ragpipe.pages.page_file import Page, core_script, core_style, page_environment, page_html
+from ragpipe.pages.page_file import Page, core_script, core_style, page_environment
 from ragpipe.reports.number_format import decimal, money, plural, whole
 from ragpipe.store.run.progress_state import ProgressState
 
@@ -90,7 +89,6 @@ _TEMPLATES = Path(__file__).resolve().parent / "templates"
 _PIECES = ("dom", "blocks", "address", "keys", "filters", "share")
 _WITHOUT_SCRIPT = 200
 """Runs that stand on the page without its script."""
-_WAITING = "waiting.js"
 
 
 def index_page(document: Mapping[str, Any], *, is_live: bool) -> Page:
@@ -98,28 +96,13 @@ def index_page(document: Mapping[str, Any], *, is_live: bool) -> Page:
 
     Args:
         document: its content (`index_document`).
-        is_live: whether a server stands behind it: runs that go on and comparisons by clicking need one.
+        is_live: whether a server stands behind it: runs that go on need one.
     """
     template = page_environment(_TEMPLATES).get_template("view.html.jinja")
     body = template.render(document=document, is_live=is_live, rows=document["rows"][:_WITHOUT_SCRIPT])
     script = core_script(_PIECES) + "".join(_file(name) for name in ("run_rows.js", "live.js", "view.js"))
     blocks = [json_block("index", {**document, "isLive": is_live})]
     return Page(f"runs of {document['folder']} · ragpipe", Markup(body), _style(), script, blocks, connects=is_live)
-
-
-def message_page(page: ComparedPage, *, is_ended: bool) -> str:
-    """While a comparison is made, a page that waits for it; where two runs cannot be compared, a page that says why.
-
-    `is_ended` is what the caller saw: a comparison that ends meanwhile still gets the page that waits, which then finds it.
-    """
-    body = (
-        page_environment(_TEMPLATES)
-        .get_template("compared.html.jinja")
-        .render(page=page, is_ended=is_ended, base=page.base, candidate=page.candidate)
-    )
-    title = "two runs that cannot be compared" if is_ended else "comparing two runs"
-    script = "" if is_ended else core_script(("dom",)) + _file(_WAITING)
-    return page_html(Page(f"{title} · ragpipe", Markup(body), _style(), script, connects=True))
 
 
 def _style() -> str:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.extras.view.compared_pages import ComparedPage, ComparedPages, accepted_parts
-from ragpipe.extras.view.index_document import index_document, index_page, message_page, progress_document
+from ragpipe.extras.view.index_document import index_document, index_page, progress_document
 from ragpipe.extras.view.listed_run import FILES
 from ragpipe.extras.view.run_changes import RunChange, RunChanges
 from ragpipe.extras.view.run_files import opened_below
@@ -47,7 +46,6 @@ SHUTDOWN_S = 0.5
 _SILENT = logging.Logger(
     "ragpipe.view", logging.CRITICAL + 1
 )  # of requests that are no HTTP; `guards` reports our own faults
-_COMPARED_WITHIN_S = 0.3  # a comparison that takes longer is announced
 _CHUNK = 1 << 20
 _SIDE_FILE_MAX = 512 << 20  # of 200,000 cases all side files have 350 MB
 _TEXT = "text/plain"
@@ -70,7 +68,7 @@ class ViewServer:
 
     def __init__(self, options: ViewOptions):
         self.options, self.token = options, secrets.token_urlsafe(24)
-        self.index, self.changes, self.compared = RunIndex(options.root), RunChanges(), ComparedPages()
+        self.index, self.changes = RunIndex(options.root), RunChanges()
         self._documents: dict[str, bytes] = {}
 
     def application(self, port: int) -> web.Application:
@@ -83,11 +81,7 @@ class ViewServer:
         app.router.add_get("/", self._index)
         app.router.add_get("/index.json", self._index_json)
         app.router.add_get("/progress", self._progress)
-        pair = "/compare/{accept:[a-z,]+}/{keys:" + _KEY + "}"
         run = "/runs/{key:" + _KEY + "}"
-        app.router.add_get(pair + "/state", self._compare_state)
-        app.router.add_get(pair + "/compare.data/" + _SIDE_FILE, self._compare_side_file)
-        app.router.add_get(pair + "/", self._compare)
         app.router.add_get(run + r"/{folder:(report|compare)\.data}/" + _SIDE_FILE, self._run_side_file)
         app.router.add_get(run + "/{file:[a-z.]+}", self._file)
         app.on_response_prepare.append(_add_headers)
@@ -102,7 +96,6 @@ class ViewServer:
     async def _stop(self, _: web.Application) -> None:
         self.index.stop()
         self.changes.stop()
-        self.compared.close()
 
     async def _listing(self) -> Listing:
         return await asyncio.to_thread(self.index.listing)
@@ -141,39 +134,6 @@ class ViewServer:
 
         listing, _, revision = await asyncio.to_thread(self._now)
         return web.json_response(progress_document(listing, revision))
-
-    async def _compare(self, request: web.Request) -> web.StreamResponse:
-        page = await self._compared(request)
-        is_ended = await _ended(page)  # asked once: it may end while its message is made
-        if page.file:
-            return await _sent(request, _opened(page.file.parent, page.file.name), "text/html", is_page=True)
-        return _page(message_page(page, is_ended=is_ended), status=409 if is_ended else 200)
-
-    async def _compare_state(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        page = await self._compared(request)
-        return web.json_response({"ended": page.ended.is_set()})
-
-    async def _compare_side_file(self, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
-        page = await self._compared(request)
-        if page.file is None:
-            raise web.HTTPNotFound
-        return await _side_file(page.file.parent, "compare.data", request.match_info["file"])
-
-    async def _compared(self, request: web.Request) -> ComparedPage:
-        """The comparison that the address names. Raises HTTPNotFound where it names no two runs of the index."""
-        from aiohttp import web
-
-        accept, runs = accepted_parts(request.match_info["accept"]), (await self._listing()).by_key
-        parts = request.match_info["keys"].split("/to/")  # which a name may hold, too
-        splits = [("/to/".join(parts[:at]), "/to/".join(parts[at:])) for at in range(1, len(parts))]
-        pairs = [(runs[base], runs[new]) for base, new in splits if base in runs and new in runs]
-        if accept is None or len(pairs) != 1:
-            raise web.HTTPNotFound
-        return self.compared.page(*pairs[0], accept)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a run, of a comparison or of a sweep: of the folders in the index those that it lists, and no other."""
@@ -223,11 +183,6 @@ def _opened(root: Path, *parts: str) -> BinaryIO:
         raise web.HTTPNotFound(reason=error.problems[0].found[:80].splitlines()[0]) from error
 
 
-async def _ended(page: ComparedPage) -> bool:
-    """Wait a little for a comparison, which then needs no page that waits; whether it has ended by then."""
-    return await asyncio.to_thread(page.ended.wait, _COMPARED_WITHIN_S)
-
-
 async def _side_file(root: Path, folder: str, name: str) -> web.Response:
     """A side file of a page, if it holds data blocks and nothing else: it is run as a script of our origin."""
     from aiohttp import web
@@ -241,14 +196,6 @@ async def _side_file(root: Path, folder: str, name: str) -> web.Response:
     if content is None:
         raise web.HTTPNotFound(reason="no data blocks")
     return web.Response(body=content, content_type="text/javascript", charset="utf-8")
-
-
-def _page(html: str, *, status: int = 200) -> web.Response:
-    from aiohttp import web
-
-    return web.Response(
-        status=status, text=html, content_type="text/html", headers={"Content-Security-Policy": _OWN_POLICY}
-    )
 
 
 async def _sent(request: web.Request, file: BinaryIO, kind: str, *, is_page: bool = False) -> web.StreamResponse:

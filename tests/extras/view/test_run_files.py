@@ -203,11 +203,6 @@ def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expecte
         (f"/runs/a/{ID}/report.data/absent.js", 404),
         (f"/runs/a/{ID}/report.data/evil.js", 404),
         (f"/runs/a/{ID}/compare.data/d1.js", 404),
-        (f"/compare/strict/a/{ID}/to/x/", 404),
-        (f"/compare/strict/a/{ID}/to/", 404),
-        (f"/compare/everything/a/{ID}/to/a/{ID}/", 404),
-        (f"/compare/strict/a/{ID}/to/a/{ID}/compare.data/../x.js", 404),
-        ("/compare", 404),
     ],
 )
 async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, status: int) -> None:
