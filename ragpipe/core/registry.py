@@ -36,6 +36,7 @@ Kind = Literal[
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
     "task",  # a module with `run`, and `validate` and `Keys` where it has settings of its own
+    "section",  # a function that makes a section of the report from the run's files (reports/build.py)
     "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

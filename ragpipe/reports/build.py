@@ -4,67 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ragpipe.core import registry
 from ragpipe.reports.model import Report, Section
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.better_section import better_section
-from ragpipe.reports.sections.cost_section import cost_section, iterations_section, operations_section
-from ragpipe.reports.sections.diagnosis_section import (
-    contradictions_section,
-    diagnosis_section,
-    index_section,
-    lowest_cases_section,
-)
-from ragpipe.reports.sections.results_section import (
-    corrected_section,
-    coverage_section,
-    distributions_section,
-    drift_section,
-    jury_section,
-    methods_section,
-    results_section,
-    shared_section,
-)
-from ragpipe.reports.sections.spread_section import slices_section, spread_section
-from ragpipe.reports.sections.verdict import (
-    closing_lines,
-    gates_section,
-    notices,
-    reading_section,
-    summary_line,
-    verdict_of,
-)
+from ragpipe.reports.sections.verdict import closing_lines, notices, summary_line, verdict_of
 
 SectionBuilder = Callable[[ReportData], Section | None]
 
-SECTIONS: tuple[SectionBuilder, ...] = (
-    better_section,
-    results_section,
-    shared_section,
-    methods_section,
-    corrected_section,
-    jury_section,
-    drift_section,
-    diagnosis_section,
-    contradictions_section,
-    gates_section,
-    slices_section,
-    spread_section,
-    distributions_section,
-    iterations_section,
-    lowest_cases_section,
-    coverage_section,
-    cost_section,
-    operations_section,
-    index_section,
-    reading_section,
-)
-"""The builders in the order of the report: is it better, what is wrong, where, the cases, the fine print. A builder returns None
-where its section does not apply to the run."""
+
+def section_builders() -> list[SectionBuilder]:
+    """The builders in the order of the report, those of plugins last. A builder returns None where its section does not apply to
+    the run. Raises ConfigError for a plugin that cannot be imported."""
+    return [registry.find("section", name) for name in registry.names("section")]
 
 
 def build_report(data: ReportData) -> Report:
     """All sections of a report, whatever the medium; `Report.for_medium` picks what one of them shows."""
-    sections = (builder(data) for builder in SECTIONS)
+    sections = (builder(data) for builder in section_builders())
     return Report(
         name=data.name,
         summary=summary_line(data.metrics),
