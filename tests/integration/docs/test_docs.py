@@ -30,6 +30,7 @@ from tests.support.minilm import needs_files
 from tests.support.pages import DOCS, ROOT, Section, Step, commands, commands_with_codes, missing, sections
 from tests.support.thoroughness import THOROUGH, some_of
 
+EXTRAS = ("batch", "checks", "test_sets", "traces", "weights")
 PAGES = (
     "README.md",
     "adding-a-metric.md",
@@ -43,11 +44,7 @@ PAGES = (
     "datasets.md",
     "detectors.md",
     "diagnosis.md",
-    *(page for page in ("extras/batch.md", "extras/checks.md") if (DOCS / page).exists()),
-    "extras/checks.md",
-    "extras/test_sets.md",
-    "extras/traces.md",
-    "extras/weights.md",
+    *(f"extras/{name}.md" for name in EXTRAS if (DOCS / "extras" / f"{name}.md").exists()),
     "first-hour.md",
     "example-rag.md",
     "offline-judge.md",
