@@ -26,7 +26,7 @@ from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.corpus import Corpus
 from ragpipe.scoring.calibration_file import Calibration
-from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
+from ragpipe.scoring.gates.gate_results import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.replayed_cases import KnownMeasurements

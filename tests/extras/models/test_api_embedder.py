@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
-from ragpipe.engine.runners.chosen_runner import stays_here
 
 from ragpipe.cli import compose, main
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.config.runner_settings import LocalRunner
+from ragpipe.engine.chosen_runner import stays_here
 from ragpipe.extras.models.api_embedder import ApiTransport
 from ragpipe.extras.models.embedder_settings import ApiEmbedder
 from ragpipe.judging.cache_key import Question, key_parts, question_key
@@ -45,7 +45,7 @@ def test_an_embedder_always_goes_through_litellm():
 
 @pytest.mark.slow
 def test_texts_leave_from_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunnerSettings, "missing", lambda _: iter(()))  # where Ray is not installed too
+    monkeypatch.setattr(LocalRunner, "missing", lambda _: iter(()))  # where Ray is not installed too
     words = ["embedder=litellm", "embedder.model=openai/text-embedding-3-small", "embedder.allow_unpinned=true"]
     why = stays_here(compose(["+experiment=quickstart", "runner=ray", "runner.num_gpus=1", *words]))
     assert why is not None

@@ -43,3 +43,9 @@ def test_only_what_is_declared_is_imported() -> None:
 
 def test_one_version() -> None:
     assert ragpipe.__version__ == PROJECT["version"]
+
+
+@pytest.mark.parametrize("folder", ["ragpipe", "conf", "docs"])
+def test_nobody_is_sent_to_the_package_of_that_name_on_an_index(folder: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yaml", ".md")]
+    assert [path.name for path in files if "'ragpipe[" in path.read_text(encoding="utf-8")] == []

@@ -6,8 +6,8 @@ import pytest
 
 from ragpipe.core.registry import option_files
 from ragpipe.profiling.label_fields import FIELDS, DataFacts
-from ragpipe.profiling.whole_cases import ANSWERABLE
-from ragpipe.starting.metric_choice import choose_metrics, score_names
+from ragpipe.profiling.metric_needs import ANSWERABLE
+from ragpipe.starting.option_files import choose_metrics, score_names
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
