@@ -12,8 +12,8 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.model import CaseName
 from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.store.calls.call_database import StorePlace
 from ragpipe.store.calls.nearest_key import NearestCall, StoredKey, nearest_call, stored_as
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import query_rows
 

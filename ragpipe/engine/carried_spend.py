@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.schema.usage import Usage
+from ragpipe.store.calls.call_database import StorePlace
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json

@@ -7,8 +7,8 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.engine.judge_access import member_configs
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.computed.recorded import RecordedMetric
+from ragpipe.profiling.label_fields import SeenVerdicts
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
-from ragpipe.profiling.seen_verdicts import SeenVerdicts
 from ragpipe.stages.plan_calls import Plan
 
 _NAMES = 5  # of the recorded values in one line

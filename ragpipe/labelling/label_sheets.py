@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ragpipe.core.safe_text import printable
 from ragpipe.core.spreadsheet_text import escape
+from ragpipe.labelling.drawn_cases import ShownCase
 from ragpipe.labelling.label_files import Draw
-from ragpipe.labelling.shown_cases import ShownCase
 from ragpipe.store.files.write_if_changed import write_unless_same
 
 SHEET_COLUMNS = ("item", "annotator", "question", "label", "note")

@@ -15,7 +15,7 @@ from ragpipe.scoring.calibration_file import (
     binding_of,
     read_calibration,
 )
-from ragpipe.scoring.gates.calibration import NO_CALIBRATION
+from ragpipe.scoring.gates.gate_results import NO_CALIBRATION
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.filesystem import is_regular_file

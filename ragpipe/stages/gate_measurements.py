@@ -10,9 +10,9 @@ from typing import Any
 from ragpipe.calibrating.corrected_scores import CorrectedRun
 from ragpipe.comparing.baseline_table import read_baselines
 from ragpipe.comparing.drop_gates import GatedRun, measure_drops
-from ragpipe.reports.sections.index_section import read_index
+from ragpipe.reports.sections.diagnosis_section import read_index
 from ragpipe.scoring.calibration_file import read_calibration
-from ragpipe.scoring.gates.calibration import judged_scores
+from ragpipe.scoring.gates.gate_results import judged_scores
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.filesystem import is_regular_file

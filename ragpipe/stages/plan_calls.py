@@ -10,7 +10,7 @@ from types import MappingProxyType
 from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
-from ragpipe.profiling.seen_verdicts import SeenVerdicts
+from ragpipe.profiling.label_fields import SeenVerdicts
 from ragpipe.prompting.reply_keys import check_reply_keys
 from ragpipe.prompting.template_language import MAX_RENDERED
 from ragpipe.schema.call import Message
@@ -18,7 +18,7 @@ from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.schema.sample import NOT_RECORDED, Case
-from ragpipe.scoring.unrecorded_fields import Gap, Recording
+from ragpipe.scoring.accumulators import Gap, Recording
 from ragpipe.stages.expected_replies import expected_tokens
 from ragpipe.stages.resume import ResumedCases
 from ragpipe.stages.step_tokens import PromptCounter, TokenSample

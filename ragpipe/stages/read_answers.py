@@ -11,8 +11,7 @@ from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.native_form import output_of
 from ragpipe.datasets.settings import OUTPUT_FIELDS
 from ragpipe.schema.sample import Output, Sample
-from ragpipe.systems.answer_shapes import ANSWER_NAMES, CONTEXT_NAMES, answer_keys
-from ragpipe.systems.system_failures import SystemFailure
+from ragpipe.systems.system_failures import ANSWER_NAMES, CONTEXT_NAMES, SystemFailure, answer_keys
 
 ANSWER_PLACE = "the system's answer"
 """Where a fault stands that was found in what the system gave."""

@@ -18,8 +18,8 @@ from ragpipe.engine.runs.run_history import scored_runs
 from ragpipe.engine.runs.run_list import named_folders
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
-from ragpipe.reports.exports.csv_export import write_csv
 from ragpipe.reports.exports.open_metrics import open_metrics
+from ragpipe.reports.exports.table_export import write_csv
 from ragpipe.reports.history_page import NEWEST_HEADS, NOTE, history_headline, history_markdown, newest_rows
 from ragpipe.schema.settings import Settings
 from ragpipe.store.files.parquet_writer import parquet_writer

@@ -18,6 +18,7 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.unread_names import unread_line
+from ragpipe.engine.chosen_runner import here_line, stays_here
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
 from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
@@ -33,19 +34,17 @@ from ragpipe.engine.plans.plan_summary import (
     report_gaps,
 )
 from ragpipe.engine.profile_report import print_fields, print_findings
-from ragpipe.engine.runners.chosen_runner import here_line, stays_here
 from ragpipe.engine.runs.run_identity import identity_of_dataset, run_id
 from ragpipe.engine.runs.scoring_files import resolved_for_dataset
 from ragpipe.engine.runs.user_code import system_sources
 from ragpipe.engine.sources.case_sources import DatasetSource, open_index
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.profiling.data_profile import DataProfile
+from ragpipe.profiling.data_profile import DataProfile, times_are_known
 from ragpipe.profiling.metric_needs import need_of
-from ragpipe.profiling.value_checks import times_are_known
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
-from ragpipe.reports.sections.index_section import index_notes
+from ragpipe.reports.sections.diagnosis_section import index_notes
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.pointer_checks import Pointers, read_pointers
 from ragpipe.stages.case_reader import CaseReader
@@ -260,7 +259,7 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
         console.say(line)
     console.say(plan_line(run_plan, config))
     if (why := stays_here(config)) is not None:
-        console.say(here_line(why))
+        console.say(here_line(config, why))
     for line in _transport_lines(run_plan, config):
         console.say(line)
 

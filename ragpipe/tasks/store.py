@@ -20,9 +20,8 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole
 from ragpipe.schema.settings import Settings, Sha256
 from ragpipe.schema.usage import Usage
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.prune import Choice, prunable, prune
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from ragpipe.store.files.write_if_changed import json_unless_same

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.comparing.change_sources import ChangeSources
-from ragpipe.comparing.comparison import Comparison, compare_sides, comparison_document
-from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
+from ragpipe.comparing.comparison import (
+    COMPARED_CASES_SCHEMA,
+    Comparison,
+    compare_sides,
+    compared_cases,
+    comparison_document,
+)
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import TITLE, Side, opened_side
 from ragpipe.core.digest import sha256
@@ -18,8 +23,8 @@ from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.compare.compare_page import compare_page
-from ragpipe.reports.comparison_markdown import summary_markdown
-from ragpipe.reports.exports.comparison_junit import comparison_junit
+from ragpipe.reports.comparison_summary import summary_markdown
+from ragpipe.reports.exports.junit import comparison_junit
 from ragpipe.store.files.atomic import sweep_temporaries
 from ragpipe.store.files.page_writer import write_page
 from ragpipe.store.files.parquet_writer import parquet_writer

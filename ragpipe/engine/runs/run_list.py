@@ -14,7 +14,7 @@ from ragpipe.engine.runs.manifest import read_manifest
 from ragpipe.reports.number_format import is_recorded, price, share_below_one, whole
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
-from ragpipe.scoring.coverage import LOST, coverage
+from ragpipe.scoring.aggregate import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, RUNS, SWEEPS, RunFolder

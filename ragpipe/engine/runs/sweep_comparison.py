@@ -15,9 +15,8 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.runs.sweep_judging import other_judgings
 from ragpipe.reports.comparison_page import compared_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.console import Console, JobConsole
-from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows
-from ragpipe.reports.shared_questions import shared_questions
-from ragpipe.reports.short_notes import warning_lines
+from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows, shared_questions
+from ragpipe.reports.short_report import warning_lines
 from ragpipe.reports.short_sweep import job_line, sweep_lines, sweep_warnings
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import sweep_temporaries

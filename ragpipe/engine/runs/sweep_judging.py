@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from ragpipe.comparing.comparison import Shifts, judging_differences, judging_shifts
 from ragpipe.comparing.judge_drift import known_alarms
-from ragpipe.comparing.judging_shift import Shifts, judging_differences, judging_shifts
 from ragpipe.comparing.side import opened_side
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.job_comparison import OtherJudging

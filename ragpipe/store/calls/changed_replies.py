@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.digest import canonical_json
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import (
     COLUMNS,
     PLAIN,
@@ -26,7 +26,6 @@ from ragpipe.store.calls.call_rows import (
     wire_hash_of,
 )
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_tables import batches
 
 ACCEPTED_BY = ("template", "model", "flags", "output_mode", "status")

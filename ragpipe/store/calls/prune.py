@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import SharedValues, key_bytes, milliseconds
 from ragpipe.store.calls.ledger_rows import payment_mark
 from ragpipe.store.calls.open_table import SILENT_AFTER_S
 from ragpipe.store.calls.spend import paid_for
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from typing import Any
 
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.usage import Usage
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import SharedValues
 from ragpipe.store.calls.ledger_rows import payment_entries
 from ragpipe.store.calls.spend import SpendSum
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.stored_calls import every_call
 
 

@@ -21,7 +21,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import SharedValues, key_bytes, packed
 from ragpipe.store.calls.ledger_rows import add_payments, check_payment, payment_entries
 from ragpipe.store.calls.open_table import SILENT_AFTER_S
@@ -40,7 +40,6 @@ from ragpipe.store.calls.row_export import (
     row_of_payment,
 )
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.stored_calls import every_call, store
 from ragpipe.store.files.parquet_writer import parquet_writer
 from ragpipe.store.files.write_if_changed import open_unless_same

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.extras.test_sets.english import as_sentence, enumerated, fill, is_plural, slot_names, uncapitalised, with_article
-from ragpipe.extras.test_sets.periods import read_period
+from ragpipe.extras.test_sets.english import (
+    as_sentence,
+    enumerated,
+    fill,
+    is_plural,
+    read_period,
+    slot_names,
+    uncapitalised,
+    with_article,
+)
 
 
 @pytest.mark.parametrize(("phrase", "article"), [

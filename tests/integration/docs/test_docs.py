@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from ragpipe.cli import compose_task, main
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.core import registry
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
@@ -28,14 +28,14 @@ from tests.support.minilm import needs_files
 from tests.support.pages import DOCS, ROOT, Section, Step, commands, commands_with_codes, missing, sections
 from tests.support.thoroughness import THOROUGH, some_of
 
+EXTRAS = ("batch", "checks", "models", "test_sets", "traces", "weights")
 PAGES = (
-    "README.md", "adding-a-metric.md", "budgets.md", "building-test-sets.md", "call-store.md", "citations.md", "comparing.md",
-    "configuration.md", "cookbook.md", "data-doctor.md", "datasets.md", "detectors.md", "diagnosis.md", "first-hour.md",
-    *(page for page in ("extras/batch.md", "extras/checks.md") if (DOCS / page).exists()),
+    "README.md", "adding-a-metric.md", "budgets.md", "call-store.md", "citations.md", "comparing.md",
+    "configuration.md", "cookbook.md", "data-doctor.md", "datasets.md", "diagnosis.md", "first-hour.md",
+    *(f"extras/{name}.md" for name in EXTRAS if (DOCS / "extras" / f"{name}.md").exists()),
     "example-rag.md", "offline-judge.md", "install.md", "iterations.md", "juries.md", "judge-options.md", "latency.md",
     "migrating-from-deepeval.md", "migrating-from-promptfoo.md", "migrating-from-ragas.md", "monitoring.md", "python.md", "rejudging.md",
-    "reports.md", "run-modes.md", "scoring.md", "success-criteria.md", "sweeps.md", "synthesizing.md", "systems.md", "tutorial.md",
-    "weights.md",
+    "reports.md", "run-modes.md", "scoring.md", "success-criteria.md", "sweeps.md", "systems.md", "tutorial.md",
 )  # fmt: skip
 NOT_RUN = (
     "git clone ", "mkdir my-rag", "cd my-rag", "hf download ", "python -m pip ", "export ", "python -m pytest", "python benchmarks/",
@@ -47,7 +47,7 @@ SHELL = ("mkdir ", "cp ", "sh eval/")
 SCRIPT = "sh eval/"
 """Starts half a dozen processes, as tests/slow/ci does with the same script: the pages that show it do so in thorough runs."""
 MORE_SECTIONS = {
-    "formats.md": ["Spans"], "gates.md": ["Gates", "Against a baseline", "Tiers"], "http-systems.md": ["An HTTP endpoint as the system"],
+    "gates.md": ["Gates", "Against a baseline", "Tiers"], "http-systems.md": ["An HTTP endpoint as the system"],
     "python-systems.md": ["A Python callable as the system"], "reproducibility.md": ["Explain"],
     "several-methods.md": ["Several live methods in one run"],
 }  # fmt: skip
@@ -218,7 +218,8 @@ def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
     line: str, here: Path, page_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What needs the work of people, Ray, or a run that the page does not make: names of options, keys and types of values are checked."""
-    monkeypatch.setattr(RunnerSettings, "missing", lambda _: iter(()))
+    for runner in registry.everything("runner").values():
+        monkeypatch.setattr(runner, "missing", lambda _: iter(()))
     for group, name, text in (("experiment", "x", "name: x"), ("judge", "mine", "defaults: [evidence]")):
         file = here / "conf" / group / f"{name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -30,8 +30,7 @@ from ragpipe.reports.model import (
 )
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_notes import cost_lines, each_kind_once, warning_lines, warnings_of
-from ragpipe.reports.short_report import result_lines
+from ragpipe.reports.short_report import cost_lines, each_kind_once, result_lines, warning_lines, warnings_of
 from ragpipe.reports.styled_text import Screen, columns_of
 from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
@@ -192,7 +191,8 @@ def test_a_section_added_in_one_place_is_in_all_media(data: ReportData, monkeypa
         rows = (TableRow((Verbatim("monday"), "17")), TableRow((Verbatim("tuesday"), "23")))
         return Section("weather", "Weather", (Table(columns, rows), Note("measured at noon")))
 
-    monkeypatch.setattr(build, "SECTIONS", (*build.SECTIONS, weather_section))
+    builders = [*build.section_builders(), weather_section]
+    monkeypatch.setattr(build, "section_builders", lambda: builders)
     report = build_report(data)
     for text in (terminal_of(report), markdown_of(report), html_of(report)):
         assert re.search(r"Weather.*monday.*17.*tuesday.*23.*measured at noon", text, re.DOTALL)
@@ -269,7 +269,7 @@ def test_a_start_prints_at_most_25_lines_and_the_page_last(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("ragpipe.reports.live_progress.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
+    monkeypatch.setattr("ragpipe.reports.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
     assert main(["+experiment=quickstart"]) == 0
     shown = capfd.readouterr()
     assert _screen_lines(shown.out + shown.err, 80) <= 25
@@ -283,7 +283,7 @@ def test_a_start_prints_at_most_25_lines_and_the_page_last(
 def test_a_sweep_of_four_jobs_is_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("ragpipe.reports.live_progress.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
+    monkeypatch.setattr("ragpipe.reports.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
     assert main(SWEEP) == 0
     shown = capfd.readouterr()
     assert _screen_lines(shown.out + shown.err, 80) <= 30

@@ -13,8 +13,8 @@ from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.aggregate import asked, shared_score
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared_scores import asked, shared_score
 from tests.support.finished_runs import FinishedRuns
 from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, write_run

@@ -11,12 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ragpipe.comparing.change_sources import ChangeSources
-from ragpipe.comparing.comparison import compare_sides, comparison_document
-from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
-from ragpipe.comparing.method_differences import method_differences
+from ragpipe.comparing.change_sources import ChangeSources, rescored_values
+from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA, compare_sides, compared_cases, comparison_document, method_differences
 from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.rescored_values import rescored_values
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, DataError

@@ -10,17 +10,14 @@ import pytest
 from scipy import stats
 
 from ragpipe.comparing.baseline_table import BaselineNeeds, read_baselines, write_baselines
-from ragpipe.comparing.drop_gates import GatedRun, measure_drops
-from ragpipe.comparing.gate_cases import worst_cases
-from ragpipe.comparing.judge_bridge import judge_bridge
-from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.same_answers import same_answers
-from ragpipe.comparing.score_differences import PairedScore
+from ragpipe.comparing.drop_gates import GatedRun, measure_drops, worst_cases
+from ragpipe.comparing.pairing import paired_cases, same_answers
+from ragpipe.comparing.score_differences import PairedScore, judge_bridge
 from ragpipe.core.errors import DataError
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import Chunk
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.score_declarations import score_declarations
+from ragpipe.scoring.aggregate import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import IDENTITY, compared, graded, scored_run, side_of

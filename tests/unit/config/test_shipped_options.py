@@ -15,8 +15,7 @@ from ragpipe.core.registry import option_files, option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.profiling.metric_needs import needed_labels
-from ragpipe.scoring.default_settings import FILLED, filled, shipped
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.settings import FILLED, ScoringSettings, filled, shipped
 from ragpipe.tasks.schema import task_keys
 from tests.support.minilm import needs_files
 
@@ -183,7 +182,7 @@ def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> N
     words = ["scoring.gates.overall_drop.against=0123456789ab", "scoring.gates.overall_drop.accept=[data]"]
     config = compose(["dataset=demo", "+mode=full_evaluation", *words])
     shipped = {file.stem for file in (conf_dir() / "metrics").glob("*.yaml")}
-    assert shipped - set(config.metrics) == {"recorded", "rubric", "bert_score", "semantic_similarity", "one_chunk_suffices"}
+    assert shipped - set(config.metrics) == {"recorded", "rubric", "semantic_similarity", "one_chunk_suffices"}
     gates = config.scoring.active_gates()
     assert {gate.against for gate in gates.values()} == {"0123456789ab"}, "one word names the baseline of all"
     assert {gate.max_drop for gate in gates.values()} == {0.05}
@@ -213,8 +212,7 @@ def test_custom_weights_weigh_what_is_measured_and_nothing_else() -> None:
 
 
 CHOICES = {
-    ("dataset/jsonl", "name"): "the name of the option", ("runner/local", "kind"): "the option's choice",
-    ("runner/processes", "kind"): "the option's choice", ("runner/ray", "kind"): "the option's choice",
+    ("dataset/jsonl", "name"): "the name of the option",
     ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
     ("scoring/default", "fill_defaults"): "the file that others are filled in from",
     ("scoring/default", "passes_with"): "filled in from this file by the class itself",

@@ -16,7 +16,7 @@ from ragpipe.core import strict_json
 from ragpipe.core.markdown_text import code_block, code_span
 from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_pieces
-from ragpipe.reports.highlight import Quotes, TextPart, highlight
+from ragpipe.reports.case_views import Quotes, TextPart, highlight
 
 SIGNS = (
     "ab ABß\n\t'\"-.\u2026[]…\u00e9e\u0301\u0327\u00ad\u200b\u2019\u201c\u201d\u2014\u1112\u1161\u11ab\u0b47\u0b3e\ufb01\u0130\u212b\u00a0"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError, RagpipeError
-from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import prompts_dir
 from ragpipe.core.text_match import normalise, occurs
 from ragpipe.judging.token_count import count_tokens
 from ragpipe.metrics.base import Metric
@@ -39,7 +40,7 @@ EXAMPLES = {"rubric": {"criteria"}}  # what a user writes anew is no default
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_shipped_config_shows_every_parameter_with_its_default(name):
-    text = (conf_dir() / "metrics" / f"{name}.yaml").read_text(encoding="utf-8")
+    text = option_files("metrics")[name].read_text(encoding="utf-8")
     assert text.startswith("# ")
     section = yaml.safe_load(text)[name]
     metric = shipped_metric(name)

@@ -19,10 +19,18 @@ from ragpipe.reports.comparison_page import (
     comparison_notes,  # fmt: skip
 )
 from ragpipe.reports.console import Console
-from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, job_labels
+from ragpipe.reports.job_comparison import (
+    COMPARISON_SCHEMA,
+    Job,
+    OtherJudging,
+    SharedKey,
+    SharedQuestions,
+    comparison_rows,
+    job_labels,
+    shared_questions,
+)
 from ragpipe.reports.metrics_view import score_cell
 from ragpipe.reports.model import ScoreCell
-from ragpipe.reports.shared_questions import SharedKey, SharedQuestions, shared_questions
 from ragpipe.reports.styled_text import Grey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings

@@ -20,8 +20,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.default_settings import shipped
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from ragpipe.stages.combine_iterations import combine_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.write_reports import write_reports

@@ -13,15 +13,13 @@ from scipy import stats
 
 from ragpipe.core.errors import DataError
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.distributions_section import distributions_section
+from ragpipe.reports.sections.results_section import distributions_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec, whole_grades
-from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.iterations import over_iterations as module
-from ragpipe.scoring.iterations.cost_over_iterations import final_cost
-from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.iterations.over_iterations import final_cost, findings_document, group_findings
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration

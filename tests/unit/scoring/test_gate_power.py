@@ -12,8 +12,7 @@ import yaml
 
 from ragpipe.cli import compose
 from ragpipe.core.resources import conf_dir
-from ragpipe.scoring.coverage import coverage_warnings
-from ragpipe.scoring.estimates import estimate_of
+from ragpipe.scoring.aggregate import coverage_warnings
 from ragpipe.scoring.gates.gate_power import (
     Precision,
     power_words,
@@ -23,6 +22,7 @@ from ragpipe.scoring.gates.gate_power import (
     undecided_words,
 )
 from ragpipe.scoring.gates.gate_rules import exit_code
+from ragpipe.scoring.normalisation import estimate_of
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stats.intervals import estimate_mean, estimate_rate
 from ragpipe.testing import shipped_metric

@@ -14,13 +14,12 @@ from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import own_rates
 from ragpipe.reports.model import plain_text
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.cost_section import cost_per_case, judge_line
-from ragpipe.reports.sections.operations_section import operations_section
+from ragpipe.reports.sections.cost_section import cost_per_case, judge_line, operations_section
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring import accumulators
 from ragpipe.scoring.accumulators import is_timeout
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.iterations.cost_over_iterations import final_cost
+from ragpipe.scoring.iterations.over_iterations import final_cost
 from ragpipe.scoring.rules import low_scores
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import figures

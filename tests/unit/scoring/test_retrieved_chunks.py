@@ -12,7 +12,7 @@ from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.sample import Chunk, Output
 from ragpipe.schema.table_schemas import OUTPUTS, output_row, table_of
 from ragpipe.schema.usage import Usage, UsageSum
-from ragpipe.scoring.retrieved_chunks import RetrievedChunks
+from ragpipe.scoring.case_blocks import RetrievedChunks
 
 IDS = st.sampled_from(["a", "b", "A", "c-1", "caf\u00e9.md", ""])
 TEXTS = st.one_of(

@@ -29,8 +29,7 @@ from ragpipe.scoring.calibration_file import (
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.normalisation import OK, SKIPPED, Column
-from ragpipe.scoring.rules.conditions import Condition
-from ragpipe.scoring.rules.rule_inputs import Facts
+from ragpipe.scoring.rules.conditions import Condition, Facts
 from ragpipe.scoring.settings import ScoringSettings
 
 CORRECTNESS = ScoreSpec("correctness", 1, 5)

@@ -7,10 +7,9 @@ import yaml
 
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.profiling.seen_verdicts import SeenVerdicts
+from ragpipe.profiling.label_fields import SeenVerdicts
 from ragpipe.starting.guessed_mapping import GuessedField, guessed_fields, names_in_file, passages_in
-from ragpipe.starting.option_files import FileOrigin, guessed_dataset, scalar
-from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
+from ragpipe.starting.option_files import FileOrigin, RecordedEntry, guessed_dataset, recorded_entries, scalar
 
 
 @pytest.mark.parametrize(("record", "guesses"), [
