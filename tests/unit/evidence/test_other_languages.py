@@ -7,9 +7,11 @@ import pytest
 from ragpipe.core.errors import Skipped
 from ragpipe.core.text_match import MatchableText, occurs
 from ragpipe.judging.heuristic.claim_features import index_sources
+from ragpipe.judging.heuristic.claim_splitting import extract_claims
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.heuristic.verdict_rules import decide
 from ragpipe.metrics.shared.verbatim import find_verbatim
+from ragpipe.patterns.citation_marks import find_marks, without_marks
 from ragpipe.patterns.dont_know import dont_know_phrase, load_phrases
 from ragpipe.patterns.languages import language_of
 from ragpipe.patterns.refusals import load_refusals, read_refusal
@@ -49,16 +51,53 @@ LANGUAGES = {
     "ko": (["모르겠습니다.", "죄송합니다. 제공된 문서에 해당 정보가 없습니다.", "답변할 수 없습니다.", "정보 없음"],
            "도서 카드의 요금은 매년 45유로입니다.", "도서 카드의 요금은 매년 54유로입니다."),
 }  # fmt: skip
+# code: an answer with a quotation, its source; a list of three items; an answer with citation marks of 1 and 2
+FORMS = {
+    "de": ("In der Hausordnung steht: „Hunde sind im Lesesaal nicht erlaubt“.", "Laut Hausordnung gilt: Hunde sind im Lesesaal nicht erlaubt. Taschen bleiben im Schrank.",
+           "Mitzubringen sind:\na) der Personalausweis\nb) ein Passfoto\nc) 45 Euro in bar", "Die Gebühr beträgt 45 Euro [1]. Der Ausweis gilt zwei Jahre (Quelle 2)."),
+    "fr": ("Le règlement précise : « Les chiens ne sont pas admis dans la salle ».", "Selon le règlement, les chiens ne sont pas admis dans la salle. Les sacs restent au vestiaire.",
+           "Il faut apporter :\n– la pièce d’identité\n– une photo\n– 45 euros en espèces", "Les frais sont de 45 euros [1]. La carte est valable deux ans (source 2)."),
+    "es": ("El reglamento dice: «Los perros no pueden entrar en la sala».", "Según el reglamento, los perros no pueden entrar en la sala. Los bolsos se dejan fuera.",
+           "Hay que traer:\n1.º el documento de identidad\n2.º una foto\n3.º 45 euros en efectivo", "La tarifa es de 45 euros [1]. La tarjeta vale dos años (fuente 2)."),
+    "it": ("Il regolamento dice: «I cani non possono entrare nella sala».", "Secondo il regolamento i cani non possono entrare nella sala. Le borse restano fuori.",
+           "Bisogna portare:\n1) il documento d’identità\n2) una foto\n3) 45 euro in contanti", "La tariffa è di 45 euro [1]. La tessera vale due anni (fonte 2)."),
+    "pt": ("O regulamento diz: “Os cães não podem entrar na sala”.", "Segundo o regulamento, os cães não podem entrar na sala. As malas ficam fora.",
+           "É preciso trazer:\n• o documento de identidade\n• uma fotografia\n• 45 euros em dinheiro", "A taxa é de 45 euros [1]. O cartão vale dois anos (fonte 2)."),
+    "nl": ("In het reglement staat: ‘Honden mogen niet in de leeszaal komen’.", "Volgens het reglement: Honden mogen niet in de leeszaal komen. Tassen blijven buiten.",
+           "Neem mee:\n- het identiteitsbewijs\n- een pasfoto\n- 45 euro contant", "De kosten zijn 45 euro [1]. De pas is twee jaar geldig (bron 2)."),
+    "pl": ("Regulamin mówi: „Psy nie mogą wchodzić do czytelni”.", "Według regulaminu Psy nie mogą wchodzić do czytelni. Torby zostają w szatni.",
+           "Należy przynieść:\na) dowód osobisty,\nb) zdjęcie,\nc) 45 euro w gotówce", "Opłata wynosi 45 euro [1]. Karta jest ważna dwa lata (źródło 2)."),
+    "tr": ("Yönetmelikte şöyle yazıyor: “Köpekler okuma salonuna giremez”.", "Yönetmeliğe göre köpekler okuma salonuna giremez. Çantalar dışarıda kalır.",
+           "Getirilmesi gerekenler:\n1- kimlik kartı\n2- bir fotoğraf\n3- nakit 45 avro", "Ücret 45 avrodur [1]. Kart iki yıl geçerlidir (kaynak 2)."),
+    "ru": ("В правилах сказано: «Собаки не допускаются в читальный зал».", "Согласно правилам, собаки не допускаются в читальный зал. Сумки остаются в гардеробе.",
+           "Нужно принести:\n1) паспорт\n2) фотографию\n3) 45 евро наличными", "Плата составляет 45 евро [1]. Карта действует два года (источник 2)."),
+    "ar": ("تنص اللائحة على ما يلي: «لا يُسمح بدخول الكلاب إلى قاعة القراءة».", "وفقًا للائحة لا يُسمح بدخول الكلاب إلى قاعة القراءة. تبقى الحقائب في الخارج.",
+           "يجب إحضار:\n١. بطاقة الهوية\n٢. صورة شخصية\n٣. ٤٥ يورو نقدًا", "الرسوم هي ٤٥ يورو [١]. البطاقة صالحة لمدة سنتين (المصدر ٢)."),
+    "hi": ("नियम में लिखा है: “कुत्तों को वाचनालय में आने की अनुमति नहीं है”।", "नियम के अनुसार कुत्तों को वाचनालय में आने की अनुमति नहीं है। थैले बाहर रहते हैं।",
+           "साथ लाएँ:\n(क) पहचान पत्र\n(ख) एक फ़ोटो\n(ग) 45 यूरो नकद", "शुल्क 45 यूरो है [1]। कार्ड दो साल तक मान्य है (स्रोत 2)।"),
+    "zh": ("规定写道：“阅览室内不得携带宠物入内”。", "根据规定，阅览室内不得携带宠物入内。包请存放在外面。",
+           "请携带：\n（1）身份证\n（2）一张照片\n（3）45欧元现金", "费用为每年45欧元【1】。借书卡有效期为两年（来源2）。"),
+    "ja": ("規則には「閲覧室にペットを連れて入ることはできません」とあります。", "規則では、閲覧室にペットを連れて入ることはできません。鞄は外に置きます。",
+           "持ち物：\n・身分証明書\n・写真一枚\n・現金45ユーロ", "料金は年間45ユーロです［1］。カードの有効期間は二年です（出典2）。"),
+    "ko": ("규정에는 “열람실에 반려동물을 데리고 들어올 수 없습니다”라고 적혀 있습니다.", "규정에 따르면 열람실에 반려동물을 데리고 들어올 수 없습니다. 가방은 밖에 둡니다.",
+           "준비물:\n가. 신분증\n나. 사진 한 장\n다. 현금 45유로", "요금은 매년 45유로입니다 [1]. 카드는 2년 동안 유효합니다 (출처 2)."),
+}  # fmt: skip
+ENGLISH = "The fee for the card is 45 euros per year. Dogs are not allowed in the reading room. Bring one photograph and 45 euros in cash."
 PATTERNS, PHRASES = load_refusals("refusals.v3"), load_phrases("dont_know.v3")
 SETTINGS = HeuristicSettings()
 
 
-def verdict(claim, *sources):
+def verdicts(answer, *sources):
+    """Those on the claims of an answer; one reason where there is none."""
     try:
-        finding = decide([claim], index_sources(sources), SETTINGS)[0]
+        findings = decide(extract_claims(answer), index_sources(sources), SETTINGS)
     except Skipped as skipped:
-        return str(skipped)
-    return "supported" if finding.supported else "contradicted" if finding.contradicted else "not supported"
+        return [str(skipped)]
+    return ["supported" if f.supported else "contradicted" if f.contradicted else "not supported" for f in findings]
+
+
+def verdict(claim, *sources):
+    return verdicts(claim, *sources)[0]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +117,46 @@ def test_right_and_wrong_answers(code):
     assert verdict(wrong, right) == "contradicted"
 
 
+@pytest.mark.parametrize("code", FORMS)
+def test_quotations_lists_and_citations(code):
+    quoting, source, listing, citing = FORMS[code]
+    assert [span.quoted for span in find_verbatim(quoting, source, 6).spans] == [True]
+    assert verdicts(quoting, source) == ["supported"]
+    assert len(list_items(listing)) == 3
+    assert not any(item[0] in ").、.º" for item in list_items(listing))
+    assert verdicts(listing, listing.partition("\n")[2]) == ["supported"] * 3
+    assert [mark.numbers for mark in find_marks(citing)] == [(1,), (2,)]
+    assert verdicts(citing, without_marks(citing)) == ["supported"] * 2
+    assert set(verdicts(citing, without_marks(citing).replace("45", "54").replace("٤٥", "٥٤"))) <= {
+        "contradicted", "supported", "language_not_covered",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("code", FORMS)
+def test_an_answer_in_another_language_than_its_sources_gets_no_verdict(code):
+    for answer in (LANGUAGES[code][1], *FORMS[code][::2]):
+        assert verdicts(answer, ENGLISH) == ["language_not_covered"]
+    for answer in ENGLISH.split(". "):
+        assert verdicts(answer, LANGUAGES[code][1], FORMS[code][1]) == ["language_not_covered"]
+
+
+SHORT = {
+    "de": ["Die Karte kostet 45 Euro.", "Kostenlos", "Kinder zahlen nichts.", "Ja, Haustiere sind erlaubt.", "45 Euro pro Jahr."],
+    "fr": ["La carte coûte 45 euros.", "Retour sous trente jours.", "Deux ans de garantie.", "Gratuit pour les enfants."],
+    "es": ["La tarjeta cuesta 45 euros.", "Sí, se admiten perros.", "Abierto de lunes a viernes."],
+    "it": ["La tessera costa 45 euro.", "Chiude alle sei.", "45 euro all'anno.", "Due anni di garanzia."],
+    "pt": ["O cartão custa 45 euros.", "Devoluções em trinta dias.", "Fecha às seis."],
+    "nl": ["De pas kost 45 euro.", "Gratis voor kinderen.", "Twee jaar garantie.", "45 euro per jaar."],
+    "pl": ["Karta kosztuje 45 euro.", "Bezpłatnie dla dzieci.", "Dwa lata gwarancji."],
+    "tr": ["Ücret 45 avro.", "Kart 45 avro tutuyor.", "Altıda kapanır.", "Otuz gün içinde iade."],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "text"), [(code, text) for code, texts in SHORT.items() for text in texts])
+def test_short_texts_tell_their_language(code, text):
+    assert language_of(text) not in ("en", None)
+
+
 @pytest.mark.parametrize("answer", ["Dokumenten innehåller ingen information om avgiften.", "En tiedä tätä.", "Nu știu, documentele nu conțin asta.",
                                     "У документах немає цієї інформації.", "اسناد این اطلاعات را ندارند.", "Δεν γνωρίζω την απάντηση."])  # fmt: skip
 def test_a_language_without_phrases_gets_no_verdict(answer):
@@ -85,8 +164,10 @@ def test_a_language_without_phrases_gets_no_verdict(answer):
 
 
 @pytest.mark.parametrize(
-    "answer", ["Paris", "42", "No, the shop is closed.", "Beyoncé", "Simmer for 15 minutes.", "Passage 1", "It rained."]
-)
+    "answer", ["Paris", "42", "No, the shop is closed.", "Beyoncé", "Simmer for 15 minutes.", "Passage 1", "It rained.", "E. E. Cummings",
+               "I am a researcher.", "Use a-z and A-Z.", "Per diem rates apply.", "Las Vegas", "EU and NA: May 2013", "Step-growth (e.g. condensation)",
+               "Leonardo da Vinci", "Charles de Gaulle", "El Niño", "São Paulo", "Daniel Johnston, 1990, lo-fi, born in Sacramento"]
+)  # fmt: skip
 def test_english_and_names_are_read_as_before(answer):
     assert language_of(answer) in ("en", None)
     assert read_refusal(answer, PATTERNS).covered
