@@ -143,6 +143,5 @@ def _denies(text: str, pattern: str, search: Search) -> bool:
     return bool(match)
 
 
-_ENGLISH = frozenset(
-    "no non sin ni sorry excuses nada bez fora falta pardon nic ani ze mai ne rien pas sem em diem".split()
-)
+_ENGLISH_WORDS = "no non sin ni sorry excuses nada bez fora falta pardon nic ani ze mai ne rien pas sem em diem"
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())

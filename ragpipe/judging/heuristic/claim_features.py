@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ragpipe.core.text_match import without_invisible
-from ragpipe.judging.heuristic.lexicon import EXCEPT, INCLUDING
+from ragpipe.judging.heuristic.lexicon import EXCEPT, INCLUDING, UNITS
 from ragpipe.judging.heuristic.notations import Notation, notations
 from ragpipe.judging.heuristic.numbers import Number
 from ragpipe.judging.heuristic.tokenized_text import Sentence, TokenizedText, tokenize
@@ -262,6 +262,7 @@ def _missing_names(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
         if not (
             name in index.stems
             or name in in_numbers
+            or name in UNITS  # EUR
             or (len(name) >= 6 and name[:5] in index.prefixes)
             or name[0] in written_out
         )
