@@ -51,7 +51,7 @@ _MARK = re.compile(
             rf"(?P<above>⁽?[{_SUPERSCRIPTS}]{{1,4}}(?:[,˒–⁻-]?\s?[{_SUPERSCRIPTS}]{{1,4}}){{0,30}}⁾?|\^\d{{1,2}}(?!\d))",
             rf"(?<=[\w.,;:!?)\"”。、！？」』])\s?[(（]?(?P<circled>[{_CIRCLED}]{{1,9}})[)）]?(?=\s{{0,3}}(?:[.,;!?。，；！？\n]|\Z))",
             # These look like marks, and say nothing that a chunk could be found by.
-            r"(?P<unknown>\[\d{1,3}[a-z]\]|\[-?@[^\[\]\n]{1,60}\]|\[Data:[^\[\]\n]{1,200}\]|\ue200?cite(?:\ue202?turn\d+[a-z]+\d+){1,9}\ue201?|(?<=\w)†\d{1,2}\b|\[\s?\^?\w{0,12}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]|\((?:see\s+|from\s+)?(?:step)\.?\s*\d+\)|【[^【】\n]{1,60}】"
+            r"(?P<unknown>\[\d{1,3}[a-z]\]|\[-?@[^\[\]\n]{1,60}\]|\[Data:[^\[\]\n]{1,200}\]|\ue200?cite(?:\ue202?turn\d+[a-z]+\d+){1,9}\ue201?|†\d{1,2}\b|\[\s?\^?\w{0,12}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]|\((?:see\s+|from\s+)?(?:step)\.?\s*\d+\)|【[^【】\n]{1,60}】"
             r"|\(\s*(?:sources?|see|refs?|references?|cf|quelle|fuente|fonte)\b[^()\n]{0,60}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{0,60}\])",
             r"(?P<inline>\b(?:passages?|sources?|documents?|contexts?|chunks?)\s{1,3}#?\d{1,4}"
             r"(?:(?:\s?,\s?|\s?,?\s?and\s+)\d{1,4}){0,30}\b)",
