@@ -16,7 +16,20 @@ from ragpipe.datasets.name_synonyms import field_meant, looks_judged, passage_nu
 from ragpipe.datasets.printed_values import NotPrinted, looks_printed, parsed
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_TEXT_KEYS = ("text", "content", "page_content", "pageContent", "body", "passage", "chunk", "document", "snippet")
+_TEXT_KEYS = (
+    "text",
+    "content",
+    "page_content",
+    "pageContent",
+    "body",
+    "passage",
+    "chunk",
+    "document",
+    "snippet",
+    "paragraph_text",
+    "passage_text",
+    "chunk_text",
+)
 EITHER = "either "
 """How a doubt begins about names that mean the same field."""
 _ANSWER_KEYS = ("text", "aliases", "normalized_aliases", "value")
@@ -251,6 +264,12 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
         key = next((key for key in _TEXT_KEYS if isinstance(name.example[0].get(key), str)), None)
         if key:
             yield GuessedField("contexts", f"{path}[].{key}")
+        else:  # LlamaIndex: each node in an object with its score
+            objects = {own: value for own, value in name.example[0].items() if isinstance(value, dict)}
+            inner = (
+                (own, text) for own, value in objects.items() for text in _TEXT_KEYS if isinstance(value.get(text), str)
+            )
+            yield from (GuessedField("contexts", f"{path}[].{_quoted(own)}.{text}") for own, text in islice(inner, 1))
     elif name.kind.startswith("list of list"):
         yield from _nested_passages(name)
     elif name.kind == "object" and (key := next((key for key in name.example if _is_sentences(key, name.example)), "")):
@@ -279,7 +298,7 @@ def _nested_passages(name: NameInFile) -> Iterator[GuessedField]:
     elif kinds in ({("text", "number")}, {("number", "text")}):
         yield GuessedField("contexts", f"{name.path}[*][{int(kinds == {('number', 'text')})}]")
     elif all(set(kind) == {"text"} for kind in kinds):
-        doubt = f"'{name.path}[]' where each text is a passage, '{name.path}[*][1]' where the first of two is a title"
+        doubt = f"{EITHER}'{name.path}[]' where each text is a passage, or '{name.path}[*][1]' where the first of two is a title"
         is_titled = all(len(part) == 2 and 2 * len(part[0]) < len(part[1]) for part in inner)
         yield GuessedField("contexts", f"{name.path}[]", doubt=doubt if is_titled else "")
     elif texts:

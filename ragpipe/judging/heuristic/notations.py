@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from ragpipe.judging.heuristic.lexicon import SCALE, SMALL, TENS
@@ -205,9 +206,9 @@ def _notations(text: str) -> Iterator[Notation]:
         base, factor = _MEASURE[match[2]]
         yield Notation(*match.span(), frozenset(base + _plain(Decimal(v) * factor) for v in _decimals(match[1])))
     for match in _ROMAN.finditer(text):
-        signs = [_ROMAN_SIGNS[sign] for sign in match[0]]
-        value = sum(-here if here < after else here for here, after in zip(signs, [*signs[1:], 0], strict=True))
-        yield Notation(*match.span(), frozenset({str(value)}))
+        if signs := [_ROMAN_SIGNS[sign] for sign in match[0]]:  # of "VX" nothing is read
+            value = sum(-here if here < after else here for here, after in pairwise([*signs, 0]))
+            yield Notation(*match.span(), frozenset({str(value)}))
     for match in _SHARE_WORD.finditer(text):
         yield Notation(*match.span(), frozenset({_SHARE.get(match[0].lower(), "0.75")}))
     for match in _HALF_PAST.finditer(text):

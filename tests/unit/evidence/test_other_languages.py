@@ -207,6 +207,31 @@ def test_equal_numbers_in_other_notations_are_not_contradicted(claim, source):
     assert verdict(claim, source) != "contradicted"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "VX",
+        "IIX IC",
+        "MMMM",
+        ".",
+        "٫٥",
+        "1,2,3,4,5",
+        "½½",
+        "10^",
+        "e5",
+        "亿万",
+        "百",
+        "一",
+        "%",
+        "half",
+        "12:99",
+        "31/31/31",
+    ],
+)
+def test_odd_notations_are_no_faults(text):
+    assert verdict(f"The text has {text} in it.", f"The text has {text} in it.") == "supported"
+
+
 @pytest.mark.parametrize(("claim", "source"), OTHER)
 def test_another_value_close_in_writing_is_not_supported(claim, source):
     assert verdict(claim, source) == "contradicted"
