@@ -23,10 +23,10 @@ _HTML_ITEM = re.compile(r"<li\b[^<>]{0,200}>(.{0,4000}?)(?=</li>|<li\b|</[uo]l>|
 _MARKUP = re.compile(r"\*\*|__|`")
 _STOP = re.compile(
     r"(?<=[.!?։؟۔])(?:[\"'”’“)»\]」]|\s»|\[[^\[\]\n]{1,12}\]){0,3}\s+(?=[^\s\da-z])"
-    r"|(?<=[。！？｡])[」』”’）)】]{0,2}|(?<=[।॥])\s*"
+    r"|(?<=[。！？｡])[」』”’）)】]{0,2}+(?!と)|(?<=[।॥])\s*"
 )
 _ABBREVIATION = re.compile(
-    r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|vs|Inc|Ltd|Co|approx|e\.g|i\.e|cf|Fig|Jan|Feb|Aug|Sept|Oct|Nov|Dec"
+    r"(?:\b[A-ZА-Я]|\b(?:[Dd]r|[Dd]ott|Mr|Mrs|Ms|Prof|St|No|vs|Inc|Ltd|Co|approx|e\.g|i\.e|cf|Fig|Jan|Feb|Aug|Sept|Oct|Nov|Dec"
     r"|bzw|z\. ?B|d\. ?h|u\. ?a|Abs|Art|Nr|Str|ca|evtl|ggf|inkl|Hr|Fr|Mio|Mrd|vgl|sog|Sr|Sra|Dra|Ud|Uds|pág|núm|Mme|Mlle|art|env|dhr|mevr|blz|nr|tzn|np|ul|пр|г|ул|рис|стр|тыс|млн|млрд|им))\.\Z"
 )
 _LETTER = re.compile(r"(?<![^\W\d_])[^\W\d_]\.")

@@ -273,7 +273,12 @@ def test_list_marks(text):
 
 @pytest.mark.parametrize(("text", "count"), [("Der Vertrag gilt ab dem 29. Juli 2026. Er kostet z. B. fünf Euro.", 2), ("Das gilt für Kinder bzw. Jugendliche.", 1),
                                              ("बिल्ली सोती है। कुत्ता भौंकता है।", 2), ("猫睡觉。狗叫！鸟飞？", 3), ("هل تعرف؟ نعم. هذا صحيح.", 3),
-                                             ("Im 19. Jahrhundert war es so. Heute nicht.", 2)])  # fmt: skip
+                                             ("Im 19. Jahrhundert war es so. Heute nicht.", 2),
+    ("Dr. Müller kommt am 3. Mai. Er bleibt.", 2), ("Gemäß Art. 5 Abs. 2 gilt das. Ausnahmen gibt es nicht.", 2), ("M. Dupont est arrivé. Il est reparti.", 2),
+    ("El Sr. García llegó tarde. Se fue pronto.", 2), ("Il dott. Rossi è qui. Torna domani.", 2), ("O Sr. Silva chegou. Saiu cedo.", 2),
+    ("De heer dr. Jansen komt. Hij blijft.", 2), ("Prof. Nowak przyszedł. Wyszedł późno.", 2), ("Saat 9.30'da açılır. Geç kalmayın.", 2),
+    ("В 1990 г. он уехал. Потом вернулся.", 2), ("А. С. Пушкин родился в Москве. Он поэт.", 2), ("السعر 3.5 دولار. هذا كل شيء.", 2),
+    ("他说：“我来了。”然后走了。", 2), ("「はい。」と彼は言った。", 1), ("가격은 3.5달러입니다. 쌉니다.", 2)])  # fmt: skip
 def test_sentences(text, count):
     assert len(sentences(text)) == count
 
