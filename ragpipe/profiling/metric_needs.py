@@ -124,6 +124,7 @@ def embedded_extent(metric: Metric, judge: InProcessJudge | None = None) -> Exte
         return "yes"
     reference = next(field for field in FIELDS if field.name == "reference")
     cases = [case for whole in WHOLE_CASES for case in (whole, reference.without(whole)) if _applies(metric, case)]
+    cases = [case for case in cases if case.sample.answerable is not False] or cases  # a refusal is asked about by few
     answered = {_is_answered(metric, case, judge) for case in cases}
     if answered == {True, False}:
         return "partly"

@@ -42,8 +42,8 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     warnings = [
         *warnings_about("scoring", settings.warnings()),
         *warnings_about("verdicts", settings.unjudged_warnings(ledger.scores)),
+        *warnings_about("language", _languages(overall["scores"])),
         *warnings_about("coverage", coverage_warnings(overall["scores"], settings.coverage_floor)),
-        *warnings_about("coverage", _languages(overall["scores"])),
         *warnings_about("verdicts", _unjudged(overall["scores"], settings)),
         *warnings_about("unfinished", _unfinished(overall["scores"])),
         *warnings_about("breakdowns", field_warnings),
@@ -242,7 +242,7 @@ def _languages(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if most := max(counts.values(), default=0):
         names = [name for name, count in counts.items() if count]
         yield (
-            f"{most} answers are in a language that the rules do not cover: skipped (language_not_covered) in "
+            f"the rules do not cover the language of {most} answer{'s' * (most > 1)}: skipped (language_not_covered) in "
             f"{', '.join(names[:4])}{', ...' if len(names) > 4 else ''}; a language model as judge reads them"
         )
 

@@ -260,7 +260,7 @@ def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int
     shown = "\n".join(lines)
     for method in ("baseline", "rerank", "no_rerank_small_k"):
         assert f"\n{method} " in shown
-    assert "+0.192" in shown
+    assert "+0.184" in shown
     assert "and 0 more" not in shown
 
 
