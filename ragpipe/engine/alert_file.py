@@ -18,11 +18,11 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.engine.runs.named_runs import find_named_run
-from ragpipe.engine.runs.run_history import scored_runs
+from ragpipe.engine.runs.run_list import scored_runs
 from ragpipe.reports.alert_lines import alerted_gates, decided_by_too_few, drop_line, gate_line
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import AlertSettings
-from ragpipe.store.files.appended_lines import append_lines, read_lines
+from ragpipe.store.files.atomic import append_lines, read_lines
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_json
 

@@ -11,17 +11,14 @@ from typing import Any
 
 from ragpipe.core.errors import Incomplete, OutputError
 from ragpipe.engine.alert_file import write_alerts
-from ragpipe.engine.carried_spend import CarriedSpend
-from ragpipe.engine.completion_notice import completion_notice
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.iteration_judging import judge_iteration
+from ragpipe.engine.iteration_judging import judge_iteration, note_reply_times
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
-from ragpipe.engine.metric_lines import embedded_lines
+from ragpipe.engine.open_budget import CarriedSpend
 from ragpipe.engine.plans.plan_summary import changed_line, missing_embedder_line
-from ragpipe.engine.reply_times import note_reply_times
-from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
-from ragpipe.engine.run_outcome import RunOutcome
+from ragpipe.engine.run_inputs import RunInputs, embedded_lines, prepare_inputs
+from ragpipe.engine.run_outcome import RunOutcome, completion_notice
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec

@@ -10,12 +10,14 @@ from ragpipe.comparing.judge_drift import NOTE
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
+from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.judge_check import check_keys
 from ragpipe.engine.measured_before import EarlierRuns
-from ragpipe.engine.metric_lines import unmet_lines, unscored_line
-from ragpipe.engine.plans.jury_plan import MemberPlan, check_members, member_plans
 from ragpipe.engine.plans.plan_summary import (
+    MemberPlan,
     check_call_budget,
+    check_members,
+    member_plans,
     over_budget,
     plan_line,
     plan_remaining,
@@ -25,7 +27,6 @@ from ragpipe.engine.plans.plan_summary import (
 )
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.identity_differences import run_differences
 from ragpipe.engine.runs.manifest import (
     checked_manifest,
     copy_prompts,
@@ -36,8 +37,13 @@ from ragpipe.engine.runs.manifest import (
     write_config,
     write_manifest,
 )
+from ragpipe.engine.runs.run_identity import run_differences
 from ragpipe.engine.sources.frozen_inputs import is_readable_table, restore_frozen, table_digests
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Computed
+from ragpipe.metrics.computed.recorded import RecordedMetric
+from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
+from ragpipe.profiling.seen_verdicts import SeenVerdicts
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
@@ -225,3 +231,63 @@ def _check_plan(plan: Plan, members: Sequence[MemberPlan], config: RunConfig, co
     if plan.new_calls and not members:
         check_keys(config)
     return sum(member.plan.new_calls for member in members) if members else plan.new_calls
+
+
+_NAMES = 5  # of the recorded values in one line
+
+
+def embedded_lines(config: RunConfig) -> list[str]:
+    """A line for each metric that asks what the judge in this process cannot answer; none for a run with a language model."""
+    if isinstance(config.judge, JurySettings):
+        members = member_configs(config).items()
+        return [f"member {name}: {line}" for name, member in members for line in embedded_lines(member)]
+    judge = config.judge.in_process()
+    if judge is None:
+        return []
+    unanswered = (name for name, metric in config.metrics.items() if embedded_extent(metric, judge) == "no")
+    return [f"{name}: {config.judge.title} cannot answer it; needs judge=llm" for name in unanswered]
+
+
+def unmet_lines(config: RunConfig, plan: Plan) -> list[str]:
+    """A line for each metric that is skipped in every case, with what it needs. Parts of outputs that a method does not record are
+    said by `report_gaps`, a missing embedder by `missing_embedder_line`."""
+    lines = []
+    said = {name for _, names in plan.gaps for name in names}
+    for planned in plan.metrics:
+        reasons = set(planned.skipped)
+        if planned.cases or planned.name in said or not reasons or reasons <= {"no_embedder"}:
+            continue
+        needs = ", ".join(needed_labels(config.metrics[planned.name]))
+        why = ", ".join(f"{count:,} {reason}" for reason, count in planned.skipped.most_common(3))
+        lines.append(
+            f"{planned.name}: skipped in every case ({why}); it needs {needs}: map them, or take the metric away"
+        )
+    return lines
+
+
+def unscored_line(config: RunConfig, plan: Plan) -> str | None:
+    """The recorded values that are in no score, and the words by which they would be; None where there are none."""
+    takes = [metric.take for metric in config.metrics.values() if isinstance(metric, RecordedMetric)]
+    taken = {spec.source or name for take in takes for name, spec in take.items()}
+    left = {
+        name: count
+        for name, count in plan.recorded.items()
+        if name not in taken and not any(source.startswith(f"{name}.") for source in taken)
+    }
+    if not left:
+        return None
+    shown = list(left)[:_NAMES]
+    counts = ", ".join(f"recorded.{name} ({left[name]:,} of {plan.cases:,} cases)" for name in shown)
+    more = f" and {len(left) - len(shown):,} more" if len(left) > len(shown) else ""
+    metrics = "" if takes else f"'metrics=[{','.join([*config.metrics, 'recorded'])}]' and "
+    scales = ", ".join(f"{name}: {{{_scale(plan.verdicts[name])}}}" for name in shown)
+    verb = "is" if len(left) == 1 else "are"
+    check = "check the scales, and add higher_is_better: false where a high value is a bad one"
+    return f"{counts}{more} {verb} in no score: {metrics}'metrics.recorded.take={{{scales}}}'; {check}"
+
+
+def _scale(seen: SeenVerdicts) -> str:
+    """The scale of a recorded value in the words of `take`, by the verdicts that were seen."""
+    if seen.n and seen.is_boolean:
+        return "binary: true"
+    return "low: {:g}, high: {:g}".format(*seen.scale) if seen.scale else "low: null, high: null"

@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
-from ragpipe.judging.capability_settings import CapabilitySettings
+from pydantic import Field
+
+from ragpipe.schema.settings import NotInIdentity, Settings
 
 LOCAL: frozenset[str] = frozenset(
     {
@@ -128,3 +130,86 @@ def _overridden(known: Capabilities, overrides: CapabilitySettings) -> Capabilit
         known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort,
         known.samples_while_thinking,
     )
+
+
+class CapabilitySettings(Settings):
+    """What the model takes. null: as the table knows it, else it is assumed and learned from the provider's refusal.
+
+    A parameter that is not taken is not sent, so it is in the identity of replies; the form of a request is not. The window
+    decides which questions are asked, so it is in the identity of a run, like `max_tokens`.
+    """
+
+    temperature: bool | None = Field(
+        default=None, description="Whether the model takes `temperature`. false: it is not sent. null: as known."
+    )
+    top_p: bool | None = Field(default=None, description="Whether the model takes `top_p`. null: as known.")
+    seed: bool | None = Field(default=None, description="Whether the model takes `seed`. null: as known.")
+    reasoning_effort: bool | None = Field(
+        default=None,
+        description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known.",
+    )
+    system_role: Annotated[bool | None, NotInIdentity] = Field(
+        default=None,
+        description="Whether the model takes a system message. false: its text begins the user's message. null: as known.",
+    )
+    json_schema: Annotated[bool | None, NotInIdentity] = Field(
+        default=None, description="Whether the model can be bound to a JSON schema. null: as known."
+    )
+    json_object: Annotated[bool | None, NotInIdentity] = Field(
+        default=None, description="Whether the model can be bound to JSON without a schema. null: as known."
+    )
+    max_completion_tokens: Annotated[bool | None, NotInIdentity] = Field(
+        default=None,
+        description="Whether `max_tokens` is sent under the name max_completion_tokens. null: as known.",
+    )
+    context_tokens: Annotated[int, Field(ge=256)] | None = Field(
+        default=None,
+        description=(
+            "The model's context window in tokens, prompt and reply together, 256 or more. A question that does not fit is "
+            "an error (`too_long`) and is not sent. null: the provider decides."
+        ),
+    )
+
+
+_PINS = re.compile(
+    r"""
+      (?<!\d)20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?!\d)   # a date: 2024-07-18, 20241022
+    | [@:-]sha256[:-][0-9a-f]{12,64}                                     # a digest: @sha256:..., ollama's sha256-...
+    | @[0-9a-f]{7,64}\b                                                  # a revision: model@1a2b3c4
+    | -(?:0\d\d|(?!1024)(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|[23]\d(?:0[1-9]|1[0-2]))
+      (?:-(?:preview|it|instruct))?$      # a numbered or dated build: -002, -0613, -2411; not a context size: -8192
+    """,
+    re.X | re.I,
+)
+
+
+def is_pinned(model: str) -> bool:
+    """True for `gpt-4o-mini-2024-07-18`, `claude-3-5-haiku-20241022`, `gemini-1.5-pro-002`, `m@sha256:...`; not `gpt-4o`,
+    nor `llama3-70b-8192`."""
+    return bool(_PINS.search(model))
+
+
+_PROVIDER_OF = (
+    (r"gpt|o\d|chatgpt|text-embedding", "openai"),
+    (r"claude", "anthropic"),
+    (r"gemini", "gemini"),
+    (r"mistral|ministral|magistral|codestral", "mistral"),
+    (r"command", "cohere"),
+    (r"deepseek", "deepseek"),
+    (r"grok", "xai"),
+    (r"llama|qwen|phi|gemma", "hosted_vllm"),
+)
+"""Beginnings of names by which models are known, and the provider that is asked for them; the last is a server of one's own."""
+
+
+def with_provider(name: str) -> str:
+    """How `judge.model` is most likely written for a bare name: `openai/gpt-4o-DATE` for `gpt-4o`. A name that is pinned already
+    gets no `-DATE`, nor does one of a server of one's own, and a provider's own name gets a placeholder."""
+    provider, slash, model = name.partition("/")
+    if not slash:
+        known = (provider for beginning, provider in _PROVIDER_OF if re.match(beginning, name, re.I))
+        provider, model = next(known, "openai"), name
+        if not re.search(r"\d", name):  # no model, but perhaps a provider
+            provider, model = (name if name in {p for _, p in _PROVIDER_OF} else "openai"), "MODEL"
+    pin = "" if is_pinned(model) or provider == "hosted_vllm" else "-DATE"
+    return f"{provider}/{model}{pin}"

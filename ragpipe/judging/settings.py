@@ -5,19 +5,108 @@ from __future__ import annotations
 import os
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.judging.any_judge import AnyJudge
-from ragpipe.judging.api_base import checked_api_base, place_of
-from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.capabilities import LOCAL, Capabilities, capabilities
-from ragpipe.judging.capability_settings import CapabilitySettings
-from ragpipe.judging.limit_settings import LimitSettings
-from ragpipe.judging.model_names import is_pinned, with_provider
-from ragpipe.judging.price_settings import Price
+from ragpipe.judging.capabilities import LOCAL, Capabilities, CapabilitySettings, capabilities, is_pinned, with_provider
 from ragpipe.judging.redaction import HIDDEN, has_key_form, hide_secrets, is_variable_name
-from ragpipe.schema.settings import NotInIdentity
+from ragpipe.schema.amount import PARTS
+from ragpipe.schema.price_rates import Tier, dollars
+from ragpipe.schema.settings import NotInIdentity, Settings
+
+
+class BudgetSettings(Settings):
+    """Limits that no start of the run goes beyond: money, tokens and requests, each null for no limit.
+
+    Retries and repairs count, and requests that timed out or broke off count as if they were answered in full.
+    """
+
+    usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars that all starts of a run may spend together, above 0. null: no limit."
+    )
+    tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Tokens, in and out, of all starts of a run together, 1 or more. null: no limit.",
+    )
+    calls: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=(
+            "Requests, retries included, that all starts of a run may send and have answered, 1 or more. null: no limit."
+        ),
+    )
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any limit."""
+        return any(getattr(self, part) is not None for part in PARTS)
+
+
+class Price(Settings):
+    """US dollars per million tokens, for a model whose price the table does not know (or knows wrongly).
+
+    `cached_input` and `written_input` null: cached tokens, and those written to a cache, cost as much as others; `reasoning` null: as much as the rest of the output.
+    """
+
+    input: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million input tokens.")
+    output: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million output tokens.")
+    cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars per million cached input tokens. null: as `input`."
+    )
+    reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars per million reasoning tokens. null: as `output`."
+    )
+
+    written_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="US dollars per million input tokens that the provider writes to its cache. null: as `input`.",
+    )
+
+    @property
+    def tier(self) -> Tier:
+        """These prices, for prompts of any length."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        written = self.input if self.written_input is None else self.written_input
+        return Tier(0, self.input, self.output, cached, reasoning, written)
+
+    def usd(self, tokens_in: float, tokens_out: float, cached: float = 0.0, reasoning: float = 0.0) -> float:
+        """Dollars for these tokens; `cached` of the `tokens_in` were cached, `reasoning` of the `tokens_out` were reasoning."""
+        return float(dollars(tokens_in, tokens_out, cached, reasoning, 0, self.tier))
+
+
+_Seconds = Annotated[float, Field(gt=0, le=8_640_000, allow_inf_nan=False)]
+
+
+class LimitSettings(Settings):
+    """Part of the `judge` section. None of it changes the text of a reply, so none is in an identity."""
+
+    tpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = Field(
+        default=None, description="Tokens per minute, above 0. null: no limit of ours."
+    )
+    tokens_counted: Annotated[Literal["max_tokens", "used"] | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "What the server's limit of tokens counts for a reply. max_tokens: its longest length, when the request arrives; "
+            "used: its real length. null: as is known of the provider, else max_tokens."
+        ),
+    )
+    case_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Seconds that the questions of one case may take together, above 0 to 8,640,000, without waits for the server's "
+            "limits. null: no limit."
+        ),
+    )
+    run_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Seconds after the beginning of a start from which no question is asked any more, above 0 to 8,640,000; the "
+            "run then ends with what it has, and can be resumed. null: no limit."
+        ),
+    )
+
 
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season", "served_as"}
@@ -402,3 +491,29 @@ class JudgeSettings(LimitSettings, AnyJudge):
     def identity(self) -> dict[str, Any]:
         """As `Settings.identity`, with the endpoint that is in use."""
         return {**super().identity(), "endpoint": self.place}
+
+
+def checked_api_base(value: str) -> str:
+    """The URL without a slash at its end. Raises ValueError for what is no base URL, and for one that holds a key."""
+    if value == HIDDEN:
+        raise ValueError("a URL must not hold a user or password: put the key into an environment variable")
+    if odd := re.search(r"[\x00-\x20\x7f-\xa0\u2028\u2029\\]", value):  # `urlsplit` drops some of them without a word
+        raise ValueError(f"a URL without blanks and control characters, found {odd[0]!r}")
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected a base URL such as http://127.0.0.1:8000/v1")
+    if parts.query or parts.fragment:
+        raise ValueError("expected a base URL without a query or fragment: keys belong in an environment variable")
+    try:
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError("the port must be a number from 0 to 65535") from error
+    if parts.path.rstrip("/").endswith("/chat/completions"):
+        raise ValueError("leave `/chat/completions` out: ragpipe adds it to the base URL")
+    return value.rstrip("/")
+
+
+def place_of(api_base: str) -> str:
+    """host:port/path of a base URL."""
+    parts = urlsplit(api_base)
+    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"

@@ -22,7 +22,7 @@ from ragpipe.labelling.label_page import label_page, page_digest
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.label_sheets import sheet_rows, write_sheets
 from ragpipe.labelling.shown_cases import ShownCase
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import make_folder
 
 PAGE = "label.html"

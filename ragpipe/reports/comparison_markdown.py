@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
+from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table
 from ragpipe.reports.comparison_summary import (
     HEADS,
     absent_score_lines,

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.core.markdown_text import code_span, markdown_table
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.safe_text import code_span, markdown_table, on_one_line
 from ragpipe.reports.job_comparison import FIGURES, Job, OtherJudging, iterations_note, job_labels
 from ragpipe.reports.job_standings import all_equal
 from ragpipe.reports.judging_lines import (

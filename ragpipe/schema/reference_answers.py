@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from ragpipe.schema.blank import is_blank
+from ragpipe.schema.text_forms import is_blank
 
 ReferenceRule = Literal["any", "first", "all"]
 """Which of a case's references count: any one of them, the first alone, or all of them."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragpipe.core.text_match import MatchableText, quote_pieces
 from ragpipe.schema.recorded_judgement import Recorded
 from ragpipe.schema.reference_answers import distinct_references
 
@@ -210,3 +211,29 @@ class Case:
     def reference(self) -> str | None:
         """The first reference answer, None when there is none."""
         return next(iter(self.references), None)
+
+
+class QuotePlace(TypedDict):
+    """A stretch of a chunk that a quote covers: from character `start` to before `end`."""
+
+    chunk: str
+    rank: int
+    start: int
+    end: int
+
+
+class QuotableChunks:
+    """Chunks in which quotes are looked for."""
+
+    def __init__(self, chunks: Iterable[Chunk]):
+        self._texts = [(chunk, MatchableText(chunk.text)) for chunk in chunks]
+
+    def places(self, quote: str) -> list[QuotePlace]:
+        """Where a quote occurs: the first time in each chunk. A quote with an elision (`...`) has a place for each of its
+        pieces. Empty where no chunk has it, in the sense of `text_match.occurs`."""
+        pieces = quote_pieces(quote)
+        return [
+            {"chunk": chunk.id, "rank": chunk.rank, "start": start, "end": end}
+            for chunk, text in self._texts
+            for start, end in text.find_pieces(pieces)[: len(pieces)]
+        ]

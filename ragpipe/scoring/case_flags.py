@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
-from ragpipe.prompting.foreign_tags import foreign_tags
+from ragpipe.prompting.fences import foreign_tags
 from ragpipe.scoring.case_blocks import CaseBlock
 
 SUSPICIOUS, DEGENERATE = "suspicious", "degenerate"

@@ -14,7 +14,7 @@ from ragpipe.reports.sections.index_section import read_index
 from ragpipe.scoring.calibration_file import read_calibration
 from ragpipe.scoring.gates.calibration import judged_scores
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_origins import score_origins
+from ragpipe.stages.calibration_states import score_origins
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import RunFolder
 

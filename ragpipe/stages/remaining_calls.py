@@ -10,7 +10,7 @@ from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.stages.measure_case import measure_case
+from ragpipe.stages.case_measuring import measure_case
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import CaseMark, ResumedCases
 from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_entry, scores_by_name

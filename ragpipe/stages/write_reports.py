@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 
 from ragpipe.comparing.judge_drift import NOTE
 from ragpipe.comparing.method_differences import method_differences
+from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.errors import DataError
+from ragpipe.core.resources import code_digest
 from ragpipe.reports.build import build_report
 from ragpipe.reports.case_figures import read_case_figures
 from ragpipe.reports.console import Console
@@ -23,15 +26,17 @@ from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData, read_results
 from ragpipe.reports.run_page.page_cases import RunCases
-from ragpipe.reports.run_page.run_page import write_run_page
+from ragpipe.reports.run_page.run_page import template_texts, write_run_page
 from ragpipe.reports.sections.index_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.short_report import print_short_report
+from ragpipe.schema.format_version import FORMAT
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.stages.reports_made import ReportSources
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
+from ragpipe.store.files.page_writer import side_folder
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
 from ragpipe.store.run.wall_clock import judged_seconds
@@ -217,3 +222,69 @@ def _name(run: RunFolder) -> str:
     """What the user calls the run; a folder without a manifest has its own name."""
     name = read_json(run.manifest).get("name") if run.manifest.is_file() else None
     return name if isinstance(name, str) and name else run.root.name
+
+
+@dataclass(frozen=True)
+class ReportSources:
+    """What the reports of a run are made from, as digests, taken before they are read. `.reports.json` keeps them with the
+    digests of the files that were written from them. No figure is read from it, and no seal covers it.
+
+    Attributes:
+        run: The run.
+        made_from: One digest of ragpipe's code and templates, the settings, the run's files and what else is shown.
+        reports: The sha256 of each report and export that is there, by its path in the folder.
+    """
+
+    run: RunFolder
+    made_from: str
+    reports: Mapping[str, str]
+
+    @classmethod
+    def of(cls, run: RunFolder, settings: ReportSettings, shown: Mapping[str, Any]) -> ReportSources:
+        """The sources as they are now. `shown` is what reports show besides files of the run: plain JSON."""
+        paths = {path.relative_to(run.root).as_posix(): path for path in derived_and_frozen(run.root)}
+        digests = {name: sha256_file(path) for name, path in paths.items() if _is_source(name)}
+        reports = {name: sha256_file(path) for name, path in paths.items() if _is_report(run, name)}
+        sources = {
+            "code": code_digest(),
+            "templates": template_texts(),
+            "settings": settings.model_dump(mode="json", exclude={"detail"}),  # of the terminal alone
+            "shown": dict(shown),
+            "files": digests,
+        }
+        return cls(run, sha256(sources), reports)
+
+    def written(self) -> list[Path] | None:
+        """The reports, where all are there and are what was written from these sources; else None."""
+        try:
+            noted = read_json(self.run.reports_made) if self.run.reports_made.exists() else {}
+        except DataError:  # then the reports are made again, and the file with them
+            return None
+        digests = noted.get("written")
+        if noted.get("made_from") != self.made_from or not isinstance(digests, dict):
+            return None
+        is_intact = all(self.reports.get(name) == digest for name, digest in digests.items())
+        return [self.run.root / name for name in digests] if is_intact else None
+
+    def note(self, written: Sequence[Path]) -> None:
+        """Note that these reports were written from these sources. Raises OutputError."""
+        digests = {path.relative_to(self.run.root).as_posix(): sha256_file(path) for path in written}
+        json_unless_same(self.run.reports_made, {"format": FORMAT, "made_from": self.made_from, "written": digests})
+
+
+def _is_source(name: str) -> bool:
+    """Whether a file of the run, named by its path in the folder, may be read for a report."""
+    top = name.partition("/")[0]
+    return top.startswith("iteration-") or top in (
+        "final",
+        "gates.json",
+        "index.json",
+        "outputs.parquet",
+        "samples.parquet",
+    )
+
+
+def _is_report(run: RunFolder, name: str) -> bool:
+    """Whether a file of the run, named by its path in the folder, is what reports write."""
+    pages = {path.name for path in (run.report, run.html, run.junit)}
+    return name in pages or name.startswith(("export/", f"{side_folder(run.html).name}/"))

@@ -12,9 +12,8 @@ from pydantic import Field, field_validator
 from ragpipe.core.validation import did_you_mean
 from ragpipe.datasets.mapping_settings import PathExpression
 from ragpipe.datasets.settings import OUTPUT_FIELDS
-from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.redaction import is_variable_name
+from ragpipe.judging.settings import BudgetSettings, Price
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.store.places import address_fault, is_remote
 

@@ -16,7 +16,7 @@ from ragpipe.reports.number_format import plural
 from ragpipe.reports.run_list_text import run_list_text
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.settings import Settings
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import RUNS
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ragpipe.config.settings import StoreSettings
-from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.errors import ConfigError, DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
-from ragpipe.engine.runs.referenced_calls import referenced_keys
+from ragpipe.engine.iteration_states import COMPLETE
+from ragpipe.engine.runs.manifest import read_manifest
 from ragpipe.engine.runs.run_list import all_runs, readable_runs
 from ragpipe.engine.task_settings import own_values, setting_keys
 from ragpipe.reports.console import Console
@@ -21,12 +22,12 @@ from ragpipe.reports.number_format import price, whole
 from ragpipe.schema.settings import Settings, Sha256
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.call_database import call_database
-from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
 from ragpipe.store.calls.store_place import StorePlace
-from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
-from ragpipe.store.files.write_if_changed import json_unless_same
+from ragpipe.store.files.atomic import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import batches
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -264,3 +265,38 @@ _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
     "why": _explain_question,
     "migrate": _migrate,
 }
+
+
+_BATCH = 65_536  # rows read at once
+
+
+def referenced_keys(root: Path) -> Iterator[str]:
+    """The keys in judge_inputs of every iteration of every run.
+
+    Raises DataError, before the first key, for a run that is not finished or cannot be read: it is unknown what it will take
+    from the store when it is started again.
+    """
+    runs = list(all_runs(root))
+    if problems := [problem for folder in runs for problem in _unfinished(folder)]:
+        raise DataError("what is unused cannot be known", problems[:10])
+    return (key for folder in runs for key in _keys(folder))
+
+
+def _unfinished(folder: RunFolder) -> Sequence[Problem]:
+    """Why it is unknown which calls this run uses; nothing for a finished run."""
+    try:
+        states = read_manifest(folder).get("iterations", {})
+        if states and all(state == COMPLETE for state in states.values()):
+            return ()
+    except FormatMismatch as error:
+        return error.problems
+    except (RagpipeError, OSError, AttributeError):
+        pass
+    fix = "finish this run, delete its folder, or choose by older_than_days, judge_label or run"
+    return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", fix)]
+
+
+def _keys(folder: RunFolder) -> Iterator[str]:
+    for number in folder.iterations():
+        for batch in batches(folder.iteration(number).judge_inputs, ["key"], size=_BATCH):
+            yield from batch.column(0).to_pylist()

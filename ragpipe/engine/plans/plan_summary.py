@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ragpipe.config.settings import RunConfig
-from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.judge_access import open_replay, recorded_replies, store_place, usable_replies
-from ragpipe.engine.runs.past_replies import past_replies
+from ragpipe.engine.judge_access import member_configs, open_replay, recorded_replies, store_place, usable_replies
+from ragpipe.engine.judge_check import check_keys
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.manifest import read_manifest
 from ragpipe.judging.capabilities import LOCAL, capabilities
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import in_unit
@@ -25,7 +33,7 @@ from ragpipe.reports.number_format import plural
 from ragpipe.schema.reference_answers import ReferenceRule
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.plan_calls import Plan, make_plan
+from ragpipe.stages.plan_calls import PastReplies, Plan, make_plan
 from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
 from ragpipe.stages.replayed_cases import KnownMeasurements
 from ragpipe.stages.resume import Resumption
@@ -33,6 +41,8 @@ from ragpipe.stages.step_tokens import PromptCounter, SchemaPlace
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_columns
 
 ROUGH_CASES = 20_000
 """Cases that a rough plan looks at, about: of more, blocks at even distances stand for all."""
@@ -299,3 +309,124 @@ def over_budget(plan: Plan, config: RunConfig) -> str | None:
                 "its cases"
             )
     return None
+
+
+def plan_ahead(spec: RunSpec, recorded: Sequence[Path]) -> str:
+    """The line of the plan of a run whose inputs are not frozen yet. Nothing is left behind.
+
+    Args:
+        spec: the run.
+        recorded: judge_inputs of a finished run, whose replies count as stored.
+
+    Raises ConfigError for a plan over `judge.max_calls`.
+    """
+    with TemporaryDirectory() as place:
+        folder = RunFolder(Path(place))
+        spec.source.write(folder, dict(spec.identity))
+        reader = CaseReader(folder.samples, folder.outputs)
+        try:
+            plan = plan_remaining(spec.config, reader, spec.run_id, rough=True, recorded=recorded)
+        finally:
+            reader.close()
+    check_call_budget(plan, spec.config)
+    return plan_line(plan, spec.config)
+
+
+RUNS = 8
+"""The newest runs that are looked at."""
+_COLUMNS = ["judge", "metric", "template_sha256", "status", "turn", "tokens_out", "sent"]
+
+
+def past_replies(output_dir: Path, judge: str, effort: str | None = None) -> dict[tuple[str, bool], PastReplies]:
+    """By the hash of a template, and whether it asked for the reasons step by step, the replies of a judge (its printable name) in
+    the newest run of each experiment. Replies for which the model thought with another `effort` are left out, as are runs that
+    cannot be read: a plan needs none."""
+    totals: defaultdict[tuple[str, bool], list[float]] = defaultdict(lambda: [0, 0.0])
+    folders = [RunFolder(path) for path in output_dir.glob("*/latest")]
+    folders = [folder for folder in folders if folder.iteration(1).judge_inputs.is_file()]
+    for folder in sorted(folders, key=_age)[:RUNS]:
+        try:
+            identity = read_manifest(folder)["identity"]
+            replies = _by_template(read_columns(folder.iteration(1).judge_inputs, _COLUMNS), judge, effort)
+        except (RagpipeError, OSError, ValueError, KeyError):
+            continue
+        for row in replies.to_pylist():
+            reasoning = identity["metrics"].get(row["metric"], {}).get("parameters", {}).get("reasoning", False)
+            total = totals[row["template_sha256"], bool(reasoning)]
+            total[0] += row["tokens_out_count"]
+            total[1] += row["tokens_out_sum"]
+    return {asked: PastReplies(int(n), tokens / n) for asked, (n, tokens) in totals.items()}
+
+
+def _by_template(calls: pa.Table, judge: str, effort: str | None) -> pa.Table:
+    """Number and completion tokens of the judge's replies to each template, by metric, without repairs and failures."""
+    is_reply = (
+        (pc.field("judge") == judge)
+        & (pc.field("status") == "ok")
+        & (pc.field("turn") == "ask")
+        & pc.field("template_sha256").is_valid()
+        & pc.field("tokens_out").is_valid()
+    )
+    sent = pc.fill_null(calls["sent"], "{}")
+    wanted = f'"reasoning_effort":"{effort}"' if effort else '"reasoning_effort"'
+    has_effort = pc.match_substring(sent, wanted)
+    calls = calls.filter(has_effort if effort else pc.invert(has_effort))
+    grouped = calls.filter(is_reply).group_by(["template_sha256", "metric"], use_threads=False)
+    return grouped.aggregate([("tokens_out", "count"), ("tokens_out", "sum")])
+
+
+def _age(folder: RunFolder) -> float:
+    return -folder.iteration(1).judge_inputs.stat().st_mtime
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """What one member would be asked. `config` is that of a run which it judges alone."""
+
+    name: str
+    config: RunConfig
+    plan: Plan
+
+    def line(self) -> str:
+        """New calls, their tokens and cost on one line."""
+        return f"member {self.name}: {plan_line(self.plan, self.config).removeprefix('plan: ')}"
+
+
+def member_plans(
+    config: RunConfig,
+    reader: CaseReader,
+    run_id: str | None = None,
+    *,
+    rough: bool = False,
+    recorded: Sequence[Path] = (),
+) -> list[MemberPlan]:
+    """The plan of each member of the jury over frozen cases, minus the replies that are stored; empty where one judge judges. With a
+    cascade, that of its second member is an upper bound: every case.
+
+    Args:
+        config: the configuration of the run.
+        reader: its frozen cases.
+        run_id: the run, whose own failures in the call store count as replies.
+        rough: count four characters as a token.
+        recorded: judge_inputs of a finished run, whose replies count as stored too.
+    """
+    jury = config.judge
+    if not isinstance(jury, JurySettings):
+        return []
+    return [
+        MemberPlan(
+            name,
+            member,
+            plan_remaining(member, reader, run_id, rough=rough, recorded=recorded, repeats=jury.repeats),
+        )
+        for name, member in member_configs(config).items()
+        if member.metrics
+    ]
+
+
+def check_members(plans: Sequence[MemberPlan]) -> None:
+    """Raises ConfigError where a member's plan is over its `max_calls`, or its key is missing: nothing was spent yet."""
+    for member in plans:
+        check_call_budget(member.plan, member.config)
+        if member.plan.new_calls:
+            check_keys(member.config)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.errors import RagpipeError
-from ragpipe.core.user_faults import user_fault
+from ragpipe.core.errors import RagpipeError, user_fault
 from ragpipe.engine.runners.plain_messages import packed_message
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs

@@ -19,9 +19,8 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import unseal
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.store_place import StorePlace
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
-from ragpipe.store.run.format_check import manifest_of
-from ragpipe.store.run.run_folder import RUN_ID, RunFolder, make_folder
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
+from ragpipe.store.run.run_folder import RUN_ID, RunFolder, make_folder, manifest_of
 from ragpipe.store.run.run_tables import run_file_error
 
 _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")

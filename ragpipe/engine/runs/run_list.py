@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ragpipe.comparing.history_rows import HistoryRun
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
+from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
-from ragpipe.engine.runs.identity_differences import run_differences
-from ragpipe.engine.runs.manifest import read_manifest
+from ragpipe.engine.runs.manifest import checked_manifest, read_manifest
+from ragpipe.engine.runs.run_identity import run_differences
 from ragpipe.reports.number_format import is_recorded, price, share_below_one, whole
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.coverage import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, RUNS, SWEEPS, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
@@ -241,3 +243,43 @@ def named_folders(output_dir: str, name: str | None) -> list[Path]:
     raise DataError(
         "there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)]
     )
+
+
+_MUTATED = "selftest.json"
+
+
+def scored_runs(folder: Path, *, derived: bool, warn: Callable[[str], None]) -> Iterator[HistoryRun]:
+    """The runs below the folder of a name that are scored to their end and are as they were sealed, the newest first.
+
+    Args:
+        folder: the folder of the name.
+        derived: whether runs over the frozen cases of another run (judged or scored again) are taken in.
+        warn: gets one line for each run that cannot be read or was changed, which is passed over.
+
+    The runs of a self-test are never among them: their answers are made up.
+    """
+    runs: list[HistoryRun] = []
+    for path in run_folders(folder):
+        run = RunFolder(path)
+        try:
+            manifest = checked_manifest(run)
+        except RagpipeError as error:
+            warn(_passed_over(path, error))
+            continue
+        is_wanted = derived or not manifest.get("source_run")
+        if is_wanted and run.final.metrics.is_file() and not (path / _MUTATED).exists():
+            runs.append(HistoryRun(run, manifest))
+    for scored in sorted(runs, key=lambda scored: str(scored.manifest["created_at"]), reverse=True):
+        try:
+            check_unmodified(scored.folder, scored.manifest["iterations"])
+            read_json(scored.folder.final.metrics)
+        except RagpipeError as error:
+            warn(_passed_over(scored.folder.root, error))
+            continue
+        yield scored
+
+
+def _passed_over(path: Path, error: RagpipeError) -> str:
+    first = getattr(error, "problems", None)
+    what = f"{Path(first[0].where).name}: {first[0].found}" if first else str(error).splitlines()[0]
+    return f"passed over: {path}: {what}"

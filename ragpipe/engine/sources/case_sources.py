@@ -24,14 +24,18 @@ from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
-from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.collect_outputs import CollectStage
-from ragpipe.stages.collected_outputs import collected_outputs, has_failures, take_over_outputs
+from ragpipe.stages.collected_outputs import (
+    collected_outputs,
+    has_failures,
+    mark_closed_book,
+    take_over_outputs,
+    unknown_methods,
+)
 from ragpipe.stages.load_dataset import load_dataset, load_outputs, load_samples, read_samples
-from ragpipe.stages.system_budget import cost_of_answer, open_system_budget
-from ragpipe.store.files.atomic import atomic_write, link_or_copy
+from ragpipe.stages.read_answers import cost_of_answer, open_system_budget
+from ragpipe.store.files.atomic import atomic_write, json_unless_same, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
-from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder

@@ -34,8 +34,7 @@ from ragpipe.reports.number_format import plural
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.sections.drift_section import check_section, served_words
 from ragpipe.schema.call import Call
-from ragpipe.stages.expected_replies import expected_tokens
-from ragpipe.stages.plan_calls import Plan, StepPlan
+from ragpipe.stages.plan_calls import Plan, StepPlan, expected_tokens
 from ragpipe.stages.step_tokens import TokenSample
 from ragpipe.stats.mcnemar import mcnemar_p
 from ragpipe.store.calls.call_store import read_calls

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.digest import canonical_json
-from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
+from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table
 
 _OPENING = ("cases", "outputs", "made", "seed", "sha256")
 """Keys of a card that stand in its first lines; the others are sections, in the order of the card."""

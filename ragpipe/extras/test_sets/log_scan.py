@@ -19,7 +19,7 @@ from ragpipe.datasets.native_form import flat_id
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.extras.test_sets.question_key import hash64, question_text
 from ragpipe.extras.test_sets.score_values import ScoreRange, ScoreReader
-from ragpipe.schema.blank import is_blank
+from ragpipe.schema.text_forms import is_blank
 
 MAX_STRATA = 200
 NO_VALUE = "(none)"

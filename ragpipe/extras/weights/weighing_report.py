@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragpipe.core.markdown_text import code_span, markdown_table
+from ragpipe.core.safe_text import code_span, markdown_table
 from ragpipe.extras.weights.weighing_settings import IN_USE
 from ragpipe.reports.number_format import bracketed, decimal, percentage
 

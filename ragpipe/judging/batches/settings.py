@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ragpipe.judging.price_settings import Price
+from ragpipe.judging.settings import Price
 from ragpipe.schema.settings import Settings
 
 

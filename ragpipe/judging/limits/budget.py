@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ragpipe.core.errors import Incomplete
-from ragpipe.judging.budget_settings import BudgetSettings
+from ragpipe.judging.settings import BudgetSettings
 from ragpipe.schema.amount import PARTS, Amount
 
 

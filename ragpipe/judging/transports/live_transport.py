@@ -29,9 +29,7 @@ from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import is_cut
-from ragpipe.judging.transports.attempt_tally import AttemptTally
-from ragpipe.judging.transports.call_records import CallRecorder, Outcome
-from ragpipe.judging.transports.first_call import notify_while_silent
+from ragpipe.judging.transports.call_records import AttemptTally, CallRecorder, Outcome, notify_while_silent
 from ragpipe.judging.transports.output_modes import RequestForm
 from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
 from ragpipe.judging.transports.request_costs import RequestCosts

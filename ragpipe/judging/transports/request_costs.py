@@ -12,7 +12,7 @@ from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.limits.attempts import AttemptRunner, raise_if_late
 from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.price_rates import Rates
 

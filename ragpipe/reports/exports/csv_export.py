@@ -22,9 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.safe_text import UNSAFE
-from ragpipe.core.spreadsheet_text import escape
-from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.core.safe_text import UNSAFE, escape
+from ragpipe.store.files.atomic import open_unless_same
 from ragpipe.store.run.run_tables import batches, schema_of
 
 BOM = b"\xef\xbb\xbf"

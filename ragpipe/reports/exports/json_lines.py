@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ragpipe.core.strict_json import InvalidJson, strict_loads
-from ragpipe.store.files.atomic import json_bytes
-from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.files.atomic import json_bytes, open_unless_same
 from ragpipe.store.run.run_tables import batches, is_json, schema_of
 
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from ragpipe.schema.blank import is_blank
 from ragpipe.schema.sample import OUTPUT_KEY, Expected
+from ragpipe.schema.text_forms import is_blank
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import KNOWN, LISTS, META, nearest_field, within
 from ragpipe.scoring.normalisation import OK, Column

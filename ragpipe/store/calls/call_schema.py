@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from ragpipe.core.version import __version__
 from ragpipe.schema.format_version import FORMAT
-from ragpipe.store.calls.call_rows import COLUMNS, SHARED
+from ragpipe.store.calls.call_rows import COLUMNS, SHARED, DamagedRow, fetched
 from ragpipe.store.calls.sqlite_errors import not_a_store
 from ragpipe.store.files.atomic import sync_folder, temporary_name
 from ragpipe.store.files.filesystem import is_network_folder
@@ -83,3 +85,25 @@ def check_store_tables(path: Path, db: sqlite3.Connection, *, new_is_fine: bool)
     if not tables >= _NAMES:
         raise not_a_store(path, f"an SQLite file with the tables {sorted(map(str, tables))}")
     return True
+
+
+class SqliteConnection(sqlite3.Connection):
+    """As `StoreConnection`."""
+
+    def stream(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        yield from self.execute(statement, values)
+
+    def scan(
+        self, table: str, columns: Sequence[str], where: str = "TRUE", values: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, ...] | None]:
+        """Row by row: a text that is not UTF-8 would end a query over all of them."""
+        row_of = f"SELECT {', '.join(columns)} FROM {table} WHERE rowid = ?"
+        for (number,) in self.execute(f"SELECT rowid FROM {table} WHERE {where} ORDER BY rowid", values):
+            try:
+                yield fetched(self, row_of, (number,))
+            except DamagedRow:
+                yield None
+
+    def keep_keys(self, keys: Iterable[bytes]) -> None:
+        self.execute("CREATE TEMP TABLE used (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        self.executemany("INSERT OR IGNORE INTO used VALUES (?)", ((key,) for key in keys))

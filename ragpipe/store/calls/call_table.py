@@ -22,18 +22,23 @@ from ragpipe.store.calls.call_rows import (
     digest_of,
     fetched,
     key_bytes,
+    stored_keys,
 )
-from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
+from ragpipe.store.calls.call_schema import (
+    SqliteConnection,
+    check_store_tables,
+    create_tables,
+    publish_new,
+    set_journal,
+)
 from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, payment_entries
 from ragpipe.store.calls.open_table import StoreLost
 from ragpipe.store.calls.owners import Owners
-from ragpipe.store.calls.sqlite_connection import SqliteConnection
 from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
 from ragpipe.store.calls.store_connection import StoreConnection
 from ragpipe.store.calls.store_requests import FIRST_POLL_S, ClaimResult, Freshness, Lookup
 from ragpipe.store.calls.stored_calls import every_call, store
-from ragpipe.store.calls.stored_keys import stored_keys
-from ragpipe.store.run.format_check import check_store
+from ragpipe.store.run.run_folder import check_store
 
 _NAMES = ", ".join(COLUMNS)
 _FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others

@@ -21,7 +21,7 @@ from ragpipe.core.digest_table import DigestTable, name_digest
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.atomic import atomic_write, is_disk_full, json_bytes
-from ragpipe.store.files.regular_file import open_regular
+from ragpipe.store.files.filesystem import open_regular
 from ragpipe.store.run.progress_state import Phase, ProgressState, iso_time
 
 ALL_UP_TO = 1000

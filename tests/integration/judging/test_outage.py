@@ -86,7 +86,7 @@ async def test_the_deadline_stands_still_while_the_gate_is_closed(serve):
 
 
 async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.first_call._NOTICE_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.call_records._NOTICE_AFTER_S", 0.1)
     told = []
     with pytest.raises(ProviderUnusable):
         await ask(settings(serve("hang").url, timeout_s=0.3), tell=told.append)
@@ -97,7 +97,7 @@ async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypat
 
 
 async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.first_call._NOTICE_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.call_records._NOTICE_AFTER_S", 0.1)
     told = []
     await ask(settings(serve(latency_ms=30).url), *(question(f"a {i}") for i in range(30)), tell=told.append)
     assert told == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.engine.completion_notice import next_name, time_ago
+from ragpipe.engine.run_outcome import next_name, time_ago
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 from tests.support.waiting import HANGS_AFTER_S

@@ -19,22 +19,21 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
+from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import CallStore, read_calls
 from ragpipe.store.calls.ledger_rows import payment_entry
-from ragpipe.store.calls.nearest_key import nearest_call, stored_as
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
 from ragpipe.store.calls.open_table import OpenedFor
 from ragpipe.store.calls.postgres import postgres_link, postgres_owners
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink, StoreUnreachable
 from ragpipe.store.calls.postgres.postgres_schema import make_tables
 from ragpipe.store.calls.postgres.postgres_table import PostgresTable
-from ragpipe.store.calls.prune import Choice, prunable, prune
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_place import PostgresPlace
 from ragpipe.store.calls.store_requests import ClaimResult, Lookup
-from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.support.postgres_server import PostgresServer, postgres_server
 from tests.support.waiting import HANGS_AFTER_S, wait_until

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ragpipe.core.markdown_text import code_block, code_span
-from ragpipe.core.safe_text import on_one_line, printable
+from ragpipe.core.safe_text import code_block, code_span, on_one_line, printable
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ragpipe.core.named_files import named_bytes, named_text
 from ragpipe.core.yaml_files import yaml_text
 from ragpipe.prompting.template_files import read_text
 from ragpipe.scoring.calibration_file import read_calibration
-from ragpipe.store.calls.recorded_file import read_recorded_file
+from ragpipe.store.calls.recorded_replies import read_recorded_file
 
 
 @pytest.fixture(params=["/dev/zero", "fifo"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ragpipe.core.threads_beside import done_behind, made_ahead
+from ragpipe.stages.score_iteration import done_behind, made_ahead
 
 
 def numbers(count: int, made: list[int], *, fault_at: int = -1) -> Iterator[int]:

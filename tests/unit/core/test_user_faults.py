@@ -10,8 +10,7 @@ from types import ModuleType
 import pytest
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ConfigError, Problem, RagpipeError
-from ragpipe.core.user_faults import user_fault
+from ragpipe.core.errors import ConfigError, Problem, RagpipeError, user_fault
 
 CODE = "import json\n\ndef grade(text):\n    return helper(text)\n\ndef helper(text):\n    return lenght(text)\n\n"
 CODE += "def parse(text):\n    return json.loads(text)\n"

@@ -16,10 +16,9 @@ import pytest
 
 from ragpipe.core.errors import Interrupted, ProviderUnusable
 from ragpipe.judging.batches.settings import BatchSettings
-from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.price_settings import Price
+from ragpipe.judging.settings import BudgetSettings, Price
 from ragpipe.judging.transports.batch_transport import BatchTransport
 from ragpipe.schema.amount import Amount
 from ragpipe.schema.call import Call, Payment

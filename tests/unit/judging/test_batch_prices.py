@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ragpipe.judging.batches.providers import unbatchable
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import batch_rates_for
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.settings import JudgeSettings, Price
 
 
 def test_the_table_names_batch_prices() -> None:

@@ -16,7 +16,7 @@ from ragpipe.judging.batches.batch_api import BatchStatus
 from ragpipe.judging.batches.openai_batches import OpenAIBatches
 from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.price_settings import Price
+from ragpipe.judging.settings import Price
 from ragpipe.judging.transports.batch_transport import BatchTransport
 from ragpipe.schema.call import Call, Payment
 from ragpipe.testing.batch_endpoint import DOUBLED, EXPIRED, MISSING, OK

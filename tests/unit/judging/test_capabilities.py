@@ -7,13 +7,12 @@ from pydantic import ValidationError
 
 from ragpipe.judging import pricing
 from ragpipe.judging.cache_key import judge_parts
-from ragpipe.judging.capabilities import MODES, capabilities
-from ragpipe.judging.capability_settings import CapabilitySettings
+from ragpipe.judging.capabilities import MODES, CapabilitySettings, capabilities
 from ragpipe.judging.clients.client import ApiResponse, AttemptError
 from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
-from ragpipe.judging.transports.context_window import ContextWindow
+from ragpipe.judging.transports.provider_state import ContextWindow
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 LOCAL = {"model": "hosted_vllm/m@abcdef1", "api_base": "http://h/v1"}

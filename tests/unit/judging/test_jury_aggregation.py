@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.judging.jury.aggregation import agreement_of, combine, one_value
-from ragpipe.judging.jury.jury import is_drawn, is_unsure
+from ragpipe.judging.jury.aggregation import agreement_of, combine, is_drawn, is_unsure, one_value
 from ragpipe.judging.jury.settings import CascadeSettings
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import Score, ScoreSpec

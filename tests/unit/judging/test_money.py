@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import own_rates, rates_for, table_rates
+from ragpipe.judging.settings import Price
 from ragpipe.judging.token_count import count_tokens, how_counted
 from ragpipe.schema.price_rates import Rates
 from tests.support.asking import ask, question, settings

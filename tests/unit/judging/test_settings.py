@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.embedding.settings import ApiEmbedder
+from ragpipe.judging.capabilities import is_pinned
 from ragpipe.judging.clients.factory import client_name
-from ragpipe.judging.model_names import is_pinned
 from ragpipe.judging.redaction import Redactor, is_variable_name, looks_like_key
 from ragpipe.judging.settings import JudgeSettings
 

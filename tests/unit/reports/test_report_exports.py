@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
-from ragpipe.core.spreadsheet_text import escape, restore
+from ragpipe.core.safe_text import escape, restore
 from ragpipe.reports.exports.csv_export import write_csv
 from ragpipe.reports.exports.json_lines import write_json_lines
 from ragpipe.reports.exports.table_export import export_tables

@@ -6,8 +6,7 @@ import hashlib
 
 import pytest
 
-from ragpipe.prompting.fences import fence
-from ragpipe.prompting.foreign_tags import fence_tag, foreign_tags
+from ragpipe.prompting.fences import fence, fence_tag, foreign_tags
 
 QUESTION = "How long is the pier?"
 TAG = hashlib.sha256(QUESTION.encode()).hexdigest()[:12]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import own_rates
+from ragpipe.judging.settings import Price
 from ragpipe.reports.model import plain_text
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.cost_section import cost_per_case, judge_line

@@ -123,7 +123,7 @@ def test_other_sources_make_other_reports(
     run.iteration(1).wall.write_text('{"judging_s": 75.0}')
     reports(run, fewer)
     assert len(pages_made) == 4
-    monkeypatch.setattr("ragpipe.stages.reports_made.code_digest", lambda: "another state of the code")
+    monkeypatch.setattr("ragpipe.stages.write_reports.code_digest", lambda: "another state of the code")
     reports(run, fewer)
     assert len(pages_made) == 5
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.core.errors import OutputError
-from ragpipe.store.files.appended_lines import append_lines, read_lines
+from ragpipe.store.files.atomic import append_lines, read_lines
 
 
 def test_no_lines_make_an_empty_file(tmp_path: Path) -> None:

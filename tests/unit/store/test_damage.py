@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, OutputError, RagpipeError
+from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls import call_worker
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
-from ragpipe.store.calls.nearest_key import nearest_call, stored_as
-from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.support.memory import quick_folder
 from tests.support.waiting import HANGS_AFTER_S

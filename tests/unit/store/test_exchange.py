@@ -12,8 +12,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.ledger_rows import PaymentEntry
-from ragpipe.store.calls.row_export import DIGEST, row_of_call, row_of_payment
-from ragpipe.store.calls.transfer import import_calls
+from ragpipe.store.calls.transfer import DIGEST, import_calls, row_of_call, row_of_payment
 
 FIELDS = {"messages": sha256("m"), "schema": sha256("s")}
 CALL = row_of_call(Call(sha256(FIELDS), sha256(FIELDS), "j", "ok", fields=FIELDS, run_id="r"))

@@ -17,11 +17,11 @@ from ragpipe.store.files.atomic import (
     atomic_open,
     atomic_write,
     json_lines,
+    json_unless_same,
     link_or_copy,
     make_folders,
     sweep_temporaries,
 )
-from ragpipe.store.files.write_if_changed import json_unless_same
 
 
 def names(folder: Path) -> list[str]:

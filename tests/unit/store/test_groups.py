@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import packed
+from ragpipe.store.calls.call_rows import packed, stored_keys
 from ragpipe.store.calls.call_table import CallTable
 from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
-from ragpipe.store.calls.stored_keys import stored_keys
 
 KEYS = [sha256(f"key {n}") for n in range(12)]
 GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD

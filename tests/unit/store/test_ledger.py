@@ -12,7 +12,7 @@ import pytest
 from ragpipe.core.digest import sha256
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls.call_store import CallStore, read_calls
-from ragpipe.store.calls.prune import Choice, prune
+from ragpipe.store.calls.maintenance import Choice, prune
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import Freshness
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.store.files import parquet_writer as module
-from ragpipe.store.files.parquet_writer import RowGroups, parquet_writer
+from ragpipe.store.files import parquet_parts as module
+from ragpipe.store.files.parquet_parts import RowGroups, parquet_writer
 
 
 @pytest.mark.parametrize(

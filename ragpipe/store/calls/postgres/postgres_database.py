@@ -8,8 +8,8 @@ from typing import Any
 
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import DamagedRow, SharedValues, call_of, digest_of, key_bytes
-from ragpipe.store.calls.maintenance import owner_state, refuse_if_in_use
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.calls.owners import owner_state, refuse_if_in_use
 from ragpipe.store.calls.postgres.postgres_connection import PostgresConnection
 from ragpipe.store.calls.postgres.postgres_errors import postgres_errors
 from ragpipe.store.calls.postgres.postgres_link import PostgresLink

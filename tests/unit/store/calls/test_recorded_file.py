@@ -16,7 +16,7 @@ from ragpipe.core.errors import DataError, FormatMismatch
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.table_schemas import JUDGE_INPUTS
-from ragpipe.store.calls.recorded_file import read_recorded_file, write_recorded_file
+from ragpipe.store.calls.recorded_replies import read_recorded_file, write_recorded_file
 
 DAY = "2026-11-22"
 
