@@ -26,6 +26,8 @@ from ragpipe.store.files.atomic import append_lines, read_lines
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
+_CASES = 3  # the worst ones, that an alert names
+
 
 def alert_baseline(config: RunConfig) -> HistoryRun | None:
     """The run that `report.alerts.against` names; None where it names none, or no alert asks for it. To be called before anything is
@@ -75,7 +77,7 @@ def _gate_alerts(run: RunFolder, settings: AlertSettings, console: Console) -> I
     if few and "inconclusive" not in settings.kinds:
         console.say(f"alerts: too few cases to tell, no alert: {', '.join(few)}")
     for gate in alerted_gates(gates, settings.kinds):
-        yield gate_line(gate, worst_cases(run, gate, settings.cases))
+        yield gate_line(gate, worst_cases(run, gate, _CASES))
 
 
 def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterator[dict[str, Any]]:
@@ -90,7 +92,7 @@ def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterato
         found = run_drops(base, candidate, CompareSettings())
         for drop in found.drops:
             higher = bool(candidate.declared[drop.score]["higher_is_better"])
-            worst = _lowest(candidate, drop, settings.cases)
+            worst = _lowest(candidate, drop, _CASES)
             yield drop_line(drop, against=against, higher_is_better=higher, worst=worst)
     if found.apart:
         console.say(f"alerts: not compared with run {against}, which measured otherwise: {', '.join(found.apart)}")

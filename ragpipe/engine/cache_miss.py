@@ -133,11 +133,7 @@ def _matching_rows(folder: RunFolder, iteration: int, question: Mapping[str, Any
 
 
 def _similar_questions(runs: Sequence[RunFolder], row: Row) -> dict[str, Row]:
-    """By key, what other runs asked about the same case in the same step of the metric, or with the same template.
-
-    Questions that a run asks besides this very question (the other ranks of a chain, the other parts of a fan-out) are no
-    earlier form of it, wherever else they were asked.
-    """
+    """By key, what other runs asked about the same case in the same step of the metric, or with the same template."""
     case = {name: row[name] for name in OUTPUT_KEY}
     candidates, asked_besides = dict[str, Row](), set[str]()
     for path in _tables(runs):

@@ -76,7 +76,11 @@ class Evaluation:
     def run(self) -> int:
         """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
         judgements failed beyond the coverage floor. Raises what stopped the run."""
-        self._check_formats()
+        # before anything is made or asked: a folder of another format is not even locked
+        if self._policy.uses_call_store:
+            check_formats(self._folder, store_place(self._config))
+        else:
+            read_manifest(self._folder)
         if (address := self._config.publish) is not None:
             objects("task", "publish").check_target(address)
         for warning in self._warnings():
@@ -107,13 +111,6 @@ class Evaluation:
                 raise
             finally:
                 remove_unstarted(self._folder)  # under the lock: without it, the folder may be another process's
-
-    def _check_formats(self) -> None:
-        """Before anything is made or asked: a folder of another format is not even locked."""
-        if self._policy.uses_call_store:
-            check_formats(self._folder, store_place(self._config))
-        else:
-            read_manifest(self._folder)
 
     def _warnings(self) -> list[str]:
         calibration = self._spec.scoring_files.calibration_of(self._folder)
@@ -192,7 +189,7 @@ class Evaluation:
             self._scored.append(iteration)
             unseal(self._folder, f"iteration-{number}/")
             mark_phase(folder.progress, "scoring")
-            self._score(iteration, manifest)
+            score_iteration(self._score_inputs(iteration, manifest))
             mark_phase(folder.progress, "done")
 
     def _judge(self, inputs: RunInputs, iteration: int) -> None:
@@ -234,9 +231,6 @@ class Evaluation:
 
     def _sources(self, manifest: Mapping[str, Any]) -> ScoringSources:
         return ScoringSources(manifest, self._folder)
-
-    def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
-        score_iteration(self._score_inputs(iteration, manifest))
 
     def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:
         prices = self._config.system.prices
@@ -314,6 +308,10 @@ class Evaluation:
         written = [path.relative_to(self._folder.root).as_posix() for path in reports]
         if not self._spec.is_own_source:
             written.append("config.yaml")
+        beside = (
+            RunFolder(self._folder.root.parent / run_id) for run_id in inputs.manifest.get("measured_in", {}).values()
+        )
+        runs = [run for run in (self._source.linked_from, *beside) if run is not None]
         seal_run(
             self._folder,
             inputs.manifest,
@@ -321,7 +319,7 @@ class Evaluation:
             inputs_are_new=inputs.are_new,
             combined=combined,
             written=written,
-            linked=self._linked_seals(inputs.manifest),
+            linked={name: seal for run in runs for name, seal in sealed_tables(run).items()},
         )
 
     def _publish(self) -> None:
@@ -335,12 +333,6 @@ class Evaluation:
             raise OutputError(
                 f"{error}\nthe run is whole: {self._folder.root}; {again} sends what is missing"
             ) from error
-
-    def _linked_seals(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """The seals of the tables of all runs that tables were linked from."""
-        beside = (RunFolder(self._folder.root.parent / run_id) for run_id in manifest.get("measured_in", {}).values())
-        runs = [run for run in (self._source.linked_from, *beside) if run is not None]
-        return {name: seal for run in runs for name, seal in sealed_tables(run).items()}
 
     def _say_complete(self, manifest: Mapping[str, Any]) -> None:
         """What to know when a start found everything done."""

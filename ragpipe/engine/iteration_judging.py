@@ -158,18 +158,7 @@ def _stage(
     workers: SliceRunner | None,
     on_change: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
-    """The judging of the iteration that the reader is for, by the run's configuration.
-
-    Args:
-        spec: the run.
-        reader: its cases.
-        session: the judge session.
-        console: gets notices.
-        known: what need not be measured.
-        view: the progress file.
-        workers: measure the cases; None: this process does.
-        on_change: called after each finished case.
-    """
+    """The judging of the iteration that the reader is for, by the run's configuration."""
     config, folder = spec.config, spec.folder.iteration(reader.iteration)
     return JudgeStage(
         cases=reader,

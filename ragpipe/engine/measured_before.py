@@ -214,8 +214,7 @@ def _is_complete(manifest: Mapping[str, Any], number: int) -> bool:
 
 
 def _is_as_sealed(run: RunFolder, iteration: IterationFolder, *more: Path) -> bool:
-    """Whether scores, judge inputs and more tables are what they were when the run ended. Raises ValueError for a seal that was
-    changed."""
+    """Whether scores, judge inputs and more tables are what they were when the run ended."""
     seal = open_seal(run.seal)
     paths = (iteration.scores, iteration.judge_inputs, *more)
     if seal is None or not all(map(is_regular_file, paths)):
@@ -315,6 +314,10 @@ class _StoredRows:
         (run,), (label, _, mode, sent), (model, fingerprint) = shared
         payer = f"{run}/{cells[_PLACES['iteration']]}" if cells[_PLACES["answers"]] else None
         same = (cells[_PLACES[name]] for name in _SAME)
+        # the parameters of a call as its row has them: a judge has one or two kinds
+        if sent not in self._sent:
+            parameters = json.loads(sent or "{}")
+            self._sent[sent] = canonical_json(parameters) if parameters else None
         return (
             *same,
             cells[_PLACES["text"]],
@@ -323,16 +326,9 @@ class _StoredRows:
             fingerprint,
             payer,
             mode,
-            self._canonical(sent),
+            self._sent[sent],
             wire_hash_of(cells[_WIRE]),
         )
-
-    def _canonical(self, sent: str | None) -> str | None:
-        """The parameters of a call as its row has them: a judge has one or two kinds."""
-        if sent not in self._sent:
-            parameters = json.loads(sent or "{}")
-            self._sent[sent] = canonical_json(parameters) if parameters else None
-        return self._sent[sent]
 
 
 def _recorded(row: Mapping[str, Any]) -> tuple[Any, ...]:

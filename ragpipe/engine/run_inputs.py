@@ -88,7 +88,12 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     planned_calls: int | None = None
     if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
         if not spec.config.retry_errors:
-            known = _known_measurements(spec, manifest, earlier_runs, console)
+            unfinished = [
+                number for number in spec.iterations if manifest["iterations"].get(str(number)) not in JUDGING_DONE
+            ]
+            measured = {number: earlier_runs.measured_cases(number, console.say) for number in unfinished}
+            earlier = {number: cases for number, cases in measured.items() if cases is not None}
+            known = KnownMeasurements(ReplayedCases(keep_messages=spec.config.keep_messages), earlier)
         planned_calls = _announce_plan(spec, policy, states, console, known)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
@@ -162,16 +167,6 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
             )
 
 
-def _known_measurements(
-    spec: RunSpec, manifest: Mapping[str, Any], runs: EarlierRuns, console: Console
-) -> KnownMeasurements:
-    """What holds of earlier runs in the iterations that are still to be judged."""
-    unfinished = [number for number in spec.iterations if manifest["iterations"].get(str(number)) not in JUDGING_DONE]
-    measured = {number: runs.measured_cases(number, console.say) for number in unfinished}
-    earlier = {number: cases for number, cases in measured.items() if cases is not None}
-    return KnownMeasurements(ReplayedCases(keep_messages=spec.config.keep_messages), earlier)
-
-
 def _announce_plan(
     spec: RunSpec,
     policy: EvaluatePolicy,
@@ -179,16 +174,7 @@ def _announce_plan(
     console: Console,
     known: KnownMeasurements | None,
 ) -> int | None:
-    """One line before the first paid call. Returns the calls that it expects of one unfinished iteration, None without a plan.
-    Raises ConfigError for a plan over `judge.max_calls`.
-
-    Args:
-        spec: the run.
-        policy: names the replies that need not be asked for.
-        states: the states of its iterations.
-        console: prints the plan.
-        known: what need not be measured; it keeps the cases that are measured for the plan.
-    """
+    """One line before the first paid call."""
     if all(isinstance(metric, Computed) for metric in spec.metrics):
         return None
     reader = CaseReader(spec.folder.samples, spec.folder.outputs)
@@ -222,8 +208,7 @@ def _announce_plan(
 
 
 def _check_plan(plan: Plan, members: Sequence[MemberPlan], config: RunConfig, console: Console) -> int:
-    """Print what the members of a jury would be asked. Raises ConfigError for a plan over `max_calls`, and for a missing key.
-    Returns the new calls of all."""
+    """Print what the members of a jury would be asked."""
     for member in members:
         console.say(member.line())
     check_members(members)

@@ -108,12 +108,7 @@ class RunOutcome:
         return Incomplete.exit_code
 
     def _words_to_resume(self, *, failed: bool, incomplete: bool) -> tuple[str, ...] | None:
-        """The words that this command needs so that another start can change the result.
-
-        Permanent failures, of the system or of the judge, are asked again by `retry_errors` alone; transient ones are asked
-        again anyway. None where no start of this command changes anything: the failures come from the data, or the replies
-        are not in the store.
-        """
+        """The words that this command needs so that another start can change the result."""
         if not self._asks_judge:
             return None
         kinds = self._error_kinds_of_judge()
@@ -156,8 +151,7 @@ class RunOutcome:
             self._console.warn(f"some calls failed for a transient reason: {remedy}")
 
     def _below_floor(self, iteration: int) -> list[str]:
-        """The scores of which too many judgements failed, each with its figures. Composites add no failure of their own; what
-        the system or the data set lacks is in the coverage, but no start of this run can change it."""
+        """The scores of which too many judgements failed, each with its figures."""
         scores, floor = self._metrics_of(iteration)["overall"]["scores"], self._config.scoring.coverage_floor
         low = []
         for name in (spec.name for spec in self._spec.score_specs):
@@ -219,8 +213,7 @@ def _word_to_ask_system(config: RunConfig, manifest: Mapping[str, Any]) -> str |
 
 
 def _word_to_judge_again(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
-    """None where no judge is asked, or an embedded one, which would say the same. A run over another run's cases has as many
-    iterations as that run: it gets a new season instead of a new iteration."""
+    """None where no judge is asked, or an embedded one, which would say the same."""
     judge = config.judge
     asks = any(not isinstance(metric, Computed) for metric in config.metrics.values())
     if not (asks and isinstance(judge, JudgeSettings) and config.transport.asks):

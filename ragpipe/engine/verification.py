@@ -154,8 +154,7 @@ def _verified(finished: FinishedRun) -> VerificationResult:
 
 
 def _differences_without_replies(finished: FinishedRun, seal: Mapping[str, Any]) -> list[RunDifference]:
-    """The differences from the seal of a run that kept no replies. Raises DataError where there is none: that alone proves
-    less than a verification."""
+    """The differences from the seal of a run that kept no replies."""
     result = _compare_with_seal(finished.folder, seal, remade=())
     if result.differences:
         return result.differences
@@ -261,11 +260,7 @@ def _compare(folder: RunFolder, remade: RunFolder, seal: Mapping[str, Any]) -> V
 
 
 def _file_difference(name: str, path: Path, remade: Path, sealed: str | None) -> RunDifference | None:
-    """A derived file as it is, against the file that was made again and the seal. A deleted file is only made again.
-
-    Other bytes with the same content are no difference where the file is as it was sealed: another version of a library
-    writes a table differently.
-    """
+    """A derived file as it is, against the file that was made again and the seal."""
     remade_digest = seal_file(remade)
     if not is_regular_file(path):
         if sealed in (None, remade_digest):

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.settings import Settings
 
 LOCAL: frozenset[str] = frozenset(
     {
@@ -114,22 +114,8 @@ def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Cap
 def _overridden(known: Capabilities, overrides: CapabilitySettings) -> Capabilities:
     flags = {name: getattr(overrides, name) for name in sorted(_ALL)}
     taken = {name for name in _ALL if (name in known.sampling if flags[name] is None else flags[name])}
-    allowed = {"json_schema": overrides.json_schema, "json_object": overrides.json_object, "plain": None}
-    modes = tuple(mode for mode in MODES if (mode in known.modes if allowed[mode] is None else allowed[mode]))
-    other_name = (
-        known.limit_name == "max_completion_tokens"
-        if overrides.max_completion_tokens is None
-        else overrides.max_completion_tokens
-    )
-    return Capabilities(
-        frozenset(taken),
-        modes,
-        known.system_role if overrides.system_role is None else overrides.system_role,
-        "max_completion_tokens" if other_name else "max_tokens",
-        overrides.context_tokens,
-        known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort,
-        known.samples_while_thinking,
-    )
+    thinks = known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort
+    return replace(known, sampling=frozenset(taken), context_tokens=overrides.context_tokens, thinks=thinks)
 
 
 class CapabilitySettings(Settings):
@@ -147,20 +133,6 @@ class CapabilitySettings(Settings):
     reasoning_effort: bool | None = Field(
         default=None,
         description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known.",
-    )
-    system_role: Annotated[bool | None, NotInIdentity] = Field(
-        default=None,
-        description="Whether the model takes a system message. false: its text begins the user's message. null: as known.",
-    )
-    json_schema: Annotated[bool | None, NotInIdentity] = Field(
-        default=None, description="Whether the model can be bound to a JSON schema. null: as known."
-    )
-    json_object: Annotated[bool | None, NotInIdentity] = Field(
-        default=None, description="Whether the model can be bound to JSON without a schema. null: as known."
-    )
-    max_completion_tokens: Annotated[bool | None, NotInIdentity] = Field(
-        default=None,
-        description="Whether `max_tokens` is sent under the name max_completion_tokens. null: as known.",
     )
     context_tokens: Annotated[int, Field(ge=256)] | None = Field(
         default=None,

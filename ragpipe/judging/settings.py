@@ -85,13 +85,6 @@ class LimitSettings(Settings):
     tpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = Field(
         default=None, description="Tokens per minute, above 0. null: no limit of ours."
     )
-    tokens_counted: Annotated[Literal["max_tokens", "used"] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "What the server's limit of tokens counts for a reply. max_tokens: its longest length, when the request arrives; "
-            "used: its real length. null: as is known of the provider, else max_tokens."
-        ),
-    )
     case_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
         default=None,
         description=(
@@ -108,6 +101,7 @@ class LimitSettings(Settings):
     )
 
 
+_BREAKER = 5  # failed calls in a row, beside those in flight, that end the run
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season", "served_as"}
 )  # may look random (a commit, a digest) and are no secrets
@@ -248,13 +242,6 @@ class JudgeSettings(LimitSettings, AnyJudge):
         default=120.0,
         description="Seconds for the whole answer of one attempt, above 0 to 86,400.",
     )
-    deadline_s: Annotated[Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Seconds for all attempts of one call together, waits included, above 0 to 864,000. null: twice "
-            "`timeout_s`, plus the waits."
-        ),
-    )
     retries: Annotated[int, NotInIdentity] = Field(
         default=5, ge=0, le=100, description="Further attempts of a call after a passing failure, 0 to 100."
     )
@@ -270,12 +257,6 @@ class JudgeSettings(LimitSettings, AnyJudge):
         le=864_000,
         allow_inf_nan=False,
         description="Seconds without any answer after which the run ends, 0 to 864,000.",
-    )
-    breaker: Annotated[Annotated[int, Field(ge=1)] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Failed calls in a row, 1 or more, that end the run although the provider answers. null: `concurrency` + 5."
-        ),
     )
     max_calls: Annotated[int, NotInIdentity] = Field(
         default=10_000, ge=1, description="Questions that one start may ask, 1 or more; a larger plan is refused."
@@ -432,7 +413,7 @@ class JudgeSettings(LimitSettings, AnyJudge):
     @property
     def breaker_after(self) -> int:
         """Consecutive failed calls that end the run."""
-        return self.breaker or self.concurrency + 5
+        return self.concurrency + _BREAKER
 
     @property
     def key_variable(self) -> str | None:

@@ -185,8 +185,7 @@ class PromptLibrary:
     def _variables(
         self, path: Path, tree: jinja2.nodes.Template, includes: dict[str, str], above: tuple[str, ...] = ()
     ) -> set[str]:
-        """The variables that a template shows, itself or by its includes. Adds the text of each include to `includes`; `above` are
-        the templates that include this one."""
+        """The variables that a template shows, itself or by its includes."""
         try:
             variables = set(jinja2.meta.find_undeclared_variables(tree))
         except (RecursionError, jinja2.TemplateError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ragpipe.comparing.settings import SMALLEST_SHARE
 from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table
 from ragpipe.reports.comparison_summary import (
     HEADS,
@@ -36,7 +37,7 @@ def summary_markdown(document: Mapping[str, Any]) -> str:
         "",
         f"Intervals are {settings['level']:.0%}, by question; *w/t/l* counts cases in which the new one is better, equal, worse. "
         "*could show* is the true difference that these cases find in 8 of 10 samples. "
-        f"*same*: within {settings['smallest_share']:g} of a score's scale, or the smallest effect that was set.",
+        f"*same*: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set.",
     ]
     return "\n".join(lines) + "\n"
 

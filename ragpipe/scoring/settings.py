@@ -271,13 +271,6 @@ class ScoringSettings(Settings):
             return scores
         return scores + [part for name in scores for part in self.deciding_scores(name) if part in names]
 
-    def reads_details(self, names: Collection[str]) -> bool:
-        """Whether something asks for the details beside the scores of these names."""
-        leaves = (leaf for rule in self.rules().values() for leaf in rule.leaves())
-        read = {name for leaf in leaves if isinstance(leaf, DetailCondition) for name in leaf.score}
-        read |= {listed.score for items in self.counted_items().values() for listed in items.of}
-        return self.low_scores.flags or not read.isdisjoint(names)
-
     def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
         """What is allowed but likely not meant. With the `specs` of the run's metrics also the gates that will have no
         evidence: to be known before anything is spent."""

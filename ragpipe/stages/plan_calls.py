@@ -261,15 +261,7 @@ class _Planner:
         _count_several(case, applying, self._several)
 
     def _add_call(self, metric: Metric, call: PlannedCall, is_known: bool) -> bool:
-        """Add one kind of question about a case.
-
-        Args:
-            metric: the metric that asks.
-            call: the kind of question.
-            is_known: whether all that the metric asks before it about the case is asked elsewhere too.
-
-        Returns whether that holds after this question as well. Raises PromptTooLong.
-        """
+        """Add one kind of question about a case."""
         key = (metric.name, call.prompt.name)
         if key not in self._steps:  # what cannot be asked for is refused before anything is
             others = [other for other in metric.answer_types.get(call.prompt.step, ()) if other is not call.answer]
@@ -348,8 +340,7 @@ def _count_several(case: Case, metrics: Sequence[Metric], several: dict[Referenc
 
 
 def _rendered(call: PlannedCall, length: int, *, always: bool) -> tuple[Message, ...]:
-    """The messages of a question; empty where they are not needed and its values, `length` characters, are short. Raises
-    PromptTooLong."""
+    """The messages of a question; empty where they are not needed and its values, `length` characters, are short."""
     if always or length * REPEATED > MAX_RENDERED:
         return call.prompt.render(**call.values)
     return ()
@@ -399,7 +390,7 @@ class _Form:
         kind = schema.get("type")
         if kind == "object":
             parts = schema.get("properties", {})
-            quoted = "evidence" in parts and _is_list(parts["evidence"])
+            quoted = parts.get("evidence", {}).get("type") == "array"
             return 2 + sum(3 + self._part(value, part, in_list=in_list, quoted=quoted) for part, value in parts.items())
         if kind == "array":
             return 2 + self._count(name, in_list=in_list) * (
@@ -419,10 +410,6 @@ class _Form:
             share = 0.5 if name != "claims" else 1.0  # supported and unsupported claims share the claims
             return share * self._found
         return self._listed
-
-
-def _is_list(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") == "array"
 
 
 def _text_tokens(name: str, *, in_list: bool) -> float:
@@ -448,7 +435,8 @@ def check_reply_keys(
         others: the schemas of the step's other answer types, by name.
     """
     others = others or {}
-    text = _instructions(prompt)
+    own = without_comments(prompt.text).partition("\n---\n")[2]
+    text = "\n".join((own, *map(without_comments, prompt.includes.values())))
     required = list(dict.fromkeys(_required(schema)))
     missing = [key for key in required if not _names(text, key)]
     last_line = line_of(prompt.text, r"\S[^\n]*\s*\Z")
@@ -461,12 +449,6 @@ def check_reply_keys(
         if named := [key for key in foreign if _names(text, key)]:
             expected = f"answer_type: {name} in the front matter, or no such key"
             raise template_error(prompt.path, last_line, f"the key {named[0]} of another answer type", expected)
-
-
-def _instructions(prompt: Prompt) -> str:
-    """What the template and its includes say, without front matter and comments."""
-    own = without_comments(prompt.text).partition("\n---\n")[2]
-    return "\n".join((own, *map(without_comments, prompt.includes.values())))
 
 
 def _names(text: str, key: str) -> bool:

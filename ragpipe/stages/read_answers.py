@@ -108,7 +108,7 @@ def _unstorable_values(value: Any, key: str) -> Iterator[tuple[str, str, str]]:
     surrogates."""
     if isinstance(value, float) and not math.isfinite(value):
         yield key, str(value), "a finite number"
-    elif isinstance(value, str) and _has_lone_surrogate(value):
+    elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         yield key, f"a lone surrogate (half a character) in {value[:40]!a}", "whole characters"
     elif isinstance(value, Mapping):
         for name, item in value.items():
@@ -117,10 +117,6 @@ def _unstorable_values(value: Any, key: str) -> Iterator[tuple[str, str, str]]:
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
             yield from _unstorable_values(item, f"{key}[{number}]")
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 JOURNAL = ".system-budget.jsonl"

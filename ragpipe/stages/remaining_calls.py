@@ -32,8 +32,7 @@ class RemainingCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """What a metric gives for a case over stored replies, and how many of its questions have one. The measurement is None
-    where it is not known."""
+    """What a metric gives for a case over stored replies, and how many of its questions have one."""
 
     measurement: Measurement | None
     stored: int

@@ -86,11 +86,6 @@ class ScoreInputs:
         return int(match[1]) if match else 1
 
     @property
-    def reads_details(self) -> bool:
-        """Whether scoring asks for the details beside the scores."""
-        return self.settings.reads_details([spec.name for spec in self.specs])
-
-    @property
     def all_specs(self) -> list[ScoreSpec]:
         """The declared scores and the composites."""
         return list(self.settings.all_specs(self.specs))
@@ -201,7 +196,6 @@ def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseB
         inputs.samples,
         inputs.outputs,
         inputs.folder / "scores.parquet",
-        details=inputs.reads_details,
         size=inputs.block,
     )
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None

@@ -41,6 +41,9 @@ from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
 from ragpipe.store.run.wall_clock import judged_seconds
 
+WORST_CASES = 10
+"""How many of the lowest cases report.md shows."""
+
 
 def write_reports(
     iteration_folder: Path,
@@ -119,7 +122,9 @@ def write_report_files(run: RunFolder, iteration: IterationFolder, settings: Rep
 def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
     """What the report is made from."""
     metrics, cost = read_results(run.root, iteration.root)
-    lowest = lowest_cases(iteration.records, settings.worst_cases)
+    lowest = lowest_cases(iteration.records, WORST_CASES)
+    folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
+    found = method_differences([folder.records for folder in folders], metrics)
     return ReportData(
         metrics,
         cost,
@@ -127,10 +132,10 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         name=_name(run),
         gates=_gates(run),
         index=read_index(run.root),
-        methods=_methods(run, iteration, metrics),
+        methods=(None if found is None else {"run_id": _run_id(run), **found}),
         lowest=lowest,
         contradictions=read_contradictions(iteration, lowest),
-        figures=read_case_figures(iteration.records, metrics, _number(iteration))
+        figures=read_case_figures(iteration.records, metrics, int(iteration.root.name.removeprefix("iteration-")))
         if "html" in settings.formats
         else None,
         questions=_example_questions(run, metrics),
@@ -167,24 +172,13 @@ def _first_error(run: RunFolder, iteration: IterationFolder, metrics: Mapping[st
     return f"{failed[0]['sample_id']}: {failed[0]['score_name']}: {failed[0]['reason']}" if failed else ""
 
 
-def _number(iteration: IterationFolder) -> int:
-    return int(iteration.root.name.removeprefix("iteration-"))
-
-
-def _methods(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The methods against the first one, over the iterations that `metrics` is of."""
-    folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
-    found = method_differences([folder.records for folder in folders], metrics)
-    return None if found is None else {"run_id": _run_id(run), **found}
-
-
 def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, report: Report) -> list[Path]:
     settings, written = data.settings, list[Path]()
     if "markdown" in settings.formats:
         write_unless_same(run.report, render_markdown(report))
         written.append(run.report)
     if "html" in settings.formats:
-        cases = RunCases(run, iteration, data.metrics, _run_id(run), most=settings.page_cases)
+        cases = RunCases(run, iteration, data.metrics, _run_id(run))
         written += write_run_page(run.html, report, cases, single_file_mb=settings.single_file_mb)
     return written
 

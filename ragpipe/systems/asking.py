@@ -24,7 +24,7 @@ from ragpipe.systems.system_failures import SystemFailure, failure_of_exception
 
 _FIRST_WAIT_S = 2.0  # longest back-off while nothing has been answered: a wrong start is told within half a minute
 _LONE_PROBES = 3  # a question that alone meets an outage may be its cause, and has its retries besides
-_LIMITS = ("concurrency", "rpm", "timeout_s", "deadline_s", "retries", "retry_after_cap_s", "outage_s")
+_LIMITS = ("concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "outage_s")
 
 
 @dataclass(slots=True)

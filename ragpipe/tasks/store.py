@@ -68,9 +68,6 @@ class StoreTaskSettings(Settings):
         le=100_000,
         description="For `prune`: only calls that are older, 0 to 100,000 days. null: of any age.",
     )
-    judge_label: Text | None = Field(
-        default=None, description="For `prune`: only calls of this judge, as stats names it. null: of any judge."
-    )
     failures: bool = Field(default=False, description="For `prune`: whether only failed calls go.")
     unused: bool = Field(
         default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go."
@@ -82,7 +79,7 @@ class StoreTaskSettings(Settings):
     @property
     def chooses_calls(self) -> bool:
         """Whether any condition says which calls to prune."""
-        named = (self.older_than_days, self.judge_label, self.run)
+        named = (self.older_than_days, self.run)
         return self.failures or self.unused or any(value is not None for value in named)
 
     @property
@@ -156,7 +153,7 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
     if settings.action == "prune" and not settings.chooses_calls:
-        fix = "set older_than_days, judge_label, run, failures=true or unused=true"
+        fix = "set older_than_days, run, failures=true or unused=true"
         yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
     if settings.action == "why" and not settings.key and not (settings.run and settings.case):
         fix = "set run=FOLDER and case=ID, or key=HASH"
@@ -209,7 +206,6 @@ def _prune(task: StoreTask, console: Console) -> None:
     settings = task.settings
     choice = Choice(
         settings.older_than_days,
-        settings.judge_label,
         task.run_id,
         settings.failures,
         referenced_keys(Path(settings.output_dir)) if settings.unused else None,
@@ -292,7 +288,7 @@ def _unfinished(folder: RunFolder) -> Sequence[Problem]:
         return error.problems
     except (RagpipeError, OSError, AttributeError):
         pass
-    fix = "finish this run, delete its folder, or choose by older_than_days, judge_label or run"
+    fix = "finish this run, delete its folder, or choose by older_than_days or run"
     return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", fix)]
 
 

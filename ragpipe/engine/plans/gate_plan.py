@@ -74,11 +74,7 @@ def _expected(
     run_id: str,
     scoring: ScoringSettings,
 ) -> tuple[Precision | None, str]:
-    """The precision that is to be expected, and where it is from.
-
-    An interval that labels corrected is that of these labels, whatever the number of cases, and only a run with a calibration is
-    corrected again.
-    """
+    """The precision that is to be expected, and where it is from."""
     is_same = earlier is not None and _limited(earlier) == _limited(definition)
     measured = precision_of(earlier, scoring.level) if earlier and is_same else None
     lacking = "no earlier run"

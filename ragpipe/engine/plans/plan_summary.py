@@ -124,18 +124,7 @@ async def _remaining(
     repeats: int,
     most: int,
 ) -> RemainingCalls:
-    """What is left to ask in all iterations. Blocks that are written are not looked at again.
-
-    Args:
-        config: the configuration of the run.
-        reader: its frozen cases.
-        run_id: the run, whose own failures in the call store count as replies.
-        recorded: judge_inputs of a finished run, whose replies count as stored too.
-        resumed: by iteration, what it has from earlier starts.
-        known: what need not be measured; it keeps the cases that are measured here.
-        repeats: how often each question is asked in an iteration.
-        most: of the cases that are not finished, so many stand for all.
-    """
+    """What is left to ask in all iterations."""
     from_file = recorded_replies(config)
     stored = StoredCalls(store_place(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     replies = usable_replies(config, stored, from_file)

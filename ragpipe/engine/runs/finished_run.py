@@ -201,10 +201,7 @@ class _OverlaidOrigins:
 
 
 def _judged_iterations(manifest: Mapping[str, Any]) -> list[int]:
-    """The iterations that were judged to their end, in order; [1] where none was, so that errors name its file.
-
-    A start that was stopped while it judged one more leaves that iteration's folder without tables.
-    """
+    """The iterations that were judged to their end, in order; [1] where none was, so that errors name its file."""
     return sorted(map(int, manifest["iterations"])) or [1]
 
 

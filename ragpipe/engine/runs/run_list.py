@@ -205,15 +205,11 @@ def run_folders(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _has_runs(folder: Path) -> bool:
-    return next(run_folders(folder), None) is not None
-
-
 def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
     """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons are not runs."""
     for path in sorted(_folders(root)) if depth else ():
         if not path.name.startswith(".") and path.name not in (SWEEPS, COMPARISONS):
-            if _has_runs(path):
+            if next(run_folders(path), None) is not None:
                 yield path
             if not _has_manifest(path):
                 yield from run_list_folders(path, depth - 1)

@@ -174,10 +174,7 @@ class _Resolution:
         return run_ids
 
     def _run_id(self, gate: Gate, key: str) -> str:
-        """The id of the baseline that a gate names. An id stays as it is: the run may have a copy of a baseline that is gone.
-
-        Before the first run of the name `latest` is `NO_EARLIER_RUN`, if the gate may be not applicable.
-        """
+        """The id of the baseline that a gate names."""
         text = str(gate.against)
         if text == NO_EARLIER_RUN or RUN_ID.fullmatch(text):
             return text
@@ -243,8 +240,7 @@ def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:
 
 
 def _with_calibration(config: RunConfig) -> tuple[RunConfig, Path | None]:
-    """The configuration with the digest of its calibration in the place of a path, and the path. Raises DataError for a file that
-    is no calibration."""
+    """The configuration with the digest of its calibration in the place of a path, and the path."""
     named = config.scoring.calibration
     if named is None or DIGEST.fullmatch(named):
         return config, None

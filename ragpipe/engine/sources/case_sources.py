@@ -242,8 +242,7 @@ class DatasetSource:
             json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
 
     def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
-        """Ask the live system for every output that is missing or failed, and freeze all of them. The methods in `taken_over`
-        have outputs of an earlier run."""
+        """Ask the live system for every output that is missing or failed, and freeze all of them."""
         system = self._config.system
         if isinstance(system, RecordedSystem):
             raise RagpipeError("a recorded system has nothing to collect")

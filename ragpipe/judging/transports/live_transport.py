@@ -119,8 +119,7 @@ class LiveTransport:
         return self._calls.not_asked(question, "budget", f"{question.asker}: {error}", tally)
 
     def _admit(self, question: Question) -> None:
-        """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the
-        run."""
+        """Count a question."""
         self._raise_if_unusable()
         if excess := self.provider.window.excess(question.payload.messages):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
@@ -208,8 +207,7 @@ class LiveTransport:
         if error.refused_parameter == "system_role":
             self._notify_once(
                 "system_role",
-                f"the system role was refused: its text begins the user's message from here on ({error.message}); "
-                f"{self.section}.capabilities.system_role=false says so beforehand",
+                f"the system role was refused: its text begins the user's message from here on ({error.message})",
             )
         name = (question.payload.schema_json, refused.mode)
         if error.refused_parameter == "response_format" and name not in self.provider.announced:
@@ -222,8 +220,7 @@ class LiveTransport:
     async def _complete(
         self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally
     ) -> Completion:
-        """Send one request until it succeeds or has no attempts left; within the budget, where there is one. Raises its last
-        AttemptError, BudgetUsedUp."""
+        """Send one request until it succeeds or has no attempts left; within the budget, where there is one."""
         exchange = partial(self._exchange, client, request, tally)
         if self._costs is not None:
             return await self._costs.run(self.attempts, question.key, exchange, tally)

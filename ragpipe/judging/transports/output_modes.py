@@ -98,8 +98,7 @@ class OutputModeFallback:
             self._accepted_modes.add((question.payload.schema_json, form.mode))
 
     def _is_about_the_question(self, error: AttemptError, question: Question, form: RequestForm) -> bool:
-        """Whether a parameter is refused that other requests were answered with. Then the refusal is about this request
-        alone: its text may repeat words of the case."""
+        """Whether a parameter is refused that other requests were answered with."""
         if error.names_parameter:
             return False
         if error.refused_parameter == "response_format":
@@ -125,8 +124,7 @@ class OutputModeFallback:
         return False
 
     def _lower(self, question: Question, refused: OutputMode) -> None:
-        """Use the next mode for this schema. Where a second schema is refused in the first mode, and none was ever
-        accepted in it, the provider does not know that mode: all other schemas start in the next one."""
+        """Use the next mode for this schema."""
         place = self._modes.index(refused)
         lower = self._modes[place + 1]
         second_refusal = refused == self._first and any(

@@ -144,7 +144,7 @@ class ProviderRegistry:
         name = f"{settings.section} {settings.model_dump_json()}"
         limits = self._limits_of(settings)
         if name not in self._states:
-            demand = TokenDemand(settings.tokens_counted or limits.rate_limiter.rules.counts, settings.max_tokens)
+            demand = TokenDemand(limits.rate_limiter.rules.counts, settings.max_tokens)
             self._states[name] = ProviderState(limits, demand, OutputModeFallback(settings), ContextWindow(settings))
         return self._states[name]
 

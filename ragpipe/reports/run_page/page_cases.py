@@ -26,10 +26,11 @@ from ragpipe.reports.highlight import TextPart
 from ragpipe.reports.run_page.case_rows import CaseRows, read_case_rows
 from ragpipe.reports.run_page.iteration_values import IterationValues
 from ragpipe.reports.score_details import MARKS
-from ragpipe.reports.settings import PAGE_CASES
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import open_table
 
+PAGE_CASES = 20_000
+"""A page has so many cases at most."""
 PROMPTS_MB = 24
 """Megabytes of prompts and replies on a page, as they are stored without compression; on the page they take about a tenth."""
 

@@ -281,11 +281,6 @@ def _object(text: str | None) -> dict[str, Any]:
     return parsed
 
 
-def _payload_id(fields: dict[str, str]) -> str:
-    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
-    return sha256(asked) if asked else ""
-
-
 @lru_cache(maxsize=64)
 def _hashed(iteration: int) -> str:
     return sha256(iteration)
@@ -322,9 +317,10 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         answers,
     ) = plain
     fields = key_parts_of(shared[1], messages, iteration)
+    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
     return Call(
         key=key.hex(),
-        payload_id=_payload_id(fields),
+        payload_id=(sha256(asked) if asked else ""),
         judge=label or "",
         status=status,
         text=text,

@@ -210,9 +210,7 @@ class CallTable:
             return None
 
     def _put(self, call: PackedCall) -> Call | None:
-        """Store a call; the reply that stands instead, where another store was quicker. A reply without a claim (its process was stopped
-        for so long that another one took over) is the first where none stands yet, and ends the other's claim: two runs must not rest
-        on different replies to one question."""
+        """Store a call; the reply that stands instead, where another store was quicker."""
         ok = call.status == "ok"
         mine = self.owners.release(call.key)
         if not (mine and ok) and (stored := self._stored(call.key, failures=False)):
@@ -253,7 +251,9 @@ class CallReader:
 
     def call(self, key: str, run_id: str | None) -> Call | None:
         """The call of this key that `run_id` may use; None where the file has none, or no tables."""
-        self._has_tables = self._has_tables or _has_calls(self._db)
+        self._has_tables = self._has_tables or (
+            self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
+        )
         if not self._has_tables:
             return None
         run = None if run_id is None else digest_of((run_id,))
@@ -263,10 +263,6 @@ class CallReader:
         except DamagedRow:
             self.damaged.add(key)
             return None
-
-
-def _has_calls(db: StoreConnection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -83,7 +83,6 @@ class Choice:
     """Which calls: those that match every setting. With `used`, the keys that some run refers to are kept."""
 
     older_than_days: float | None = None
-    judge: str | None = None
     run_id: str | None = None
     failures: bool = False
     used: Iterable[str] | None = None
@@ -94,9 +93,6 @@ class Choice:
         if self.older_than_days is not None:
             parts.append("created_at < ?")
             values.append(milliseconds((now - timedelta(days=self.older_than_days)).isoformat()))
-        if self.judge is not None:
-            parts.append("judge IN (SELECT id FROM judges WHERE label = ?)")
-            values.append(self.judge)
         if self.run_id is not None:
             parts.append("run IN (SELECT id FROM runs WHERE run_id = ?)")
             values.append(self.run_id)

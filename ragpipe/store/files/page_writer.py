@@ -55,8 +55,7 @@ def _make(folder: Path) -> None:
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove the side files that the page does not name, and the folder when nothing is left. What cannot be removed stays: it
-    is in nobody's way."""
+    """Remove the side files that the page does not name, and the folder when nothing is left."""
     with suppress(OSError):
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             return

@@ -48,11 +48,8 @@ class RowGroupCache(Generic[Content]):
 
     def _make_room(self, size: int) -> None:
         """Drop groups until one more of `size` bytes may be kept."""
-        while len(self._groups) >= self._max_groups and size + self._kept_bytes() > self._max_bytes:
+        while len(self._groups) >= self._max_groups and size + sum(map(self._bytes_of, self._groups)) > self._max_bytes:
             self._groups.popitem(last=False)
-
-    def _kept_bytes(self) -> int:
-        return sum(map(self._bytes_of, self._groups))
 
     def _bytes_of(self, key: tuple[int, int]) -> int:
         file, group = key

@@ -278,8 +278,7 @@ def _may_hold(group: pq.RowGroupMetaData, column: str, ordered: Sequence[str]) -
 def _numbered_batches(
     file: pq.ParquetFile, group: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches of a row group, each with the place of its first row within the group. Rows that take little room are
-    read many at once: each batch costs time for every column."""
+    """The batches of a row group, each with the place of its first row within the group."""
     size, first = file.metadata.row_group(group), 0
     rows = min(_SMALL_ROWS, size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size))
     chosen = None if columns is None else list(columns)

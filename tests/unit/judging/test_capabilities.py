@@ -56,16 +56,6 @@ def test_the_table_knows_the_models_that_litellm_knows_to_take_no_temperature():
     assert [name for name in chosen if "temperature" in capabilities(name).sampling] == []
 
 
-@pytest.mark.parametrize(("model", "given", "expected"), [
-    ("bedrock/m", {"json_schema": True}, ("json_schema", "plain")),
-    (MODEL, {"json_schema": False}, ("json_object", "plain")),
-    (MODEL, {"json_object": False}, ("json_schema", "plain")),
-    (MODEL, {"json_schema": False, "json_object": False}, ("plain",)),
-])  # fmt: skip
-def test_the_user_knows_better_which_modes_there_are(model, given, expected):
-    assert capabilities(model, CapabilitySettings(**given)).modes == expected
-
-
 def test_what_is_not_sent_is_not_in_the_identity_of_replies():
     def sampling(model=MODEL, **keys):
         return JudgeSettings(model=model, **keys).identity_of_judge()["sampling"]
@@ -80,11 +70,8 @@ def test_what_is_not_sent_is_not_in_the_identity_of_replies():
     }
 
 
-def test_the_form_of_a_request_is_in_no_identity_and_the_window_is_in_the_runs():
+def test_the_window_is_in_the_identity_of_a_run_alone():
     plain = JudgeSettings(model=MODEL)
-    for form in ("system_role", "json_schema", "json_object", "max_completion_tokens"):
-        other = JudgeSettings(model=MODEL, capabilities={form: False})
-        assert (other.identity(), other.identity_of_judge()) == (plain.identity(), plain.identity_of_judge())
     other = JudgeSettings(model=MODEL, capabilities={"context_tokens": 8192})
     assert other.identity() != plain.identity()
     assert other.identity_of_judge() == plain.identity_of_judge()

@@ -72,7 +72,7 @@ def test_another_question(edit: dict[str, Any]) -> None:
     "edit",
     [
         {"max_tokens": 99}, {"concurrency": 3}, {"retries": 0}, {"timeout_s": 5.0}, {"rpm": 10.0}, {"client": "litellm"},
-        {"output_mode": "plain"}, {"max_calls": 5}, {"api_key_env": "MY_KEY"}, {"allow_unpinned": True}, {"breaker": 3},
+        {"output_mode": "plain"}, {"max_calls": 5}, {"api_key_env": "MY_KEY"}, {"allow_unpinned": True},
         {"prices": {"input": 1.0, "output": 1.0}}, {"retry_after_cap_s": 1.0},
     ],
 )  # fmt: skip

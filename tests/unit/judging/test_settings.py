@@ -69,7 +69,6 @@ WRONG = [
     ({"prices": {"input": -1.0, "output": 1.0}}, "prices", "greater than or equal to 0"),
     ({"rpd": 100}, "rpd", "Extra inputs"),
     ({"tpm": 0.0}, "tpm", "greater than 0"),
-    ({"tokens_counted": "all"}, "tokens_counted", "'max_tokens' or 'used'"),
     ({"case_deadline_s": 0.0}, "case_deadline_s", "greater than 0"),
     ({"run_deadline_s": float("inf")}, "run_deadline_s", "finite number"),
 ]
@@ -121,7 +120,7 @@ def test_what_is_in_which_identity():
     assert base.identity_of_judge() == {"model": MODEL, "endpoint": "", "sampling": {"temperature": 0.0}, "season": ""}
     operational = JudgeSettings(
         model=MODEL, client="litellm", api_key_env="X", concurrency=3, rpm=5.0, timeout_s=1.0, retries=0, max_calls=1,
-        retry_after_cap_s=1.0, breaker=2, deadline_s=9.0, outage_s=1.0, output_mode="plain", prices={"input": 1.0, "output": 2.0},
+        retry_after_cap_s=1.0, outage_s=1.0, output_mode="plain", prices={"input": 1.0, "output": 2.0},
     )  # fmt: skip
     assert operational.identity() == base.identity()
     tokens = JudgeSettings(model=MODEL, max_tokens=10)

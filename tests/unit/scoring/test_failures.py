@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -244,23 +242,6 @@ def test_a_mode_can_be_taken_away_and_replaced(tmp_path: Path) -> None:
     assert records(tmp_path)[0]["failure_modes"] == []
     assert "retrieval_miss" not in {*metrics["overall"]["failure_modes"], *metrics["not_applicable"]["failure_modes"]}
     assert metrics["overall"]["failure_modes"]["unsupported_claim"]["n"] == 0
-
-
-def test_details_are_read_only_where_a_rule_asks(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "rejection_calibration": 1.0})])
-    table = pq.read_table(folder / "scores.parquet")
-    spoilt = pa.array(['{"failure_mode": no JSON', '{"failure_mode": no JSON'])
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("details"), "details", spoilt), folder / "scores.parquet"
-    )
-    quiet = ScoringSettings(low_scores={"flags": False})
-    assert score(
-        tmp_path,
-        [FAITHFUL, REJECTION],
-        ScoringSettings(low_scores={"flags": False}, failure_modes=NO_RULES, diagnosis=NO_DIAGNOSES),
-    )
-    with pytest.raises(ValueError, match="line 1"):
-        score(tmp_path, [FAITHFUL, REJECTION], quiet)
 
 
 def test_a_gate_on_a_mode_blocks_and_one_without_evidence_too(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_other_sources_make_other_reports(
     run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = reports(run)[1]
-    fewer = FORMATS.model_copy(update={"worst_cases": 2})
+    fewer = FORMATS.model_copy(update={"percent": ["faithfulness"]})
     assert reports(run, fewer)[1]["report.md"] != first["report.md"]
     records = run.iteration(1).records
     table = pq.read_table(records)
