@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ragpipe.embedding.token_encoder import Encoded, Encoder, EncoderSettings, make_encoder
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 
 Weight = Callable[[int], float]
 

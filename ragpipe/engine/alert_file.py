@@ -17,8 +17,7 @@ from ragpipe.comparing.side import Side, opened_side
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.runs.named_runs import find_named_run
-from ragpipe.engine.runs.run_list import scored_runs
+from ragpipe.engine.runs.run_list import find_named_run, scored_runs
 from ragpipe.reports.alert_lines import alerted_gates, decided_by_too_few, drop_line, gate_line
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import AlertSettings

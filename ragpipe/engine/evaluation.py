@@ -13,7 +13,6 @@ from ragpipe.core.errors import Incomplete, OutputError
 from ragpipe.engine.alert_file import write_alerts
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.iteration_judging import judge_iteration, note_reply_times
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
 from ragpipe.engine.open_budget import CarriedSpend
 from ragpipe.engine.plans.plan_summary import changed_line, missing_embedder_line
@@ -22,10 +21,18 @@ from ragpipe.engine.run_outcome import RunOutcome, completion_notice
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.manifest import check_formats, read_manifest, write_manifest
-from ragpipe.engine.runs.run_identity import metric_signatures
+from ragpipe.engine.runs.manifest import (
+    COMPLETE,
+    INCOMPLETE,
+    JUDGED,
+    JUDGING_DONE,
+    all_in_state,
+    check_formats,
+    read_manifest,
+    write_manifest,
+)
+from ragpipe.engine.runs.run_identity import metric_signatures, system_versions
 from ragpipe.engine.runs.run_list import write_run_list
-from ragpipe.engine.runs.system_identity import system_versions
 from ragpipe.engine.runs.user_code import metric_sources
 from ragpipe.engine.sources.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.judging.limits.budget import BudgetUsedUp
@@ -35,10 +42,9 @@ from ragpipe.reports.missing_replies import MISSING_REPLY, transient_errors
 from ragpipe.reports.signature import run_signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.usage import Usage
-from ragpipe.stages.calibration_states import calibration_states, calibration_words, judge_calibrated
+from ragpipe.stages.calibration_states import ScoringSources, calibration_states, calibration_words, judge_calibrated
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
-from ragpipe.stages.gate_measurements import ScoringSources
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.seal_run import seal_run, sealed_tables, unseal
 from ragpipe.stages.write_reports import write_reports

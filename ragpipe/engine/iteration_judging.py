@@ -27,13 +27,13 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.calls.call_store import read_calls
 from ragpipe.store.run.progress_file import ProgressView
+from ragpipe.store.run.progress_state import WallClock
 from ragpipe.store.run.run_folder import IterationFolder
 from ragpipe.store.run.run_tables import batches
-from ragpipe.store.run.wall_clock import WallClock
 
 _LOOK_S = 2.0  # between two looks at the times of the data files
 

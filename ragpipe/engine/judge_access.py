@@ -23,7 +23,7 @@ from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.session import JudgeSession, StoredTransport, Transport
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.call import Call
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from ragpipe.scoring.calibration_file import Calibration
 from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states

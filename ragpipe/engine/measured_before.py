@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.iteration_states import COMPLETE, JUDGED
 from ragpipe.engine.judge_access import served_model, store_place
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.manifest import checked_manifest
+from ragpipe.engine.runs.manifest import COMPLETE, JUDGED, checked_manifest
 from ragpipe.judging.served_model import DATED, OTHER
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed, Metric

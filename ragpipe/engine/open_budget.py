@@ -12,8 +12,7 @@ from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.amount import Amount
-from ragpipe.schema.usage import Usage
+from ragpipe.schema.usage import Amount, Usage
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import json_unless_same, make_folders

@@ -9,7 +9,6 @@ from typing import Any
 from ragpipe.comparing.judge_drift import NOTE
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.integrity import check_unmodified
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
 from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.judge_check import check_keys
 from ragpipe.engine.measured_before import EarlierRuns
@@ -28,6 +27,11 @@ from ragpipe.engine.plans.plan_summary import (
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.manifest import (
+    COMPLETE,
+    INCOMPLETE,
+    JUDGED,
+    JUDGING_DONE,
+    all_in_state,
     checked_manifest,
     copy_prompts,
     new_manifest,
@@ -48,8 +52,8 @@ from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.load_dataset import block_limits
+from ragpipe.stages.measured_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.plan_calls import Plan
-from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.resume import resumption
 from ragpipe.stages.seal_run import FROZEN, remove_damaged_seal, unseal
 

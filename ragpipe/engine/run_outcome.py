@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import TRANSIENT, Incomplete
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.manifest import COMPLETE, INCOMPLETE
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed

@@ -3,7 +3,7 @@
 Three sources, the later ones first: the user (`judge.capabilities`), the model's family, its provider. The provider rows are
 compared with the table of litellm 1.106.2, the families with its o-series and gpt-5 rules and with the columns
 `supports_sampling_params` and `supports_system_messages` of its model table. What a model refuses in spite of this is learned from its
-response to the first call (`transports/output_modes.py`).
+response to the first call (`transports/provider_state.py`).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class JudgeCallUse:
 
 @dataclass(slots=True)
 class CaseJudge:
-    """The judge as one metric sees it for one case (`ragpipe.judging.judge_protocol.Judge`).
+    """The judge as one metric sees it for one case (`ragpipe.judging.any_judge.Judge`).
 
     `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning. `time` is what
     the questions of the case may take together; None: any. `repeat` is which repetition of its questions this is; None: that of

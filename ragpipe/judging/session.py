@@ -25,8 +25,8 @@ from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.call import Call, Paid, Payload, Payment
-from ragpipe.schema.corpus import Corpus
 from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.sample import Corpus
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.reply_store import RepliesAtHand, ReplyStore
 from ragpipe.store.calls.store_requests import Freshness

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.capabilities import LOCAL, Capabilities, CapabilitySettings, capabilities, is_pinned, with_provider
 from ragpipe.judging.redaction import HIDDEN, has_key_form, hide_secrets, is_variable_name
-from ragpipe.schema.amount import PARTS
 from ragpipe.schema.price_rates import Tier, dollars
 from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.usage import PARTS
 
 
 class BudgetSettings(Settings):

@@ -10,8 +10,7 @@ from ragpipe.core.validation import did_you_mean
 from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.labelling.label_files import Draw, LabelGrade
 from ragpipe.metrics.base import Metric
-from ragpipe.schema.label_question import MOST_GRADES
-from ragpipe.schema.score import ScoreSpec, whole_grades
+from ragpipe.schema.score import MOST_GRADES, ScoreSpec, whole_grades
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ragpipe.labelling.population import Key
 from ragpipe.schema.answer_digest import answer_digest
-from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import OUTPUT_KEY, Turn
+from ragpipe.schema.sample import OUTPUT_KEY, Turn, distinct_references
 from ragpipe.schema.table_schemas import output_from, sample_from, sample_json
 from ragpipe.store.run.run_tables import read_columns, reading_table, rows_at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ragpipe.schema.recorded_judgement import is_unreadable, several
+from ragpipe.schema.sample import is_unreadable, several
 
 _SCALES = ((0.0, 1.0), (1.0, 5.0), (0.0, 5.0), (0.0, 10.0), (0.0, 100.0))
 

@@ -11,8 +11,7 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.computed.recorded import RecordedMetric, RecordedScore, recorded_value
 from ragpipe.profiling.finding import Finding
-from ragpipe.schema.recorded_judgement import several
-from ragpipe.schema.sample import Output, Sample
+from ragpipe.schema.sample import Output, Sample, several
 
 SECONDS = 50.0
 """Median of `timings.total` under which it is asked whether they are seconds: a generated answer takes longer than 50 ms."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.schema.call import Message
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 
 _PRINTED_AS_THEY_ARE = (bool, int, float, jinja2.Undefined)
 _OPENING_TAG = re.compile(r"<([0-9a-f]{12})>[\n ]")

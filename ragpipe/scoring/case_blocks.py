@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.scoring.retrieved_chunks import RetrievedChunks
-from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.ordered_rows import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, open_table, reading_table
 
 SAMPLE_COLUMNS = (

@@ -36,7 +36,7 @@ from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.score import Score, ScoreColumns
 from ragpipe.schema.table_schemas import SCORES, table_from
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stages.table_rows import Measurement, add_scores, failed_measurement, scores_by_name
 from ragpipe.store.outside_causes import outside_cause
 

@@ -27,7 +27,7 @@ from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
-from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
+from ragpipe.stages.measured_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMarks, case_mark, case_of
 from ragpipe.stages.slices import (
     MeasuredSlice,

@@ -20,8 +20,7 @@ from ragpipe.prompting.template_files import line_of, template_error, without_co
 from ragpipe.schema.call import Message
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.reference_answers import ReferenceRule
-from ragpipe.schema.sample import NOT_RECORDED, Case
+from ragpipe.schema.sample import NOT_RECORDED, Case, ReferenceRule
 from ragpipe.scoring.unrecorded_fields import Gap, Recording
 from ragpipe.stages.resume import ResumedCases
 from ragpipe.stages.step_tokens import PromptCounter, TokenSample

@@ -13,8 +13,8 @@ from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.native_form import output_of
 from ragpipe.datasets.settings import OUTPUT_FIELDS
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.schema.amount import Amount
 from ragpipe.schema.sample import Output, Sample
+from ragpipe.schema.usage import Amount
 from ragpipe.scoring.system_usage import USD, figures
 from ragpipe.stages.collected_outputs import JOURNAL_FIELDS
 from ragpipe.store.run.hold_journal import HoldJournal

@@ -37,8 +37,7 @@ from ragpipe.scoring.rules.low_scores import LowScores
 from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
-from ragpipe.stages.calibration_states import score_origins
-from ragpipe.stages.gate_measurements import ScoringSources, measured_together
+from ragpipe.stages.calibration_states import ScoringSources, measured_together, score_origins
 from ragpipe.store.files.atomic import json_unless_same, open_unless_same
 from ragpipe.store.files.parquet_parts import RowGroups, parquet_writer
 

@@ -37,9 +37,9 @@ from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import derived_and_frozen
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.files.page_writer import side_folder
+from ragpipe.store.run.progress_state import judged_seconds
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
-from ragpipe.store.run.wall_clock import judged_seconds
 
 WORST_CASES = 10
 """How many of the lowest cases report.md shows."""

@@ -14,8 +14,7 @@ from ragpipe.datasets.file_heads import FileHead
 from ragpipe.datasets.text_lines import text_lines
 from ragpipe.profiling.label_fields import DataFacts
 from ragpipe.profiling.seen_verdicts import SeenVerdicts
-from ragpipe.schema.recorded_judgement import several
-from ragpipe.schema.sample import Case, Output
+from ragpipe.schema.sample import Case, Output, several
 
 PROBE_CASES = 50
 

@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.schema.amount import Amount
+from ragpipe.schema.usage import Amount
 
 MARGIN = 1.25
 """A request holds the largest answer so far times this."""

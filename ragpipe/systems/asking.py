@@ -16,7 +16,7 @@ from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import RateLimiter
 from ragpipe.judging.limits.retries import holds_all
-from ragpipe.judging.limits.width import ConcurrencyLimit, LearnedWidth
+from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.live_system import LiveMethod
 from ragpipe.systems.settings import HttpSystem, LiveSystem
@@ -48,7 +48,7 @@ class AddressLimits:
     def __init__(self, settings: LiveSystem, tell: Callable[[str], None]):
         self._settings = settings
         self.place = settings.url if isinstance(settings, HttpSystem) else settings.callable
-        self.slots = ConcurrencyLimit(settings.concurrency)
+        self.slots = RequestSlots(settings.concurrency)
         self.rate_limiter = RateLimiter(settings.rpm)
         self.width = LearnedWidth()
         self.answered = False

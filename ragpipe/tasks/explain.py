@@ -22,8 +22,7 @@ from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines
 from ragpipe.reports.question_table import question_table
-from ragpipe.schema.corpus import Corpus
-from ragpipe.schema.sample import OUTPUT_KEY, Case
+from ragpipe.schema.sample import OUTPUT_KEY, Case, Corpus
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings

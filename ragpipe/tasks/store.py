@@ -13,8 +13,7 @@ from ragpipe.config.settings import StoreSettings
 from ragpipe.core.errors import ConfigError, DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
-from ragpipe.engine.iteration_states import COMPLETE
-from ragpipe.engine.runs.manifest import read_manifest
+from ragpipe.engine.runs.manifest import COMPLETE, read_manifest
 from ragpipe.engine.runs.run_list import all_runs, readable_runs
 from ragpipe.engine.task_settings import own_values, setting_keys
 from ragpipe.reports.console import Console

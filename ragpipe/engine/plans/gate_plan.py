@@ -30,7 +30,7 @@ from ragpipe.scoring.gates.gate_power import (
 from ragpipe.scoring.gates.gate_rules import define
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.gate_measurements import ScoringSources
+from ragpipe.stages.calibration_states import ScoringSources
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
 

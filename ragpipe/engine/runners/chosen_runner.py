@@ -14,7 +14,7 @@ from ragpipe.engine.runners.slice_messages import WorkerStart
 from ragpipe.engine.runs.run_identity import metric_signatures
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.reports.console import Console
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import KnownMeasurements
 
 SLICE = 250
 """The most cases of a slice, where the configuration does not say."""

@@ -23,8 +23,7 @@ from ragpipe.metrics.base import Metric
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.measured_cases import MeasuredCases
-from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
+from ragpipe.stages.measured_cases import KnownMeasurements, MeasuredCases, ReplayedCases
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
 from ragpipe.store.places import cache_folder
 from ragpipe.store.run.run_folder import RunFolder

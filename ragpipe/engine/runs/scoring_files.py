@@ -17,8 +17,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import DIGEST, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.runs.named_runs import find_named_run, runs_with_id
-from ragpipe.engine.runs.run_list import scored_runs
+from ragpipe.engine.runs.run_list import find_named_run, runs_with_id, scored_runs
 from ragpipe.scoring.calibration_file import Calibration, read_calibration
 from ragpipe.scoring.gates.gate_settings import NO_EARLIER_RUN, Gate
 from ragpipe.store.files.atomic import link_or_copy, write_unless_same

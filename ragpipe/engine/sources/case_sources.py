@@ -15,10 +15,9 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
-from ragpipe.engine.runs.manifest import previous_manifest
-from ragpipe.engine.runs.system_identity import kept_methods, method_identities, tables_digest
+from ragpipe.engine.runs.manifest import JUDGED, previous_manifest
+from ragpipe.engine.runs.run_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.sources.frozen_inputs import table_damage
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import Budget

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ragpipe.labelling.population import Population
-from ragpipe.schema.recorded_judgement import several
+from ragpipe.schema.sample import several
 
 
 class ScoreRange(NamedTuple):

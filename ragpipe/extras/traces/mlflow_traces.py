@@ -11,7 +11,7 @@ from ragpipe.extras.traces.attribute_spans import error_of, status_of
 from ragpipe.extras.traces.otlp_spans import identifier, nanoseconds
 from ragpipe.extras.traces.span import LLM, RETRIEVER, Span, Trace
 from ragpipe.extras.traces.span_values import documents, epoch_ms, message_text, usage
-from ragpipe.schema.recorded_judgement import UNREADABLE
+from ragpipe.schema.sample import UNREADABLE
 
 _KINDS = {"CHAT_MODEL": LLM, "UNKNOWN": "span"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGING_DONE
+from ragpipe.engine.runs.manifest import COMPLETE, INCOMPLETE, JUDGING_DONE
 from ragpipe.extras.view.run_files import bytes_below, json_below
 from ragpipe.store.files.processes import Process, is_alive
 from ragpipe.store.run.progress_state import SILENT_S, ProgressState

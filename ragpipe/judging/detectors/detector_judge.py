@@ -40,7 +40,7 @@ from ragpipe.schema.judge_answers.claim_answers import (
     Verdict,
     Verdicts,
 )
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 
 A = TypeVar("A", bound=Answer)
 

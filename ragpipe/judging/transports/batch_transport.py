@@ -29,7 +29,7 @@ from ragpipe.judging.pricing import batch_rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.transports.output_modes import RequestForm
+from ragpipe.judging.transports.provider_state import RequestForm
 from ragpipe.judging.transports.request_costs import HeldRequest
 from ragpipe.schema.call import Call, Paid
 

@@ -23,15 +23,14 @@ from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.retries import RETRYABLE, holds_all
-from ragpipe.judging.limits.width import ConcurrencyLimit
+from ragpipe.judging.limits.width import RequestSlots
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import is_cut
 from ragpipe.judging.transports.call_records import AttemptTally, CallRecorder, Outcome, notify_while_silent
-from ragpipe.judging.transports.output_modes import RequestForm
-from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
+from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState, RequestForm
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
@@ -63,7 +62,7 @@ class LiveTransport:
     ):
         self.settings = settings
         self.provider: ProviderState = ProviderRegistry().state(settings)
-        self._slots = ConcurrencyLimit(settings.concurrency)
+        self._slots = RequestSlots(settings.concurrency)
         self._served = ServedModel(settings)
         self._outage = OutageGate(settings.outage_s, settings.retries, self._notify, self._slots.allow_extra)
         self.attempts = AttemptRunner(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ragpipe.comparing.side import Side
 from ragpipe.reports.case_views import parse_json_cell, shorten_for_page
 from ragpipe.reports.compare.compared_rows import ComparedRows
-from ragpipe.schema.reference_answers import distinct_references
+from ragpipe.schema.sample import distinct_references
 from ragpipe.store.run.run_tables import rows_at
 
 Whole = NDArray[np.int64]

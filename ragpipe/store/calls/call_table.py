@@ -20,24 +20,27 @@ from ragpipe.store.calls.call_rows import (
     SharedValues,
     call_of,
     digest_of,
+    every_call,
     fetched,
     key_bytes,
+    store,
     stored_keys,
 )
 from ragpipe.store.calls.call_schema import (
+    BUSY_S,
     SqliteConnection,
     check_store_tables,
     create_tables,
     publish_new,
     set_journal,
+    sqlite_errors,
+    transaction,
 )
 from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, payment_entries
 from ragpipe.store.calls.open_table import StoreLost
 from ragpipe.store.calls.owners import Owners
-from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
 from ragpipe.store.calls.store_connection import StoreConnection
 from ragpipe.store.calls.store_requests import FIRST_POLL_S, ClaimResult, Freshness, Lookup
-from ragpipe.store.calls.stored_calls import every_call, store
 from ragpipe.store.run.run_folder import check_store
 
 _NAMES = ", ".join(COLUMNS)

@@ -21,7 +21,7 @@ from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.reply_store import ReplyStore, WrappedStore
 from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.files.atomic import atomic_write
-from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.ordered_rows import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, reading_table, run_file_error
 
 _KEPT = 6  # row groups in memory: the blocks that are open at once, and their neighbours

@@ -10,11 +10,10 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_schema import SqliteConnection, check_store_tables
+from ragpipe.store.calls.call_schema import SqliteConnection, check_store_tables, sqlite_errors, transaction
 from ragpipe.store.calls.call_table import CallReader, CallTable
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
 from ragpipe.store.calls.owners import every_owner, owner_state, refuse_if_in_use
-from ragpipe.store.calls.sqlite_errors import sqlite_errors, transaction
 from ragpipe.store.files.atomic import make_folders
 from ragpipe.store.run.run_folder import check_store
 

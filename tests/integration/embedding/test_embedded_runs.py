@@ -12,7 +12,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.embedding import local_embedder, model_files, numpy_minilm
 from ragpipe.embedding import settings as embedder_settings
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
 from tests.support.minilm import needs_files

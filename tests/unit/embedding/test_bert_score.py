@@ -14,7 +14,7 @@ from ragpipe.embedding.settings import MINILM_WEIGHTS
 from ragpipe.embedding.token_encoder import Encoded, EncoderSettings
 from ragpipe.embedding.token_matching import PairScores, idf, pair_score
 from ragpipe.judging.vector_replies import TokenMatch, pair_payload
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 from tests.support.minilm import needs_files
 

@@ -20,9 +20,9 @@ from ragpipe.judging.cache_key import Question
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.settings import BudgetSettings, Price
 from ragpipe.judging.transports.batch_transport import BatchTransport
-from ragpipe.schema.amount import Amount
 from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.price_rates import Rates, Tier
+from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.testing.batch_endpoint import EXPIRED, MISSING, OK
 from ragpipe.testing.openai_answers import question_hash

@@ -23,7 +23,7 @@ from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import BudgetSettings, JudgeSettings
 from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.judging.transports.request_costs import RequestCosts
-from ragpipe.schema.amount import Amount
+from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
 from tests.support.thoroughness import some_of
 from tests.support.timer_loop import TimerLoop

@@ -15,8 +15,8 @@ from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import BudgetSettings, JudgeSettings
 from ragpipe.judging.transports.request_costs import RequestCosts
-from ragpipe.schema.amount import Amount
 from ragpipe.schema.price_rates import Rates, Tier
+from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
 
 

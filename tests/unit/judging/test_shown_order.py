@@ -19,8 +19,7 @@ from ragpipe.prompting.fences import fenced_values
 from ragpipe.schema.judge_answers.all_answers import ANSWER_TYPES
 from ragpipe.schema.judge_answers.answer_type import Answer, Integer
 from ragpipe.schema.judge_answers.claim_answers import ClaimOrigins, QuotedVerdicts
-from ragpipe.schema.reference_answers import AnyReference
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import AnyReference, Case, Chunk
 from ragpipe.schema.score import Score
 from ragpipe.store.calls.call_store import CallStore
 from ragpipe.testing.scripted import make_case, shipped_metric

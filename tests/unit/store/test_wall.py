@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.store.run import wall_clock
-from ragpipe.store.run.wall_clock import WallClock, judged_seconds
+from ragpipe.store.run import progress_state
+from ragpipe.store.run.progress_state import WallClock, judged_seconds
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock as a list of one number that a test may change."""
     times = [100.0]
-    monkeypatch.setattr(wall_clock.time, "monotonic", lambda: times[0])
+    monkeypatch.setattr(progress_state.time, "monotonic", lambda: times[0])
     return times
 
 
