@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.config.runner_settings import RunnerSettings
-from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
+from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings
 from ragpipe.core import registry
 from ragpipe.core.registry import option_files
 from ragpipe.datasets.settings import DatasetSettings
@@ -38,7 +38,7 @@ GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "dataset": DatasetSettings,
     "system": SYSTEMS,
     "judge": registry.everything("judge"),
-    "transport": TransportSettings,
+    "transport": registry.everything("transport"),
     "runner": RunnerSettings,
     "embedder": registry.everything("embedder"),
     "scoring": ScoringSettings,

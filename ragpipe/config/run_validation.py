@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from ragpipe.config.budget_checks import budget_problems
+from ragpipe.config.composed_jury import SECTION as JURY
+from ragpipe.config.composed_jury import jury_problems, with_jury
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
 from ragpipe.config.runner_settings import RunnerSettings
-from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, TransportSettings, prompt_library
+from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, prompt_library
 from ragpipe.core import registry
-from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.secret_detection import secrets_in
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.judging.batches.providers import unbatchable
-from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.pricing import batch_rates_for, rates_for
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.metrics.from_config import OF_A_JURY
 from ragpipe.metrics.shared.judge_metric import with_reasoning
 from ragpipe.metrics.shared.multi_reference import with_rule
 from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import Settings
-from ragpipe.schema.usage import PARTS
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.places import cache_folder
@@ -128,7 +124,7 @@ class _Sections:
         self._top = validated(TopSettings, top, "", self._origins, self._problems)
         self._problems += _unknown_keys(self._plain, self._origins)
         self._read_dataset()
-        self._read_section("transport", TransportSettings)
+        self._read_kind("transport", default="live")
         self._read_section("runner", RunnerSettings)
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
@@ -178,11 +174,10 @@ class _Sections:
             self._read_kind("judge", default="llm")
         self._read_kind("embedder", default="none")
         judge, transport = self._sections["judge"], self._sections["transport"]
-        if transport is not None and transport.kind != "stored":
-            batch = transport.batch if transport.kind == "batch" else None
-            self._problems += budget_problems(judge, self._sections["embedder"], self._origins, batch)
-        if isinstance(judge, JudgeSettings) and transport is not None and transport.kind == "batch":
-            self._add_placed(filter(None, [unbatchable(judge)]))
+        if transport is not None and transport.asks:
+            self._problems += budget_problems(judge, self._sections["embedder"], transport, self._origins)
+        if transport is not None and judge is not None:
+            self._add_placed(filter(None, [transport.refusal(judge)]))
 
     def check_runner(self) -> None:
         """What measures the cases must be here, with the variables that it is to pass on."""
@@ -287,11 +282,11 @@ class _Sections:
         jury = None
         if len(self._problems) == before:
             jury = validated(JurySettings, section, JURY, self._origins, self._problems, context={"members": read})
-        if jury is not None and (transport := self._sections["transport"]) is not None:
-            self._problems += jury_problems(jury, transport.kind, self._origins)
+        if jury is not None:
+            self._problems += jury_problems(jury, self._origins)
         self._sections["judge"] = jury
 
-    def _read_kind(self, name: Literal["judge", "embedder"], default: str) -> None:
+    def _read_kind(self, name: Literal["judge", "embedder", "transport"], default: str) -> None:
         """A section with the settings of its `kind`."""
         section = self._plain.get(name) or {}
         kind = section.get("kind", default) if isinstance(section, Mapping) else default
@@ -315,7 +310,7 @@ def _is_jury(section: object) -> bool:
     return isinstance(section, Mapping) and section.get("kind") == "jury"
 
 
-def _with_owner(problem: Problem, section: Literal["judge", "embedder"]) -> Problem:
+def _with_owner(problem: Problem, section: Literal["judge", "embedder", "transport"]) -> Problem:
     """The problem; of a key that another kind of this section has, with the option that has it."""
     key = problem.key.removeprefix(f"{section}.").split(".")[0]
     if not problem.found.startswith("an unknown key"):
@@ -348,153 +343,3 @@ def _misspelt_words(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Pr
             Problem(origins.location(key), key, f"an unknown key (= {show_value(value)})", f"{sign}{word}", fix)
         )
     return problems
-
-
-def budget_problems(
-    judge: Any, embedder: Any, origins: ConfigOrigins, batch: BatchSettings | None = None
-) -> Sequence[Problem]:
-    """What is wrong with the budgets of a judge and an embedder.
-
-    A budget of a judge covers its embedder too: both are what measuring costs. An embedder has one of its own only where the
-    judge costs nothing. `batch` are the settings of batches, where the judge is asked by them.
-    """
-    judges = {"judge": judge}
-    if isinstance(judge, JurySettings):
-        judges = {f"jury.members.{name}": member for name, member in judge.members.items()}
-    models = {**judges, "embedder": embedder}
-    paid = {key: model for key, model in models.items() if isinstance(model, JudgeSettings)}
-    owner = judge if isinstance(judge, JurySettings) else next(iter(paid.values()), None)
-    if owner is None:
-        return []
-    others = [model for model in paid.values() if model is not owner and model.budget.is_set]
-    problems = [_second_account(model, owner, origins) for model in others if model is embedder]
-    if owner.budget.usd is not None:
-        problems += [
-            problem
-            for key, model in paid.items()
-            if (problem := _unknown_price(model, key, owner.section, origins, None if key == "embedder" else batch))
-        ]
-    if owner.budget.usd is not None or owner.budget.tokens is not None:
-        for section, model in paid.items():
-            if section != "embedder" and model.max_tokens is None:
-                key = f"{section}.max_tokens"
-                reason = "null: a reply may be of any length, and what it may cost cannot be held"
-                expected, fix = (
-                    f"a number, with {owner.section}.budget",
-                    f"{key}=2048, or {owner.section}.budget.calls alone",
-                )
-                problems.append(Problem(origins.location(key), key, reason, expected, fix))
-    return problems
-
-
-def _second_account(model: JudgeSettings, owner: JudgeSettings | JurySettings, origins: ConfigOrigins) -> Problem:
-    part = next(part for part in PARTS if getattr(model.budget, part) is not None)
-    key, other = f"{model.section}.budget.{part}", f"{owner.section}.budget"
-    expected = f"no budget: {other} covers the calls of both"
-    return Problem(origins.location(key), key, "a second budget", expected, f"set {other} alone")
-
-
-def _unknown_price(
-    model: JudgeSettings, section: str, owner: str, origins: ConfigOrigins, batch: BatchSettings | None
-) -> Problem | None:
-    rates = rates_for(model) if batch is None else batch_rates_for(model, batch.prices)
-    if rates.tiers:
-        return None
-    key = f"{section}.prices" if batch is None else "transport.batch.prices"
-    fix = f"{key}={{input: 0.15, output: 0.60}}, in US dollars per million tokens; or limit {owner}.budget.tokens"
-    return Problem(origins.location(key), key, rates.reason, f"a known price, with {owner}.budget.usd", fix)
-
-
-JURY = JurySettings.section
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}\Z")
-
-
-def with_jury(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration with its jury as `judge` (`kind: jury`), and without the section `jury`.
-
-    Without members and repeats, the judge stays as it is. Repeats alone ask the judge itself so often: it is the one member, `judge`.
-    What metrics say of their judging moves to `judge.by_metric`.
-    """
-    jury = plain.get(JURY)
-    if not isinstance(jury, Mapping):
-        return plain
-    rest = {key: value for key, value in plain.items() if key != JURY}
-    members = jury.get("members") or {}
-    if not members and jury.get("repeats", 1) == 1:
-        return rest
-    metrics, by_metric = {}, {}
-    for name, section in (plain.get("metrics") or {}).items():
-        if isinstance(section, Mapping):
-            if judging := {key: section[key] for key in OF_A_JURY if key in section}:
-                by_metric[name] = judging
-            section = {key: value for key, value in section.items() if key not in OF_A_JURY}
-        metrics[name] = section
-    judge = {**jury, "kind": "jury", "members": members or {"judge": plain.get("judge")}, "by_metric": by_metric}
-    if not members:
-        judge["min_members"] = 1
-    return {**rest, "judge": judge, "metrics": metrics}
-
-
-def jury_problems(jury: JurySettings, transport: str, origins: ConfigOrigins) -> list[Problem]:
-    """What is wrong with a jury as a whole: names, members that are the same judge, members that are not there or never asked, and
-    what a jury cannot do."""
-    faults = [*_member_faults(jury), *_unknown_members(jury), *_unasked_members(jury), *_run_faults(jury, transport)]
-    return [Problem(origins.location(key), key, state, expected, fix) for key, state, expected, fix in faults]
-
-
-_Fault = tuple[str, str, str, str]
-
-
-def _member_faults(jury: JurySettings) -> list[_Fault]:
-    faults: list[_Fault] = []
-    seen: dict[str, str] = {}
-    for name, member in jury.members.items():
-        key = f"{JURY}.members.{name}"
-        if not _NAME.match(name):
-            faults.append((key, f"the name {name!r}"[:100], "letters, digits and '_', beginning with a letter", ""))
-        identity = sha256(member.identity_of_judge())
-        if identity in seen:
-            fix = f"{JURY}.repeats=N asks one judge several times"
-            faults.append((key, f"the same judge as {seen[identity]}", "another judge", fix))
-        seen.setdefault(identity, name)
-        if isinstance(member, JudgeSettings) and member.budget.is_set:
-            part = next(part for part in PARTS if getattr(member.budget, part) is not None)
-            state, fix = "a budget of one member", f"{JURY}.budget.{part}=..."
-            faults.append((f"{key}.budget.{part}", state, "one budget for all members", fix))
-    return faults
-
-
-def _unknown_members(jury: JurySettings) -> list[_Fault]:
-    named = {f"metrics.{name}.judge": its.judge for name, its in jury.by_metric.items() if its.judge is not None}
-    if jury.cascade is not None:
-        named |= {f"{JURY}.cascade.first": jury.cascade.first, f"{JURY}.cascade.then": jury.cascade.then}
-    expected = f"a member: {', '.join(jury.members)}"
-    return [
-        (key, member, expected, did_you_mean(member, jury.members))
-        for key, member in named.items()
-        if member not in jury.members
-    ]
-
-
-def _unasked_members(jury: JurySettings) -> list[_Fault]:
-    """Members that a cascade leaves out, and that no metric names."""
-    if jury.cascade is None:
-        return []
-    asked = {jury.cascade.first, jury.cascade.then, *(its.judge for its in jury.by_metric.values())}
-    expected = "a member of the cascade, or the judge of a metric"
-    return [
-        (f"{JURY}.members.{name}", "a member that is never asked", expected, f"~{JURY}.members.{name}")
-        for name in jury.members
-        if name not in asked
-    ]
-
-
-def _run_faults(jury: JurySettings, transport: str) -> list[_Fault]:
-    faults: list[_Fault] = []
-    if jury.min_members > len(jury.members):
-        expected = f"at most the number of members, {len(jury.members)}"
-        faults.append((f"{JURY}.min_members", str(jury.min_members), expected, ""))
-    if transport == "batch":
-        fix = "run each member alone with transport=batch; then the jury, with transport=live, finds all replies in the store"
-        faults.append(("transport", "batch, with a jury", "live or stored", fix))
-    return faults

@@ -1,4 +1,4 @@
-"""The settings of a run: the keys outside of any section, two small sections, and all of them together."""
+"""The settings of a run: the keys outside of any section, the store, and all of them together."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.config.transport_settings import AnyTransport
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.embedding.settings import AnyEmbedder
 from ragpipe.judging.any_judge import AnyJudge
-from ragpipe.judging.batches.settings import BatchSettings
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.library import PromptLibrary
@@ -27,26 +27,6 @@ from ragpipe.systems.settings import SystemSettings
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
-
-
-class TransportSettings(Settings):
-    """The `transport` section: whether the judge's provider is asked."""
-
-    kind: Literal["live", "batch", "stored"] = Field(
-        default="live",
-        description=(
-            "live: questions go to the provider one by one. batch: they go to its Batch API together, in rounds. stored: only "
-            "stored replies are used; a missing one is an error."
-        ),
-    )
-    batch: BatchSettings = Field(
-        default_factory=BatchSettings, description="How questions become batches; of no effect with another `kind`."
-    )
-
-    @property
-    def asks(self) -> bool:
-        """Whether the judge's provider is asked at all."""
-        return self.kind != "stored"
 
 
 class StoreSettings(Settings):
@@ -95,7 +75,7 @@ class StoreSettings(Settings):
         return store_place_of(self.url, self.path, output_dir, self.outage_s)
 
     def folder(self, output_dir: str) -> Path:
-        """The folder on this machine of what stands beside the store: drift files, budgets, batches."""
+        """The folder on this machine of what stands beside the store: drift files, budgets, what is under way."""
         return store_folder_of(self.path, output_dir)
 
 
@@ -230,7 +210,7 @@ class RunConfig(TopSettings):
     )
     system: SystemSettings = Field(description="The system under test: where the outputs come from.")
     judge: SerializeAsAny[AnyJudge] = Field(description="The judge: who answers the metrics' questions.")
-    transport: Annotated[TransportSettings, NotInIdentity] = Field(
+    transport: Annotated[SerializeAsAny[AnyTransport], NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."
     )
     runner: Annotated[RunnerSettings, NotInIdentity] = Field(

@@ -17,7 +17,8 @@ ENTRIES: Final[Any] = {
         "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
     "transport": {
-        "batch": "ragpipe.judging.transports.batch_transport:open_batch_transport",
+        "live": "ragpipe.config.transport_settings:LiveTransportSettings",
+        "stored": "ragpipe.config.transport_settings:StoredTransportSettings",
     },
     "task": {
         name: f"ragpipe.tasks.{name}"

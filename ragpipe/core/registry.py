@@ -31,7 +31,7 @@ GROUP = "ragpipe.plugins"
 Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
-    "transport",  # what opens a transport beside live and stored, by `transport.kind` (engine/judge_access.py)
+    "transport",  # the settings of a `transport` section, by its `kind` (config/transport_settings.py)
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)

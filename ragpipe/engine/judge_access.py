@@ -44,7 +44,7 @@ def store_place(config: RunConfig) -> StorePlace:
 
 
 def store_folder(config: RunConfig) -> Path:
-    """The folder of what stands beside the call store, on this machine: drift files, budgets, batches."""
+    """The folder of what stands beside the call store, on this machine: drift files, budgets, what is under way."""
     return config.store.folder(config.output_dir)
 
 
@@ -92,12 +92,10 @@ def scoring_warnings(
 def case_window(config: RunConfig) -> int:
     """The number of cases that are open at once.
 
-    With a language model, twice its concurrency, so that a slot is taken as soon as it is free; by batch, as many as one
-    batch has questions, because open cases are what a round is made of.
+    With a language model the transport says it.
     """
     if isinstance(config.judge, JudgeSettings):
-        by_batch = config.transport.kind == "batch"
-        return config.transport.batch.max_requests if by_batch else max(8, 2 * config.judge.concurrency)
+        return config.transport.open_cases(config.judge)
     if isinstance(config.judge, JurySettings):
         return max(map(case_window, member_configs(config).values()))
     if config.judge.computes:
@@ -219,7 +217,8 @@ def _stored_session(
         transport = _embedder_transport(config, run_id, budget, warn) if embeds else StoredTransport()
         embedder = _embedder_session(config, replies, transport)
     if isinstance(config.judge, JudgeSettings):
-        session = _language_model_session(config, replies, embedder, _judge_transport(config, run_id, budget, warn))
+        asking = config.transport.open(config.judge, store_folder(config), run_id=run_id, tell=warn, budget=budget)
+        session = _language_model_session(config, replies, embedder, asking)
     else:
         session = _in_process_session(config.judge, replies, embedder)
     session.budget = budget
@@ -278,22 +277,6 @@ def _in_process_session(judge: AnyJudge, replies: ReplyStore | None, embedder: J
     return JudgeSession(
         identity=judge.identity_of_judge(), label=judge.label, embedded=judge.in_process(), embedder=embedder
     )
-
-
-def _judge_transport(config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]) -> Transport:
-    """The transport to a language model."""
-    if config.transport.kind == "stored":
-        return StoredTransport()
-    if config.transport.kind == "live":
-        from ragpipe.judging.transports.live_transport import LiveTransport
-
-        assert isinstance(config.judge, JudgeSettings)
-        return LiveTransport(config.judge, run_id=run_id, tell=warn, budget=budget)
-    opened = registry.find("transport", config.transport.kind)
-    transport: Transport = opened(
-        config.judge, config.transport, store_folder(config), run_id=run_id, tell=warn, budget=budget
-    )
-    return transport
 
 
 def _language_model_session(

@@ -10,7 +10,6 @@ from ragpipe.core.errors import ConfigError, Problem, ProviderUnusable
 from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import member_configs, open_judge
-from ragpipe.judging.batches.providers import key_variable
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
@@ -44,8 +43,7 @@ def missing_keys(config: RunConfig) -> list[Problem]:
         asked.append(config.judge)
     if isinstance(config.embedder, ApiEmbedder) and any(metric.needs_embedder for metric in metrics):
         asked.append(config.embedder)
-    by_batch = config.transport.kind == "batch"
-    variables = [key_variable(m) if by_batch and m is config.judge else m.key_variable for m in asked]
+    variables = [config.transport.key_variable(m) if m is config.judge else m.key_variable for m in asked]
     named = zip(asked, variables, strict=True)
     return [_missing_key(model, name) for model, name in named if name and not os.environ.get(name)]
 
@@ -76,8 +74,8 @@ def check_judge(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> 
     """Check the keys, and ask a language model one short question, so that a judge that cannot be asked is known before a
     system is asked for all its answers. The reply is paid for and stored like any other, and asked anew each time.
 
-    Nothing is asked by batch, where an answer may take hours, of an embedded judge, with recorded or stored replies alone, or
-    where no metric asks a judge. Raises ConfigError for a missing key, ProviderUnusable for a judge that does not answer,
+    Nothing is asked by another transport than live, whose answer may take hours, of an embedded judge, with recorded or stored
+    replies alone, or where no metric asks a judge. Raises ConfigError for a missing key, ProviderUnusable for a judge that does not answer,
     BudgetUsedUp.
     """
     check_keys(config)

@@ -26,42 +26,30 @@ _COLUMNS = {
     "reasoning": "output_cost_per_reasoning_token",
     "written_input": "cache_creation_input_token_cost",
 }
-_BATCH_COLUMNS = {
-    "input": "input_cost_per_token_batches",
-    "output": "output_cost_per_token_batches",
-    "cached_input": "cache_read_input_token_cost_batches",
-    "written_input": "cache_creation_input_token_cost_batches",
-}
 _ABOVE = re.compile(rf"({'|'.join(_COLUMNS.values())})_above_(\d+)k_tokens")
 
 
 def rates_for(settings: JudgeSettings) -> Rates:
-    """The prices of a judge or an embedder: its own, else those of the table. A private server has no public price."""
-    section = settings.section
-    if settings.prices is not None:
-        return own_rates(settings.model, settings.prices, f"{section}.prices")
-    if settings.api_base is not None:
-        reason = f"{section}.api_base names a server of your own, which has no public price: set {section}.prices"
-        return Rates(settings.model, f"{section}.api_base", reason=reason)
-    return table_rates(settings.model, section=section)
+    """The prices of a judge or an embedder: its own, else those of the table."""
+    return priced(settings, settings.prices, settings.section)
 
 
-def batch_rates_for(settings: JudgeSettings, prices: Price | None) -> Rates:
-    """The prices of replies that come by batch: the user's own (`transport.batch.prices`), else the batch prices of the table.
-    They are never derived from the prices of live replies."""
-    fix = "set transport.batch.prices"
-    if prices is not None:
-        return own_rates(settings.model, prices, "transport.batch.prices")
+def priced(settings: JudgeSettings, own: Price | None, section: str, *, suffix: str = "") -> Rates:
+    """The prices of a judge or an embedder: the user's own, else those of the table. A private server has no public price.
+
+    Args:
+        settings: the judge or embedder.
+        own: the user's prices; None where there are none.
+        section: the section of the configuration that has them.
+        suffix: the ending of the table's columns that hold; empty for those of replies that come at once.
+    """
+    if own is not None:
+        return own_rates(settings.model, own, f"{section}.prices")
     if settings.api_base is not None:
-        reason = f"{settings.section}.api_base names a server of your own, which has no public batch price: {fix}"
-        return Rates(settings.model, f"{settings.section}.api_base", reason=reason)
-    source, rows = _bundled()
-    row = _row(rows, settings.model) or {}
-    known = {name: float(row[key]) for name, key in _BATCH_COLUMNS.items() if _is_price(row.get(key))}
-    if not {"input", "output"} <= known.keys():
-        return Rates(settings.model, source, reason=f"the price table has no batch price for {settings.model}: {fix}")
-    per = {name: _per_million(known.get(name, known[default])) for name, default in _DEFAULT_PRICE.items()}
-    return Rates(settings.model, f"{source}, batch prices", (Tier(0, **per),))
+        source = f"{settings.section}.api_base"
+        reason = f"{source} names a server of your own, which has no public price: set {section}.prices"
+        return Rates(settings.model, source, reason=reason)
+    return table_rates(settings.model, section=section, suffix=suffix)
 
 
 def own_rates(model: str, price: Price, source: str) -> Rates:
@@ -69,13 +57,13 @@ def own_rates(model: str, price: Price, source: str) -> Rates:
     return Rates(model, source, (price.tier,))
 
 
-def table_rates(model: str, *, section: str = "judge") -> Rates:
-    """The prices of the bundled table for `provider/model`."""
+def table_rates(model: str, *, section: str = "judge", suffix: str = "") -> Rates:
+    """The prices of the bundled table for `provider/model`, of the columns with this ending."""
     source, rows = _bundled()
     row = _row(rows, model)
     if row is None:
         return Rates(model, source, reason=f"the price table does not know {model}: set {section}.prices")
-    tiers = _tiers(row)
+    tiers = _tiers({name.removesuffix(suffix): value for name, value in row.items() if name.endswith(suffix)})
     if not tiers or not any(tier.input + tier.output for tier in tiers):
         return Rates(model, source, reason=f"the price table has no price for {model}: set {section}.prices")
     return Rates(model, source, tiers)

@@ -29,7 +29,7 @@ _SCRIPTS = {  # by the first word of a letter's Unicode name
 }  # fmt: skip
 _OTHER_LETTERS = re.compile("[іїєґўђјљњћџѓќѕәғқңөұүһپچژگٹڈڑںھہے\u06cc\u06a9]", re.I)
 """Letters that Russian and Arabic do not have: of Ukrainian, Serbian, Kazakh, Persian, Urdu."""
-_ADDRESS = re.compile(r"(?:https?://|www\.)\S+|\S+@\S+\.\S+")
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S+|(?<!\S)[^\s@]+@\S*\.\S+")  # each word is read once, however long
 Reading = Literal["english", "declines", "answers", "unknown"]
 
 

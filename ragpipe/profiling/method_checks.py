@@ -45,6 +45,7 @@ class _Method:
         self.asked = bytearray()
         self.questions = 0
         self.answers, self.contexts = _SameText(), _SameText()
+        self.repeating = [0, 0]  # outputs with a chunk that came before, the number of the first one's sample
 
     def ask(self, number: int) -> None:
         """The method has an output for the sample of this number."""
@@ -69,6 +70,8 @@ class MethodChecks:
         if output.answer and output.answer.strip():
             method.answers.add(" ".join(output.answer.split()), number)
         texts = [chunk.text or chunk.id for chunk in output.chunks or ()]
+        if len(set(texts)) < len(texts):
+            method.repeating = [method.repeating[0] + 1, method.repeating[1] if method.repeating[0] else number]
         if texts:
             method.contexts.add("\n".join(texts), number)
 
@@ -86,6 +89,11 @@ class MethodChecks:
                 text = f"method {name}: {count:,} of {method.questions:,} questions have the same contexts"
                 fix = "are `contexts` mapped to what was retrieved for each question?"
                 found.append(Finding("same_contexts", text, count, ids[first], fix))
+            count, first = method.repeating
+            if count >= max(FEWEST, MANY * method.questions):
+                text = f"method {name}: {count:,} outputs have a retrieved chunk twice, first {ids[first]!r}"
+                fix = "drop duplicates after retrieval: a chunk that comes again only takes a place"
+                found.append(Finding("repeated_chunks", text, count, ids[first], fix))
         return found
 
 

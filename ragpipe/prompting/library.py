@@ -33,7 +33,9 @@ from ragpipe.prompting.template_files import (
 _NAME = re.compile(r"(?P<step>[a-z][a-z0-9_]*)\.(?P<version>v\d+[a-z0-9_]*)\.jinja\Z")
 _FOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _INCLUDE_NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.\-]*/)*[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z")
-ROLES = frozenset(("text", "claims", "sources", "numbers", "question", "reference", "existing", "citations", "rules"))
+ROLES = frozenset(
+    ("text", "main_point", "claims", "sources", "numbers", "question", "reference", "existing", "citations", "rules")
+)
 """What a variable can be. The embedded judge answers by roles; `numbers` are those under which the sources are shown, `rules`
 the user's own words, not material."""
 _VALID_TEMPLATE = "a valid Jinja template"

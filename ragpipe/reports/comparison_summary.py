@@ -170,21 +170,22 @@ def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         for name, score in scores.items()
         if (score["headline"] or name in OPERATIONS) and score["state"] == "inconclusive" and score["n"]
     }
-    if unchanged := [name for name, score in undecided.items() if not score["changed"]]:
-        yield f"no value changed: {', '.join(unchanged)}"
     for name, score in undecided.items():
-        if score["changed"]:
-            yield f"{name} is inconclusive: {undecided_text(score)}"
+        unchanged = "" if score["changed"] else "no value changed; "
+        yield f"{name} is inconclusive: {unchanged}{undecided_text(score)}"
 
 
 def undecided_text(score: Mapping[str, Any]) -> str:
-    """`too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264`. Of latency and cost the smallest
+    """`too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264`, `fewer than 6 questions changed; about 59
+    cases would decide`. Of latency and cost the smallest
     difference is a share of the base's mean; where one case decides that mean, no number of cases is named."""
     reason = _UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
     typical = score.get("typical")
     if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
         return "one case decides the mean, so its interval is wide; compare the medians"
     text = reason
+    if score["reason"] == "few_changed":
+        return f"{text}; about {whole(score['n_needed'])} cases would decide" if score["n_needed"] else text
     if score["detectable"]:
         text += f": {whole(score['n'])} could show a difference of {figure_text(score['detectable'])}"
     if score["n_needed"]:

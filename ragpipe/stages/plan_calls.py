@@ -20,6 +20,7 @@ from ragpipe.prompting.template_files import line_of, template_error, without_co
 from ragpipe.schema.call import Message
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import NOT_RECORDED, Case, ReferenceRule
 from ragpipe.scoring.unrecorded_fields import Gap, Recording
 from ragpipe.stages.resume import ResumedCases
@@ -155,6 +156,12 @@ class Plan:
     def tokens_out(self) -> int:
         """Completion tokens of the new calls."""
         return self._of_new_calls(sum(step.tokens_out for step in self.steps))
+
+    def usd(self, rates: Rates) -> float | None:
+        """The price of the new calls, each of mean length: long prompts may cost more. None where it is not known."""
+        new = max(1, self.new_calls)
+        usd = rates.usd(self.tokens_in / new, self.tokens_out / new)
+        return None if usd is None else usd * self.new_calls
 
     def scale_to(self, cases: int) -> None:
         """Let the cases of this plan, which were taken at even distances, stand for so many."""

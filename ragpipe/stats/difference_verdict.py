@@ -7,6 +7,7 @@ How often each verdict is wrong: docs/statistics.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ragpipe.stats.intervals import Interval
 from ragpipe.stats.multiple_testing import holm
-from ragpipe.stats.paired_difference import FEWEST_CHANGED, PairedDifference, paired_difference
+from ragpipe.stats.paired_difference import PairedDifference, paired_difference
 from ragpipe.stats.student_t import POWER, normal_quantile
 
 Floats = NDArray[np.float64]
@@ -37,8 +38,9 @@ class DifferenceVerdict:
     over questions as these are, with which an inconclusive comparison is expected to decide in 8 of 10 samples; None where
     nothing can be said. `p_adjusted` is the p-value among all scores of `decide_together`.
 
-    `reason` says why it is inconclusive: `few_changed` (fewer than 6 questions changed), `too_wide` (the interval holds 0 and
-    leaves the smallest effect), `several_scores` (not certain enough among several scores), or the reason of `paired`.
+    `reason` says why it is inconclusive: `few_changed` (fewer than 6 questions changed, of too few to exclude the smallest
+    effect), `too_wide` (the interval holds 0 and leaves the smallest effect), `several_scores` (not certain enough among
+    several scores), or the reason of `paired`.
     """
 
     state: State
@@ -113,15 +115,17 @@ def decide_difference(
         higher_is_better: the direction of the score.
         level: the level of the interval that decides `better` and `worse`.
 
-    In this order: fewer than 6 changed questions are `inconclusive`; the 90 % interval inside +- the smallest effect is
-    `same` (two one-sided tests, Schuirmann 1987); the 95 % interval without 0 is `better` or `worse`; else `inconclusive`.
+    In this order: the 90 % interval inside +- the smallest effect is `same` (two one-sided tests, Schuirmann 1987), and where
+    fewer than 6 questions changed, so few changes must also exclude that effect (`decide_drop`); then fewer than 6 are
+    `inconclusive`; the 95 % interval without 0 is `better` or `worse`; else `inconclusive`.
     """
     if not (smallest_effect > 0 and math.isfinite(smallest_effect)):
         raise ValueError(f"a smallest effect is above 0, found {smallest_effect!r}")
     paired = paired_difference(base, candidate, questions, low=low, high=high, level=level)
     narrow = paired_difference(base, candidate, questions, low=low, high=high, level=2 * level - 1).interval
-    state, reason = _state(paired, narrow, smallest_effect, higher_is_better)
-    needed = rows_needed(paired, smallest_effect, level=level) if state == "inconclusive" else None
+    span = None if low is None or high is None else high - low
+    state, reason = _state(paired, narrow, smallest_effect, span, higher_is_better)
+    needed = rows_needed(paired, smallest_effect, level=level, span=span) if state == "inconclusive" else None
     return DifferenceVerdict(state, paired, narrow, smallest_effect, higher_is_better, needed, reason, paired.p_value)
 
 
@@ -181,21 +185,27 @@ def decide_drop(
     return DropVerdict(state, drop, *ends, p_value=p_value, reason=reason)
 
 
-def rows_needed(paired: PairedDifference, effect: float, *, level: float = 0.95) -> int | None:
+def rows_needed(
+    paired: PairedDifference, effect: float, *, level: float = 0.95, span: float | None = None
+) -> int | None:
     """The rows with which such a comparison decides in 8 of 10 samples, more than there are; None where it cannot be said.
 
     With the measured spread and likeness of rows, n * ((z + z') * error / effect)^2 rows find a true difference of `effect`
     (2.80 for 95 %), and n * ((z90 + z'') * error / effect)^2 show that there is none (2.93, z'' for two one-sided tests that
     both must hold); the larger counts. If there are so many already, the true difference lies between: then what the measured
-    difference needs. With fewer than 6 changed questions, at least the rows with which 6 are expected to change.
+    difference needs. With fewer than 6 changed questions: the rows with which 6 are expected to change, or, on a scale of width
+    `span`, with which as few changes would exclude `effect`, whichever are fewer.
     """
-    if paired.error is None or paired.difference is None or paired.changed == 0:
+    if paired.error is None or paired.difference is None:
         return None
+    if not paired.can_decide:
+        questions = _questions_that_exclude(paired, effect, span, 1 - level)
+        if paired.changed:
+            questions = min(questions, paired.clusters * _MEAN_CHANGED / paired.changed)
+        return math.ceil(questions * paired.n / paired.clusters) if math.isfinite(questions) else None
     z, z_same, of_power = (normal_quantile(share) for share in (level, 2 * level - 1, 2 * POWER - 1))
     needed = paired.n * (max(z + of_power, z_same + normal_quantile(POWER)) * paired.error / effect) ** 2
-    if not paired.can_decide:
-        needed = max(needed, paired.n * _MEAN_CHANGED / paired.changed)
-    elif needed <= paired.n:
+    if needed <= paired.n:
         size = abs(paired.difference)
         factors = [(z + of_power) / size] if size > 0 else []
         factors += [(z_same + of_power) / (effect - size)] if size < effect else []
@@ -204,16 +214,17 @@ def rows_needed(paired: PairedDifference, effect: float, *, level: float = 0.95)
 
 
 def _state(
-    paired: PairedDifference, narrow: Interval | None, effect: float, higher_is_better: bool
+    paired: PairedDifference, narrow: Interval | None, effect: float, span: float | None, higher_is_better: bool
 ) -> tuple[State, str | None]:
     """The verdict, and why it is inconclusive."""
     wide = paired.interval
     if wide is None or narrow is None:
         return "inconclusive", paired.reason
-    if paired.changed < FEWEST_CHANGED:
-        return "inconclusive", "few_changed"
-    if -effect < narrow.low and narrow.high < effect:
+    excluded = paired.can_decide or _rules_out(paired, effect, span, (1 - narrow.level) / 2)
+    if excluded and -effect < narrow.low and narrow.high < effect:
         return "same", None
+    if not paired.can_decide:
+        return "inconclusive", "few_changed"
     if wide.low > 0 or wide.high < 0:
         return ("better" if (wide.low > 0) == higher_is_better else "worse"), None
     return "inconclusive", "too_wide"
@@ -230,6 +241,19 @@ def _rules_out(paired: PairedDifference, max_drop: float, span: float | None, ri
     """Whether as few questions as changed are improbable if a share max_drop / span of them had dropped."""
     if span is None or max_drop == 0:
         return False
-    share, groups = min(1.0, max_drop / span), paired.clusters
-    terms = (math.comb(groups, k) * share**k * (1 - share) ** (groups - k) for k in range(paired.changed + 1))
-    return math.fsum(terms) <= risk
+    return _at_most(paired.changed, paired.clusters, min(1.0, max_drop / span)) <= risk
+
+
+def _at_most(changed: int, questions: int, share: float) -> float:
+    """The probability that at most `changed` of the questions change, where each does with the probability `share`."""
+    terms = (math.comb(questions, k) * share**k * (1 - share) ** (questions - k) for k in range(changed + 1))
+    return math.fsum(terms)
+
+
+def _questions_that_exclude(paired: PairedDifference, effect: float, span: float | None, risk: float) -> float:
+    """More questions than there are, of which so many changes as were found would exclude the effect; infinite where none do."""
+    if span is None or effect >= span:
+        return math.inf
+    share, fewest = effect / span, paired.clusters + 1
+    enough = range(fewest, fewest + math.ceil(20 * (paired.changed + 1) / share))
+    return enough[bisect_left(enough, True, key=lambda n: _at_most(paired.changed, n, share) <= risk)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field
 
 from ragpipe.config.run_validation import INVALID_CONFIGURATION, validate_config
 from ragpipe.config.settings import RunConfig
+from ragpipe.core import registry
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.unread_names import unread_line
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
-from ragpipe.engine.plans.batch_plan import batch_lines
 from ragpipe.engine.plans.gate_plan import gate_power_lines
 from ragpipe.engine.plans.plan_summary import (
     MemberPlan,
@@ -261,8 +261,16 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
     console.say(plan_line(run_plan, config))
     if (why := stays_here(config)) is not None:
         console.say(here_line(why))
-    for line in batch_lines(run_plan, config):
+    for line in _transport_lines(run_plan, config):
         console.say(line)
+
+
+def _transport_lines(run_plan: Plan, config: RunConfig) -> Iterator[str]:
+    """What the transports say of this run, the chosen one and the others, where a provider is asked."""
+    if config.transport.asks:
+        others = {kind: settings() for kind, settings in registry.everything("transport").items()}
+        for transport in {**others, config.transport.kind: config.transport}.values():
+            yield from transport.plan_lines(config.judge, run_plan)
 
 
 def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:

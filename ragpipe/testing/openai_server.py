@@ -34,13 +34,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
-from ragpipe.testing.batch_endpoint import BatchEndpoint
 from ragpipe.testing.openai_answers import chat_reply, question_hash
 from ragpipe.testing.openai_faults import (
     FAULTS,
@@ -55,6 +54,7 @@ from ragpipe.testing.openai_faults import (
 )
 from ragpipe.testing.openai_limits import ServerLimits
 
+S = TypeVar("S", bound="OpenAIServer")
 SERVER = (sys.executable, "-m", "ragpipe.testing.local_server")
 """The command of the server in a process of its own, wherever ragpipe can be imported."""
 
@@ -83,16 +83,12 @@ class OpenAIServer:
         self.peak = self.in_flight = self.arrivals = 0
         self._file = open(log, "a", encoding="utf-8", buffering=1) if log else None  # noqa: SIM115
         self.url = ""
-        self.batches = BatchEndpoint(self._good)
-        """The Batch API of this server; its requests are in its own log."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "GET" and request.path.endswith("/models"):
             return web.json_response(
                 {"object": "list", "data": [{"id": self.model or "test-model", "object": "model"}]}
             )
-        if (answer := await self.batches.handle(request)) is not None:
-            return answer
         if request.method != "POST" or not request.path.endswith(("/chat/completions", "/embeddings")):
             return web.json_response({"error": {"message": f"no route {request.method} {request.path}"}}, status=404)
         arrived = time.time()
@@ -302,10 +298,15 @@ def _common_length(left: str, right: str) -> int:
     return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
+def serving(**options: Any) -> AbstractContextManager[OpenAIServer]:
+    """The server with these options, running."""
+    return running(OpenAIServer(**options))
+
+
 @contextmanager
-def serving(**options: Any) -> Iterator[OpenAIServer]:
-    """The server in a thread of this process, with a loop of its own: for sync and async tests alike."""
-    server, loop, ready = OpenAIServer(**options), asyncio.new_event_loop(), threading.Event()
+def running(server: S) -> Iterator[S]:
+    """A server in a thread of this process, with a loop of its own: for sync and async tests alike."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
 
     def serve() -> None:
         asyncio.set_event_loop(loop)

@@ -1,6 +1,6 @@
 """Deletes one extra after the other from a copy of the tree, and runs the rest: `python -m tests.support.without_extras [NAME ...]`.
 
-Of an extra go its folder, its tests, its page and the lines that list the page. Schemas and generated pages are made anew, as after any change of settings.
+Of an extra go its folder, its tests, its page, the lines that list the page and the links to it. Schemas and generated pages are made anew, as after any change of settings.
 Then every module is imported, `--help` is printed, the quickstart is run, and the tests of `--tests` (the whole default suite:
 `--tests tests`). Prints a table; the exit code is the number of extras without which the rest does not pass.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,9 @@ def _without(extra: str, tree: Path, tests: list[str]) -> dict[str, str]:
     for listing in (tree / "mkdocs.yml", tree / "docs" / "README.md"):
         lines = listing.read_text(encoding="utf-8").splitlines(keepends=True)
         listing.write_text("".join(line for line in lines if f"extras/{extra}.md" not in line), encoding="utf-8")
+    link = re.compile(rf"\[([^\]]*)\]\((?:[^)]*/)?{extra}\.md[^)]*\)")
+    for page in (*tree.glob("*.md"), *tree.glob("docs/**/*.md"), tree / "docs" / "generate.py"):
+        page.write_text(link.sub(r"\1", page.read_text(encoding="utf-8")), encoding="utf-8")
     python = [sys.executable, "-m"]
     steps = {
         "imports": [sys.executable, "-c", IMPORTS],

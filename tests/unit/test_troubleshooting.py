@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: each message still stands in the code, and no first line of an error is missing from it."""
+"""docs/troubleshooting.md and the messages on pages of extras: each still stands in the code, and no first line of an error is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.support.source_trees import FILES, source_nodes
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 PAGE = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
-QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
+OF_EXTRAS = [path.read_text(encoding="utf-8").partition("\n## Messages\n")[2] for path in DOCS.glob("extras/*.md")]
+QUOTED = re.findall(r"^\| `([^`]+)` \|", "\n".join([PAGE, *OF_EXTRAS]), re.M)
 TITLED = {"ConfigError", "DataError", "PromptError", "Faults"}
 ANYTHING = "\0"
 
@@ -81,7 +82,7 @@ def test_every_first_line_of_an_error_has_a_row() -> None:
     missing = sorted(
         {title for title in titles() if not any(fits(quoted, " ".join(title.split())) for quoted in QUOTED)}
     )
-    assert not missing, "add a row to docs/troubleshooting.md: " + "; ".join(missing)
+    assert not missing, "add a row to docs/troubleshooting.md, or to the page of its extra: " + "; ".join(missing)
 
 
 def test_a_message_has_one_row() -> None:

@@ -26,7 +26,6 @@ from ragpipe.judging.capabilities import LOCAL, capabilities
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import in_unit
-from ragpipe.judging.pricing import batch_rates_for, rates_for
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import CHARACTERS_PER_TOKEN, count_tokens
@@ -264,15 +263,13 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
     if not plan.new_calls and plan.stored:
         replies = "the one reply is" if plan.stored == 1 else f"all {plan.stored:,} replies are"
         return f"plan: {plural(plan.cases, 'case')}, no new call to {judge.label}: {replies} stored{details}"
-    by_batch = config.transport.kind == "batch"
-    prices = batch_rates_for(judge, config.transport.batch.prices) if by_batch else rates_for(judge)
-    new = max(1, plan.new_calls)
-    usd = prices.usd(plan.tokens_in / new, plan.tokens_out / new)  # per call: long prompts may cost more
+    prices = config.transport.rates(judge)
+    usd = plan.usd(prices)
     measured = sum(step.calls for step in plan.steps if step.measured)
     replies = "lengths by the form of the answers"
     if measured:
         replies = f"{measured:,} of {plan.calls:,} by this judge's earlier replies, the rest by their form"
-    money = f"about ${usd * plan.new_calls:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
+    money = f"about ${usd:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
     return (
         f"plan: {plural(plan.cases, 'case')}, up to {plural(plan.new_calls, 'new call')} to {judge.label}"
         f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "
@@ -285,12 +282,8 @@ def over_budget(plan: Plan, config: RunConfig) -> str | None:
     judge = config.judge
     if not isinstance(judge, JudgeSettings) or not judge.budget.is_set:
         return None
-    new = max(1, plan.new_calls)
-    batch = config.transport.batch if config.transport.kind == "batch" else None
-    rates = rates_for(judge) if batch is None else batch_rates_for(judge, batch.prices)
-    usd = rates.usd(plan.tokens_in / new, plan.tokens_out / new)
     expected = {
-        "usd": None if usd is None else usd * plan.new_calls,
+        "usd": plan.usd(config.transport.rates(judge)),
         "tokens": plan.tokens_in + plan.tokens_out,
         "calls": plan.new_calls,
     }

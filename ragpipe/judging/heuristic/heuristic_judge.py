@@ -170,6 +170,25 @@ def _supports_all(roles: Mapping[str, Any], settings: HeuristicSettings) -> YesN
     return YesNo(verdict=verdict, text=text)
 
 
+def _supports_a_point(roles: Mapping[str, Any], settings: HeuristicSettings) -> YesNo:
+    """Whether the sources support a claim of the text and contradict none. An existing YES remains. Raises Skipped where a question
+    is shown: strings do not tell whether an answer responds to it."""
+    if "question" in roles:
+        raise Skipped(CANNOT_ANSWER)
+    if str(roles.get("existing", "")).strip()[:3].upper() == "YES":
+        return YesNo(verdict="YES", text="YES: the existing answer stands")
+    claims = _claims_of(str(roles["main_point"]))
+    if not claims:
+        raise Skipped("no_factual_claims")
+    findings = decide(claims, _sources(roles), settings)
+    supported, contradicted = sum(f.supported for f in findings), [f for f in findings if f.contradicted]
+    verdict = "YES" if supported and not contradicted else "NO"
+    text = f"{verdict}: {supported} of {len(findings)} claims supported, {len(contradicted)} contradicted"
+    if contradicted:
+        text += f"; first {contradicted[0].claim[:200]!r} ({contradicted[0].reason})"
+    return YesNo(verdict=verdict, text=text)
+
+
 def _groundedness(roles: Mapping[str, Any], settings: HeuristicSettings) -> Groundedness:
     claims = _claims_of(str(roles["text"]))
     if not claims:
@@ -251,6 +270,8 @@ HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
     (ChunkGrades, frozenset(("reference", "sources"))): _grade_chunks,
     (YesNo, frozenset(("text", "sources"))): _supports_all,
     (YesNo, frozenset(("text", "sources", "existing"))): _supports_all,
+    (YesNo, frozenset(("main_point", "sources"))): _supports_a_point,
+    (YesNo, frozenset(("main_point", "sources", "existing"))): _supports_a_point,
     (Groundedness, frozenset(("text", "sources"))): _groundedness,
     (CitationVerdicts, frozenset(("sources", "citations"))): _check_citations,
     (CitedClaims, frozenset(("text", "citations"))): _find_cited_claims,

@@ -27,7 +27,7 @@ class RetrievalMetric(Computed):
     to 1.
 
     Parameters: `k` cut-offs; `unit` document (a document's chunks count once, at their best rank, where the gold is
-    documents) or chunk; `order` given (the system's ranks) or trec (score, then id, both descending: equals
+    documents; a chunk that comes again counts once) or chunk; `order` given (the system's ranks) or trec (score, then id, both descending: equals
     trec_eval); `require_snippet`: anchors match only chunks with a snippet; `measures`: which of the six by k are
     given; `score_k` and `weights` of `retrieval_score` (divided by their sum); `prefix` before all names.
 

@@ -4,7 +4,7 @@
 - `answer_class`: Is the answer right, wrong, or an admission that the system does not know?
 - `answer_relevance`: Does the answer answer what was asked? 0 to 1.
 - `answer_synthesis`: Two independent grades in one call: is the answer true to the contexts, and does it explain why they fit the need?
-- `chunk_faithfulness`: Does at least one chunk support the whole answer? A chain of questions over the chunks.
+- `chunk_faithfulness`: Does at least one chunk support the answer in a main fact, and contradict none? A chain of questions over the chunks.
 - `chunk_relevancy`: Does the answer respond to the question, in line with at least one chunk? A chain of questions over the chunks.
 - `citation`: Are the answer's citations present, valid, accurate and sufficient?
 - `context_precision`: How many of the retrieved chunks are useful for the question, and how early do they come? One call over all chunks.

@@ -13,7 +13,7 @@ from pydantic import Field
 from ragpipe.core.errors import JudgeError
 from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.context_metric import ContextMetric
+from ragpipe.metrics.shared.context_metric import NO_CLAIMS, ContextMetric
 from ragpipe.metrics.shared.context_numbers import numbered
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
 from ragpipe.prompting.prompt import Prompt
@@ -29,10 +29,11 @@ class ChunkChain(ContextMetric):
     Monotone in code, not only in the prompt: a YES stays a YES. So the chain stops at the first YES; with `exhaustive`
     it asks about all chunks anyway (the value is equal, with one call per chunk). A reply that says neither YES nor
     NO, or both, keeps the answer so far; if no YES follows, the case is an error (`unparsable`), not a NO. Nothing
-    retrieved: 0 (`no_context_retrieved`) without a call.
+    retrieved: 0 (`no_context_retrieved`) without a call. An answer that only declines is skipped (`no_claims`): any chunk
+    without the fact would support it, and the chain ends at the first YES.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"first": (YesNo,), "refine": (YesNo,)}
     first: Prompt
@@ -52,7 +53,7 @@ class ChunkChain(ContextMetric):
         raise NotImplementedError
 
     def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if not case.contexts:
+        if not case.contexts or self.only_declines(case):
             return
         head, *tail = numbered(case.contexts)
         yield PlannedCall(self.first, YesNo, self._values(self.first, case, head))
@@ -68,7 +69,7 @@ class ChunkChain(ContextMetric):
         return f"1 with the first YES, 0 without one: {', '.join(verdicts)}" if verdicts else None
 
     async def measure(self, case: Case, judge: Judge) -> Score:
-        if not case.contexts:
+        if not case.contexts or await self.no_claims(case) == NO_CLAIMS:
             return await self.unsupported(case)
         existing, deciding, unread = "", "", ""
         verdicts: list[dict[str, Any]] = []

@@ -66,6 +66,13 @@ class ContextMetric(JudgeMetric):
         flags = [*answer_flags(case.answer), NOTHING_RETRIEVED]
         return Score(0.0, reason=NOTHING_RETRIEVED, details={"flags": flags})
 
+    def only_declines(self, case: Case) -> bool:
+        """For the plan: whether the answer is nothing but a refusal."""
+        try:
+            return read_refusal(case.answer, load_refusals(self.patterns)).refused
+        except JudgeError:  # too long for patterns: `measure` reports it without a call
+            return True
+
     def lists_claims(self, case: Case) -> bool:
         """For the plan: whether the judge lists the claims of an answer without retrieved contexts."""
         try:

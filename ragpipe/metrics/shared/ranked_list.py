@@ -103,12 +103,20 @@ def first_ranks(
 
 
 def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
+    """The chunks from the best on. One that comes again is no further result: it stands at its best rank only."""
     if order == "given":
-        return sorted(chunks, key=attrgetter("rank"))
-    name = gold.name_of if gold.form != "anchors" else document_of
-    single = np.array([chunk.score or 0.0 for chunk in chunks], dtype=np.float32).tolist()  # as trec_eval keeps them
-    places = sorted(range(len(chunks)), key=lambda i: (single[i], name(chunks[i])), reverse=True)
-    return [chunks[i] for i in places]
+        ordered = sorted(chunks, key=attrgetter("rank"))
+    else:
+        name = gold.name_of if gold.form != "anchors" else document_of
+        single = np.array(
+            [chunk.score or 0.0 for chunk in chunks], dtype=np.float32
+        ).tolist()  # as trec_eval keeps them
+        places = sorted(range(len(chunks)), key=lambda i: (single[i], name(chunks[i])), reverse=True)
+        ordered = [chunks[i] for i in places]
+    once: dict[str, Chunk] = {}
+    for chunk in ordered:
+        once.setdefault(chunk.id, chunk)
+    return list(once.values())
 
 
 def _matched(

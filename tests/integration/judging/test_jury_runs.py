@@ -210,7 +210,6 @@ def test_members_are_held_against_people_and_the_best_alone_is_named(
         (["jury.min_members=3"], ["jury.min_members", "at most the number of members, 2"]),
         (["jury.members.b.model=openai/m-a-2026-01-01"], ["jury.members.b", "the same judge as a"]),
         (["jury.members.a.budget.calls=3"], ["jury.members.a.budget.calls", "jury.budget.calls"]),
-        (["transport=batch"], ["batch, with a jury", "run each member alone"]),
         (["jury.cascade={first: a, then: e}"], ["jury.cascade.then", "a member: a, b"]),
         (["jury.members.a.reasoning=true"], ["jury.members.a.reasoning", "the same in all members"]),
         (["jury.members.a.temprature=1"], ["jury.members.a.temprature", "did you mean temperature"]),

@@ -28,7 +28,8 @@ MISS = {"hit@5": 0.0, "mrr": 0.0}
 DOCUMENTS = [
     # llamaindex-evaluators.md, "Failure Scenarios", with its own numbers
     ("A hallucination", {"chunk_faithfulness": 0.0, "chunk_relevancy": 1.0}, ["hallucination"]),
-    ("B off topic", {"chunk_faithfulness": 1.0, "chunk_relevancy": 0.0}, ["off_topic"]),
+    ("B off topic", {"chunk_faithfulness": 1.0, "answer_relevance": 0.0}, ["off_topic"]),
+    ("a NO of the chunks", {"chunk_faithfulness": 1.0, "chunk_relevancy": 0.0}, []),
     ("C retrieval failure", {"chunk_faithfulness": 1.0, "chunk_relevancy": 1.0, **MISS}, ["retrieval_failure"]),
     ("D partial correctness", {"correctness": 2.5}, ["partly_correct"]),
     ("D with its retrieval", {"correctness": 2.5, **HIT}, ["partly_correct"]),

@@ -164,7 +164,9 @@ def test_data_that_changes_under_a_run_is_refused_and_opens_its_own_run_after(be
     assert "differs from run " + first.name in again.text
     assert "other data" in again.text
     assert not answered & set(again.bodies), "unchanged cases cost nothing"
-    assert 1 <= len(again.requests) <= 2
+    # however far the first run came: the rest, and the one or two questions of the changed case
+    questions = len(again.rows("judge_inputs"))
+    assert questions <= len(answered) + len(again.requests) <= questions + 2
     changed = next(r for r in again.rows("judge_inputs") if r["sample_id"] == "q00019")
     assert "Something else is said" in changed["messages"]
 

@@ -24,7 +24,7 @@ CHOICES = {
     "dataset": ("demo", "ragas", "trec"), "judge": ("evidence", "llm", "recorded"), "system": ("http", "python"), "runner": ("local",),
     "metrics": ("[retrieval]", "[faithfulness,format]", "[groundedness,citation]"), "embedder": ("none", "minilm"), "task": ("plan", "runs"),
     "+experiment": ("quickstart", "demo_baseline", "ragtruth"), "+mode": ("quick", "debug"), "scoring/diagnosis": ("none",),
-    "+judge@jury.members.a": ("llm",), "transport": ("stored", "batch"), "dataset@other": ("demo",), "judge.nope": ("1",),
+    "+judge@jury.members.a": ("llm",), "transport": ("stored", "live"), "dataset@other": ("demo",), "judge.nope": ("1",),
 }  # fmt: skip
 KEYS = ("++seed=3", "++dataset.limit=2", "++scoring.weights.faithfulness=0.5", "++judge.threshold=.5", "++name=x", "+name=y", "seed=4",
         "++metrics.retrieval.k=[1,2]", "~publish", "~metrics.format", "++store.path='a b'", "++plugins=[a]", "+jury.members.b={kind: x}",

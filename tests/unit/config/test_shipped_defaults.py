@@ -19,8 +19,6 @@ from ragpipe.tasks.schema import task_keys
 CONF = conf_dir()
 CHOICES = {
     ("dataset/jsonl", "name"): "the name of the option",
-    ("transport/stored", "kind"): "the option's choice",
-    ("transport/batch", "kind"): "the option's choice",
     ("runner/local", "kind"): "the option's choice",
     ("runner/processes", "kind"): "the option's choice",
     ("runner/ray", "kind"): "the option's choice",

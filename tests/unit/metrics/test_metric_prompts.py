@@ -38,7 +38,18 @@ VARIANTS = [
 ]
 LIBRARY = PromptLibrary([prompts_dir()])
 FILES = prompt_lock.template_paths()
-ROLES = {"text", "claims", "sources", "question", "reference", "existing", "citations", "rules", "numbers"}
+ROLES = {
+    "text",
+    "main_point",
+    "claims",
+    "sources",
+    "question",
+    "reference",
+    "existing",
+    "citations",
+    "rules",
+    "numbers",
+}
 
 
 def labelled(answer, texts, **other):
@@ -70,7 +81,13 @@ def questions(name, case=CASE, **parameters):
 def test_every_template_renders_with_and_without_its_optional_parts(path):
     step, version, _ = path.name.split(".")
     prompt = LIBRARY.load(path.parent.name, step, version)
-    given = {"text": "the answer", "question": "the question", "reference": "the reference", "existing": "NO"}
+    given = {
+        "text": "the answer",
+        "main_point": "the answer",
+        "question": "the question",
+        "reference": "the reference",
+        "existing": "NO",
+    }
     given |= {"claims": ["a claim", "another"], "sources": CASE.contexts}
     given |= {"citations": [{"text": "a cited text", "source": 1}], "rules": ["a rule", "another"]}
     assert set(prompt.roles.values()) <= ROLES
@@ -169,7 +186,7 @@ def test_questions_about_one_chunk_share_the_prefix_up_to_its_end():
             said |= {"question": CASE.question} if name == "chunk_relevancy" else {}
             users.append(metric.first.render(**said)[1]["content"])
             users.append(metric.refine.render(**said, existing=existing)[1]["content"])
-            assert f"so far is {existing}." in users[-1]
+            assert ("so far is NO; " if existing == "NO" else "so far is YES, and it stays YES.") in users[-1]
         assert all(user.startswith(f"Context:\n[1]\n{fence(CASE.contexts[0].text)}\n") for user in users)
 
 

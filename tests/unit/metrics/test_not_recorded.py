@@ -19,7 +19,7 @@ BOTH, CONTEXTS, ANSWER, NEITHER = {"contexts", "answer"}, {"contexts"}, {"answer
 # By hand from the definitions in docs/metrics.md: the parts of the output without which the score cannot be told.
 RESTS_ON: dict[str, set[str]] = {
     "abstention": ANSWER, "answer_class": ANSWER, "answer_relevance": ANSWER, "answer_synthesis": BOTH,
-    "attribution_hit": CONTEXTS, "bert_score": ANSWER, "chunk_faithfulness": BOTH, "chunk_relevancy": BOTH,
+    "attribution_hit": CONTEXTS, "bert_score": ANSWER, "chunk_faithfulness": BOTH, "chunk_relevancy": BOTH, "one_chunk_suffices": BOTH,
     "citation": BOTH, "context_precision": CONTEXTS, "context_recall": CONTEXTS, "context_relevance": CONTEXTS,
     "context_sufficiency": CONTEXTS, "context_utilization": BOTH, "contextual_correctness": BOTH, "correctness": ANSWER,
     "expected_citation_recall": CONTEXTS, "factual_accuracy": ANSWER, "faithfulness": BOTH, "format": ANSWER,

@@ -202,6 +202,12 @@ SHIPPED = [
     ({"source_policy": 0.0}, {}, {}, {}, ["quote_only_violation"]),
     ({"policy_compliance": 0.0}, {}, {}, {}, ["policy_violation"]),
     ({"context_relevance": 0.69}, {}, {}, {}, ["irrelevant_context"]),
+    ({"context_relevance": 0.69}, {"answerable": True}, {}, {}, ["irrelevant_context"]),
+    ({"context_relevance": 0.0}, {"answerable": False}, {"abstained": True}, {}, []),  # there is nothing to find
+    ({"context_relevance": 0.0}, {"expected": Expected(behavior="reject")}, {"abstained": True}, {}, []),
+    ({"citation": 0.5}, {}, {}, {"citation": {"flags": ["dangling_citations"]}}, ["made_up_citation"]),
+    ({"citation": 0.6, "citation_valid": 1.0, "citation_accuracy": 0.5}, {}, {}, {"citation": {"flags": []}}, ["wrong_citation"]),
+    ({"citation": 0.9, "citation_valid": 1.0, "citation_accuracy": 0.9}, {}, {}, {"citation": {"flags": []}}, []),
     ({"attribution_hit": 0.0, "mrr": 0.5}, {}, {}, {}, ["gold_not_cited"]),
     ({"attribution_hit": 0.0, "mrr": 0.0}, {}, {}, {}, ["retrieval_miss"]),
     ({"attribution_hit": CLOSED, "mrr": CLOSED, "context_relevance": CLOSED, "correctness": 5.0}, {}, CLOSED_BOOK, {}, []),

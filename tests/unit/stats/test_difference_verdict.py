@@ -35,7 +35,10 @@ def of(*changes: tuple[int, float], low: float | None = 0, high: float | None = 
     ("changes", "state", "reason"),
     [
         (((5, 0.5), (95, 0)), "inconclusive", "few_changed"),  # 5 of 100 changed
-        (((100, 0),), "inconclusive", "few_changed"),  # nothing changed: nothing is known of what may change
+        # .95^58 = .051 and .95^59 = .0485: from 59 questions on, none of which changed, a change of .05 is excluded at 5 %
+        (((58, 0),), "inconclusive", "few_changed"),
+        (((59, 0),), "same", None),
+        (((5, 0.2), (995, 0)), "same", None),
         (((6, 0.01), (94, 0)), "same", None),
         (((50, 0.02), (50, -0.01)), "same", None),  # the 95 % interval excludes 0, but .02 does not matter
         (((60, 0.4), (40, -0.1)), "better", None),
@@ -121,10 +124,20 @@ def test_rows_needed_grow_with_the_likeness_of_rows() -> None:
 
 
 def test_rows_needed_with_few_changes() -> None:
-    """4 of 100 changed: 6 or more change in 8 of 10 samples of 100 * 7.906 / 4 rows."""
+    """Until 6 or more change in 8 of 10 samples, or until so few changes exclude the effect, whichever comes first."""
     assert stats.poisson.sf(5, 7.906) == pytest.approx(0.8, abs=1e-4)
-    assert of((4, 0.1), (96, 0)).n_needed == math.ceil(100 * 7.906 / 4)
-    assert of((100, 0)).n_needed is None
+    assert of((4, 0.1), (36, 0)).n_needed == math.ceil(40 * 7.906 / 4)
+    assert of((4, 0.1), (96, 0)).n_needed == next(n for n in range(101, 999) if stats.binom.cdf(4, n, 0.05) <= 0.05)
+    assert of((40, 0)).n_needed == 59
+    assert of((40, 0), low=None).n_needed is None
+
+
+def test_few_changes_are_no_proof_of_the_same() -> None:
+    """5 % of the questions fall by the whole scale, the fewest changes by which a mean can fall by .05: of samples with fewer
+    than 6 changes at most 5 % are called the same."""
+    for questions in range(20, 240, 4):
+        called = [k for k in range(6) if of((k, -0.5), (questions - k, 0), smallest_effect=0.025).state == "same"]
+        assert stats.binom.pmf(called, questions, 0.05).sum() <= 0.05
 
 
 def test_rows_needed_where_the_truth_lies_between() -> None:

@@ -14,7 +14,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from ragpipe.config.runner_settings import RunnerSettings
-from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings, TransportSettings
+from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings
 from ragpipe.core import registry
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
@@ -26,6 +26,7 @@ from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric
 
 JUDGES, EMBEDDERS = registry.everything("judge"), registry.everything("embedder")
+TRANSPORTS = registry.everything("transport")
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 NEEDED: dict[type[Settings], dict[str, Any]] = {
     DatasetSettings: {"path": "a.jsonl"},
@@ -62,7 +63,6 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (HttpSystem, "url"): "http://127.0.0.1:2/ask",
     (HttpSystem, "body"): {"q": "question"},
     (HttpSystem, "fields"): {"answer": "text"},
-    (TransportSettings, "batch"): {"quiet_s": 2.0},
     (RunnerSettings, "address"): "127.0.0.1:6379",
     (RunnerSettings, "resources"): {"disk": 1.0},
     (RunnerSettings, "env_vars"): ["MY_KEY"],
@@ -124,17 +124,17 @@ NEVER = {
     "dataset": ["name", "path", "files"],
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [
-    ("", TopSettings), ("dataset", DatasetSettings), ("transport", TransportSettings), ("runner", RunnerSettings), ("store", StoreSettings),
+    ("", TopSettings), ("dataset", DatasetSettings), ("runner", RunnerSettings), ("store", StoreSettings),
     ("scoring", ScoringSettings), ("report", ReportSettings),
     *(("system", kind) for kind in SYSTEMS.values()), *(("judge", kind) for kind in JUDGES.values()),
-    *(("embedder", kind) for kind in EMBEDDERS.values()),
+    *(("embedder", kind) for kind in EMBEDDERS.values()), *(("transport", kind) for kind in TRANSPORTS.values()),
 ]  # fmt: skip
 
 
 def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
     """A run of plain sections, with these keys in one of them."""
     plain: dict[str, Any] = {
-        "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TransportSettings, "runner": RunnerSettings,
+        "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TRANSPORTS["live"], "runner": RunnerSettings,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
     }  # fmt: skip
     if section:

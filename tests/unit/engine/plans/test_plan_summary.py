@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.config.settings import TransportSettings
+from ragpipe.config.transport_settings import LiveTransportSettings, StoredTransportSettings
 from ragpipe.core.errors import ConfigError
 from ragpipe.engine.plans.plan_summary import check_call_budget
 from ragpipe.judging.settings import JudgeSettings
@@ -15,7 +15,9 @@ from ragpipe.judging.settings import JudgeSettings
 
 def config_of(max_calls: int, transport: str = "live") -> Any:
     judge = JudgeSettings.model_construct(max_calls=max_calls)
-    return SimpleNamespace(judge=judge, transport=TransportSettings(kind=transport))
+    return SimpleNamespace(
+        judge=judge, transport=StoredTransportSettings() if transport == "stored" else LiveTransportSettings()
+    )
 
 
 @pytest.mark.parametrize(("new_calls", "transport"), [(0, "live"), (10, "live"), (11, "stored")])

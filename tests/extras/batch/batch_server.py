@@ -1,6 +1,6 @@
 """A local Batch API for tests, in OpenAI's shape (files and batches) and in Anthropic's: delays, partial errors, expiry.
 
-It belongs to an `OpenAIServer` (`server.batches`), whose replies it gives: a question has the same reply by batch and live.
+A `BatchServer` has one as `batches`, which gives the server's replies: a question has the same reply by batch and live.
 `log` has one entry per request (`method`, `path`, `status`), `made` the batches in the order in which they were made.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from ragpipe.testing.openai_answers import question_hash
+from ragpipe.testing.openai_server import OpenAIServer
 
 Reply = Callable[[dict[str, Any], str], dict[str, Any]]
 OK, EXPIRED, MISSING, DOUBLED = "ok", "expired", "missing", "doubled"
@@ -42,6 +43,17 @@ class FakeBatch:
     def ended(self) -> bool:
         """Whether no further reply will come."""
         return self.cancelled or time.time() >= self.ends
+
+
+class BatchServer(OpenAIServer):
+    """The test server with a Batch API."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self.batches = BatchEndpoint(self._good)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await self.batches.handle(request) or await super().handle(request)
 
 
 class BatchEndpoint:

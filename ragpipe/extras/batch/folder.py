@@ -17,23 +17,21 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from ragpipe.core.errors import DataError, FolderLocked, Problem
 from ragpipe.store.files.atomic import atomic_write, json_bytes, make_folders, output_error
 from ragpipe.store.run.folder_lock import FolderLock
 
 State = Literal["intent", "sent", "collected", "done"]
-FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LineForm:
+class Line(NamedTuple):
     """How a question is asked in a batch: the output mode, the name of its token limit, whether it has a system message, the
     sha256 of the request."""
 
@@ -45,19 +43,16 @@ class LineForm:
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
-    """What `batch.json` says. `judge` is the judge's printable name, `created` and `expires_at` are epoch seconds,
-    `files` counts the files of results."""
+    """What `batch.json` says. `judge` is the judge's printable name, `created` is in epoch seconds, `files` counts the files of
+    results."""
 
     token: str
     judge: str
     state: State
     requests: int
     created: float
-    upload: str | None = None
     id: str | None = None
-    expires_at: float | None = None
     files: int = 0
-    format: int = FORMAT
 
 
 @dataclass(slots=True)
@@ -66,28 +61,22 @@ class BatchFolder:
 
     path: Path
     mark: BatchMark
-    _lines: dict[str, LineForm] | None = None
+    _lines: dict[str, Line] | None = None
     _delivered: set[str] | None = None
     _lock: FolderLock | None = field(default=None, repr=False)
 
     @classmethod
-    def create(cls, root: Path, token: str, judge: str, lines: Mapping[str, LineForm], body: bytes) -> Self:
-        """Write a new batch, locked for this process: body first, intent last. Raises OutputError.
+    def create(cls, root: Path, token: str, judge: str, lines: Mapping[str, Line], body: bytes) -> Self:
+        """Write a new batch below `root`, locked for this process: body first, intent last. Raises OutputError.
 
-        Args:
-            root: the folder of all batches.
-            token: the name of the batch (`new_token`).
-            judge: the judge's printable name.
-            lines: by key, how each question is asked.
-            body: what will be sent.
+        `token` names it (`new_token`), `judge` is the judge's printable name; `lines` say by key how each question is asked.
         """
-        now = time.time()
         path = root / token
         make_folders(path, exist_ok=False)
-        folder = cls(path, BatchMark(token, judge, "intent", len(lines), now), dict(lines), set())
+        folder = cls(path, BatchMark(token, judge, "intent", len(lines), time.time()), dict(lines), set())
         folder.lock()
         atomic_write(path / "body", body)
-        atomic_write(path / "lines.json", json_bytes({key: asdict(line) for key, line in lines.items()}))
+        atomic_write(path / "lines.json", json_bytes(lines))
         folder.write(folder.mark)
         return folder
 
@@ -97,17 +86,13 @@ class BatchFolder:
         a file of another form."""
         file = path / "batch.json"
         try:
-            data = json.loads(file.read_bytes())
-            mark = BatchMark(**data)
+            return cls(path, BatchMark(**json.loads(file.read_bytes())))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise output_error(file, error, "read") from error
         except (ValueError, TypeError):
             raise _unreadable(file, "no description of a batch") from None
-        if mark.format != FORMAT:
-            raise _unreadable(file, f"format {mark.format}")
-        return cls(path, mark)
 
     def lock(self) -> bool:
         """Take the folder for this process. False where another live process has it."""
@@ -128,17 +113,16 @@ class BatchFolder:
 
     def reread(self) -> None:
         """Read the mark again, after the lock was taken: its holder may have gone on meanwhile."""
-        now = type(self).open(self.path)
-        if now is not None:
+        if (now := type(self).open(self.path)) is not None:
             self.mark = now.mark
 
     @property
-    def lines(self) -> dict[str, LineForm]:
+    def lines(self) -> dict[str, Line]:
         """By key, how its question is asked. Raises DataError for a damaged file."""
         if self._lines is None:
             file = self.path / "lines.json"
             try:
-                self._lines = {key: LineForm(**line) for key, line in json.loads(file.read_bytes()).items()}
+                self._lines = {key: Line(*line) for key, line in json.loads(file.read_bytes()).items()}
             except (OSError, ValueError, TypeError, AttributeError):
                 raise _unreadable(file, "no list of questions") from None
         return self._lines
@@ -158,10 +142,6 @@ class BatchFolder:
         """The keys whose replies are still to be delivered."""
         return self.lines.keys() - self.delivered
 
-    def body(self) -> bytes:
-        """What is sent."""
-        return (self.path / "body").read_bytes()
-
     def write(self, mark: BatchMark) -> None:
         """Write where the batch stands. Raises OutputError."""
         atomic_write(self.path / "batch.json", json_bytes(asdict(mark), indent=1))
@@ -174,16 +154,13 @@ class BatchFolder:
             atomic_write(self.path / f"results-{number}", data)
         self.write(replace(self.mark, state="collected", files=number))
 
-    def results(self) -> Iterable[dict[str, Any]]:
+    def results(self) -> Iterator[dict[str, Any]]:
         """The lines of all results; what is no JSON object is passed over."""
         for number in range(1, self.mark.files + 1):
             for line in (self.path / f"results-{number}").read_bytes().split(b"\n"):
-                try:
-                    data = json.loads(line) if line.strip() else None
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(data, dict):
-                    yield data
+                with suppress(ValueError, RecursionError):
+                    if isinstance(data := json.loads(line), dict):
+                        yield data
 
     def deliver(self, key: str) -> None:
         """Note that a reply is in the call store. With the last one the batch is done, and its files are removed."""

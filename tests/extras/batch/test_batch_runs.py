@@ -9,20 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.testing.openai_server import OpenAIServer
+from tests.extras.batch.batch_server import BatchServer
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
-BATCH = [
-    "transport=batch",
-    "transport.batch.quiet_s=0.2",
-    "transport.batch.poll_s=0.05",
-    "transport.batch.longest_poll_s=0.1",
-]
+BATCH = ["transport=batch", "transport.poll_s=0.05"]
 
 
-def words(server: OpenAIServer, folder: Path, *more: str) -> list[str]:
+def words(server: BatchServer, folder: Path, *more: str) -> list[str]:
     judge = ["judge=llm", f"judge.model={MODEL}", f"judge.api_base={server.url}", "judge.endpoint=test"]
     return ["+experiment=quickstart", *judge, f"output_dir={folder}", *more]
 
@@ -32,7 +27,7 @@ def scores(folder: Path) -> list[dict[str, object]]:
     return pq.read_table(table).to_pylist()
 
 
-def test_a_run_by_batch_has_the_scores_of_a_live_run(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_run_by_batch_has_the_scores_of_a_live_run(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     assert main(words(server, tmp_path / "live")) == 0
     asked_live = len(server.log)
@@ -46,7 +41,7 @@ def test_a_run_by_batch_has_the_scores_of_a_live_run(serve: Callable[..., OpenAI
     assert (len(counts), sorted(counts)[-4:]) == (asked_live, [1, 2, 2, 2])
 
 
-def test_a_second_run_over_the_same_store_sends_nothing(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_second_run_over_the_same_store_sends_nothing(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     few = ["dataset.limit=4", "metrics=[faithfulness,correctness]"]
     assert main(words(server, tmp_path, *BATCH, *few)) == 0
@@ -56,12 +51,12 @@ def test_a_second_run_over_the_same_store_sends_nothing(serve: Callable[..., Ope
 
 
 def test_the_plan_says_rounds_and_prices_and_recommends(
-    serve: Callable[..., OpenAIServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    serve: Callable[..., BatchServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve()
     few = ["dataset.limit=4", "metrics=[faithfulness]"]
     prices = ["judge.prices={input: 2.0, output: 8.0}"]
-    own = ["++transport.batch.prices={input: 1.0, output: 4.0}"]
+    own = ["transport=batch", "transport.prices={input: 1.0, output: 4.0}"]
     assert main(["task=plan", *words(server, tmp_path, *few, *prices, *own)]) == 0
     out = capsys.readouterr().out
     assert "by batch: up to 2 rounds" in out  # extract, then verify
@@ -74,7 +69,7 @@ def test_the_plan_says_rounds_and_prices_and_recommends(
 
 
 def test_rounds_of_the_plan_are_those_of_the_run(
-    serve: Callable[..., OpenAIServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    serve: Callable[..., BatchServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve()
     few = ["dataset.limit=3", "metrics=[chunk_faithfulness]", "metrics.chunk_faithfulness.exhaustive=true"]
@@ -108,7 +103,7 @@ def test_a_missing_key_of_anthropic_is_found_before_anything(
 
 
 def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(
-    serve: Callable[..., OpenAIServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    serve: Callable[..., BatchServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve()
     few = [*BATCH, "dataset.limit=6", "metrics=[correctness]"]
@@ -123,4 +118,12 @@ def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(
     assert sorted(server.batches.asked.values()) == [1] * len(states)
     assert {row["status"] for row in scores(tmp_path)} == {"ok"}
     assert main(words(server, tmp_path, *few, "judge.budget.usd=1")) == 2
-    assert "transport.batch.prices" in " ".join(capsys.readouterr().err.split())
+    assert "transport.prices" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_jury_is_refused_before_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jury = ["judge=llm", f"judge.model={MODEL}", "jury.repeats=2", "transport=batch", f"output_dir={tmp_path}"]
+    assert main(["+experiment=quickstart", *jury]) == 2
+    text = " ".join(capsys.readouterr().err.split())
+    assert "batch, with a jury" in text
+    assert "run each member alone" in text

@@ -1,4 +1,4 @@
-"""Asks questions in two rounds by batch, in a process that may kill itself at a point: `python -m tests.support.batch_asker`.
+"""Asks questions in two rounds by batch, in a process that may kill itself at a point: `python -m tests.extras.batch.batch_asker`.
 
 The words are a JSON object: `url`, `model`, `folder`, `count`, and `kill` as `name:number:before` or `:after`, or empty. The points
 are calls of a function: of the batch folder (`write` is every atomic write of it, `deliver`), or of the Batch API (`upload`,
@@ -17,12 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ragpipe.judging.batches import batch_folder
-from ragpipe.judging.batches.anthropic_batches import AnthropicBatches
-from ragpipe.judging.batches.openai_batches import OpenAIBatches
-from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.extras.batch import folder as batch_folder
+from ragpipe.extras.batch import transport as batch_transport
+from ragpipe.extras.batch.api import AnthropicBatches, OpenAIBatches
+from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.judging.session import JudgeSession
-from ragpipe.judging.transports.batch_transport import BatchTransport
 from ragpipe.store.calls.call_store import CallStore
 from tests.support.asking import question, settings
 
@@ -85,9 +84,10 @@ class _KillPoint:
 async def _ask(words: dict[str, Any]) -> list[str | None]:
     folder = Path(words["folder"])
     store = CallStore(folder / "calls.sqlite", run_id=RUN)
-    batch = BatchSettings(quiet_s=0.05, poll_s=0.05, longest_poll_s=0.05)
+    batch = BatchSettings(poll_s=0.05)
     judge = settings(words["url"], model=words["model"], endpoint="test", api_key_env=None)
-    transport = BatchTransport(judge, batch, folder / "batches", run_id=RUN)
+    batch_transport.QUIET_S = 0.05
+    transport = batch_transport.BatchTransport(judge, batch, folder / "batches", run_id=RUN)
     session = JudgeSession(identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store)
 
     async def chain(text: str) -> list[str | None]:

@@ -15,23 +15,21 @@ from typing import Any
 import pytest
 
 from ragpipe.core.errors import Interrupted, ProviderUnusable
-from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.extras.batch.settings import BatchSettings
+from ragpipe.extras.batch.transport import BatchTransport
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.settings import BudgetSettings, Price
-from ragpipe.judging.transports.batch_transport import BatchTransport
 from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.price_rates import Rates, Tier
 from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
-from ragpipe.testing.batch_endpoint import EXPIRED, MISSING, OK
 from ragpipe.testing.openai_answers import question_hash
-from ragpipe.testing.openai_server import OpenAIServer
+from tests.extras.batch.batch_server import EXPIRED, MISSING, OK, BatchServer
 from tests.support.asking import SENTINEL, VARIABLE, question, settings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-QUICK = {"quiet_s": 0.01, "poll_s": 0.005, "longest_poll_s": 0.01}
 PRICE = Price(input=2.0, output=10.0)
 RATES = Rates("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))
 MAX_TOKENS = 64
@@ -45,7 +43,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 class Account:
     """A run with a budget: its journal on disk, its batches, and what its ledger has."""
 
-    def __init__(self, server: OpenAIServer, folder: Path, batches: Path, **limits: float):
+    def __init__(self, server: BatchServer, folder: Path, batches: Path, **limits: float):
         self.server, self.path, self.batches, self.limits = server, folder / "budget.jsonl", batches, limits
         self.ledger = Amount()
 
@@ -56,7 +54,7 @@ class Account:
         journal = HoldJournal.open(self.path, self.ledger)
         budget = Budget(BudgetSettings(**self.limits), "judge", journal)
         judge = settings(self.server.url, max_tokens=MAX_TOKENS)
-        how = BatchSettings(**{**QUICK, "prices": PRICE, **batch})
+        how = BatchSettings(**{"poll_s": 0.005, "prices": PRICE, **batch})
         sender = BatchTransport(judge, how, self.batches, run_id="run", budget=budget)
 
         async def one(item: Question) -> Call:
@@ -112,9 +110,7 @@ def states(calls: list[Call | BaseException]) -> list[str]:
     return [call.status if isinstance(call, Call) else type(call).__name__ for call in calls]
 
 
-def test_a_batch_has_what_fits_in_the_order_of_the_questions(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
-) -> None:
+def test_a_batch_has_what_fits_in_the_order_of_the_questions(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=5)
     budget, calls = account.start(*questions(12))
     assert states(calls) == ["ok"] * 5 + ["budget"] * 7
@@ -124,7 +120,7 @@ def test_a_batch_has_what_fits_in_the_order_of_the_questions(
 
 @pytest.mark.slow
 def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     """A hold is a bound, several times the cost: the rounds come nearer to the budget, and never exceed it."""
     account = Account(serve(), tmp_path, tmp_path / "batches", tokens=3000)
@@ -137,7 +133,7 @@ def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
 
 
 @pytest.mark.slow
-def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=6)
     account.server.batches.delay_s = 0.3
     _, calls = account.start(*questions(6), kill_after=0.15, once_made=True)
@@ -150,7 +146,7 @@ def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., O
 
 @pytest.mark.slow
 def test_a_reply_that_another_run_has_sent_for_needs_room_too(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server, batches = serve(), tmp_path / "batches"
     server.batches.delay_s = 0.3
@@ -165,7 +161,7 @@ def test_a_reply_that_another_run_has_sent_for_needs_room_too(
     assert len(server.batches.made) == 1
 
 
-def test_a_refused_batch_costs_nothing(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_refused_batch_costs_nothing(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=3)
     account.server.batches.refuse = "no such model"
     budget, calls = account.start(*questions(3))
@@ -178,7 +174,7 @@ def test_a_refused_batch_costs_nothing(serve: Callable[..., OpenAIServer], tmp_p
 
 
 def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=9)
     account.server.batches.fate = lambda batch, line: (EXPIRED if line else MISSING) if batch == 0 else OK
@@ -190,7 +186,7 @@ def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
-def test_the_bill_never_exceeds_the_budget(serve: Callable[..., OpenAIServer], tmp_path: Path, seeds: range) -> None:
+def test_the_bill_never_exceeds_the_budget(serve: Callable[..., BatchServer], tmp_path: Path, seeds: range) -> None:
     """Random budgets, sizes of batches, fates of lines, and ends of a start in the middle."""
     server = serve()
     for seed in seeds:

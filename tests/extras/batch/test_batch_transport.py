@@ -12,27 +12,26 @@ from typing import Any
 import pytest
 
 from ragpipe.core.errors import Incomplete, Interrupted, ProviderUnusable
-from ragpipe.judging.batches.batch_api import BatchStatus
-from ragpipe.judging.batches.openai_batches import OpenAIBatches
-from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.extras.batch import job
+from ragpipe.extras.batch import transport as batch_transport
+from ragpipe.extras.batch.api import BatchStatus, OpenAIBatches
+from ragpipe.extras.batch.settings import BatchSettings
+from ragpipe.extras.batch.transport import BatchTransport
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.settings import Price
-from ragpipe.judging.transports.batch_transport import BatchTransport
 from ragpipe.schema.call import Call, Payment
-from ragpipe.testing.batch_endpoint import DOUBLED, EXPIRED, MISSING, OK
-from ragpipe.testing.openai_server import OpenAIServer
+from tests.extras.batch.batch_server import DOUBLED, EXPIRED, MISSING, OK, BatchServer
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-QUICK = {"quiet_s": 0.02, "poll_s": 0.01, "longest_poll_s": 0.02}
 PARAMS = ["openai", pytest.param("anthropic", marks=pytest.mark.slow)]  # litellm takes seconds to import
 SHAPES = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/claude-3-5-haiku-20241022"}
 PRICE = Price(input=2.0, output=10.0)
 
 
-def transport(server: OpenAIServer, folder: Path, *, shape: str = "openai", **keys: Any) -> BatchTransport:
-    batch = {**QUICK, **{name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}}
+def transport(server: BatchServer, folder: Path, *, shape: str = "openai", **keys: Any) -> BatchTransport:
+    batch = {"poll_s": 0.01, **{name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}}
     tell = keys.pop("tell", lambda _: None)
     judge = settings(server.url, model=SHAPES[shape], **keys)
     return BatchTransport(judge, BatchSettings(**batch), folder, run_id="test-run", tell=tell)
@@ -58,7 +57,7 @@ def questions(count: int) -> list[Question]:
     return [question(f"Answer number {i}.") for i in range(count)]
 
 
-async def made(server: OpenAIServer) -> None:
+async def made(server: BatchServer) -> None:
     """Wait for the first batch."""
     while not server.batches.made:  # noqa: ASYNC110  the server lives in another thread
         await asyncio.sleep(0.01)
@@ -74,7 +73,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server, asked = serve(), questions(12)
     server.keep_bodies = True
@@ -90,7 +89,7 @@ def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(
 
 @pytest.mark.parametrize("shape", PARAMS)
 def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(
-    serve: Callable[..., OpenAIServer], tmp_path: Path, shape: str
+    serve: Callable[..., BatchServer], tmp_path: Path, shape: str
 ) -> None:
     server, asked = serve(), questions(6)
     fates = [OK, EXPIRED, MISSING, "500", OK, OK]
@@ -103,14 +102,14 @@ def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(
     assert [call.attempts for call in calls] == [1, 2, 2, 2, 1, 1]
 
 
-def test_of_two_lines_with_one_key_the_reply_counts(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_of_two_lines_with_one_key_the_reply_counts(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(3)
     server.batches.fate = lambda batch, line: DOUBLED if line == 1 else OK
     assert [call.status for call in run(transport(server, tmp_path), *asked)] == ["ok"] * 3
     assert len(server.batches.made) == 1
 
 
-def test_a_refused_line_is_a_permanent_failure(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_refused_line_is_a_permanent_failure(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(3)
     server.batches.fate = lambda batch, line: "400" if line == 1 else OK
     calls = run(transport(server, tmp_path), *asked)
@@ -119,7 +118,7 @@ def test_a_refused_line_is_a_permanent_failure(serve: Callable[..., OpenAIServer
 
 
 def test_a_line_that_never_gets_a_reply_fails_after_its_retries(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server, asked = serve(), questions(2)
     server.batches.fate = lambda batch, line: EXPIRED if batch or line else OK
@@ -129,7 +128,7 @@ def test_a_line_that_never_gets_a_reply_fails_after_its_retries(
 
 
 def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server, asked, notices = serve(), questions(2), list[str]()
     refusal = "400 Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
@@ -141,7 +140,7 @@ def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(
 
 @pytest.mark.parametrize("shape", PARAMS)
 def test_an_error_after_the_batch_was_made_makes_no_second_one(
-    serve: Callable[..., OpenAIServer], tmp_path: Path, shape: str
+    serve: Callable[..., BatchServer], tmp_path: Path, shape: str
 ) -> None:
     server, asked = serve(), questions(4)
     server.batches.after_create = [500]
@@ -150,7 +149,7 @@ def test_an_error_after_the_batch_was_made_makes_no_second_one(
 
 
 def test_an_error_before_the_batch_was_made_is_followed_by_another_try(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server = serve()
     server.batches.before_create = [503, 429]
@@ -160,7 +159,7 @@ def test_an_error_before_the_batch_was_made_is_followed_by_another_try(
     assert server.batches.count("POST", "/files") == 1
 
 
-def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.page = 2
     for number in range(5):
@@ -170,45 +169,52 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., O
     server.batches.log.clear()
     api = OpenAIBatches(settings(server.url), SENTINEL)
 
-    async def listed(since: float) -> list[tuple[str | None, BatchStatus]]:
+    async def listed(since: float) -> list[BatchStatus]:
         try:
             return await api.batches_since(since)
         finally:
             await api.close()
 
     batches = asyncio.run(listed(time.time() - 60))
-    assert [status.id for _, status in batches] == ["batch_0005", "batch_0004", "batch_0003"]
-    assert [token for token, _ in batches] == [b.metadata["ragpipe"] for b in server.batches.made[:1:-1]]
+    assert [status.id for status in batches] == ["batch_0005", "batch_0004", "batch_0003"]
+    assert [status.token for status in batches] == [b.metadata["ragpipe"] for b in server.batches.made[:1:-1]]
     assert server.batches.count("GET", "/batches") == 2
 
 
-@pytest.mark.parametrize(("limits", "sizes"), [({"max_requests": 3}, [3, 3, 2]), ({"max_bytes": 10_000}, None)])
-def test_a_round_is_divided_by_the_limits(
-    serve: Callable[..., OpenAIServer], tmp_path: Path, limits: dict[str, int], sizes: list[int] | None
-) -> None:
-    server, asked = serve(), questions(8)
-    if "max_bytes" in limits:
-        asked = [question("word " * 500 + str(i)) for i in range(8)]
-    calls = run(transport(server, tmp_path, **limits), *asked)
+def test_a_round_is_divided_by_the_number_of_its_questions(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+    server = serve()
+    calls = run(transport(server, tmp_path, max_requests=3), *questions(8))
     assert [call.status for call in calls] == ["ok"] * 8
-    made = [len(batch.lines) for batch in server.batches.made]
-    assert sum(made) == 8
-    assert made == sizes if sizes else len(made) > 1
-    if "max_bytes" in limits:
-        assert all(len(json.dumps([body for _, body in batch.lines])) < 10_000 for batch in server.batches.made)
+    assert [len(batch.lines) for batch in server.batches.made] == [3, 3, 2]
 
 
-def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_round_is_divided_by_its_bytes(
+    serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_transport, "MAX_BYTES", 10_000)
+    server, asked = serve(), [question("word " * 500 + str(i)) for i in range(8)]
+    calls = run(transport(server, tmp_path), *asked)
+    assert [call.status for call in calls] == ["ok"] * 8
+    made = [batch.lines for batch in server.batches.made]
+    assert len(made) > 1
+    assert sum(map(len, made)) == 8
+    assert all(len(json.dumps([body for _, body in lines])) < 10_000 for lines in made)
+
+
+def test_a_batch_past_its_end_is_cancelled_and_collected(
+    serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "GRACE_S", 0.1)
     server = serve()
     server.batches.delay_s, server.batches.expires_in_s = 3600, -5
-    calls = run(transport(server, tmp_path, grace_s=0.1), *questions(3))
+    calls = run(transport(server, tmp_path), *questions(3))
     assert [call.status for call in calls] == ["ok"] * 3
     assert server.batches.count("POST", "/cancel") == 1
     assert len(server.batches.made) == 1
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.delay_s = 0.3
     run(transport(server, tmp_path), *questions(2))
@@ -216,7 +222,7 @@ def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., OpenAIServe
 
 
 def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server = serve()
     server.batches.refuse = "This model has no batches."
@@ -225,7 +231,7 @@ def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_without_a_batch_api_is_named(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_a_server_without_a_batch_api_is_named(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.handle = lambda request: _nothing()  # type: ignore[method-assign]
     with pytest.raises(ProviderUnusable, match="no Batch API at this address"):
@@ -236,7 +242,7 @@ async def _nothing() -> None:
     return None
 
 
-def test_replies_are_paid_at_the_batch_price(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_replies_are_paid_at_the_batch_price(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     payments: list[Payment] = []
     server = serve()
     calls = run(transport(server, tmp_path, prices=PRICE), *questions(3), paid=payments.append)
@@ -246,14 +252,14 @@ def test_replies_are_paid_at_the_batch_price(serve: Callable[..., OpenAIServer],
     assert sorted(c.paid_usd or 0 for c in calls) == pytest.approx(sorted(expected))
 
 
-def test_without_a_batch_price_the_price_is_unknown(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_without_a_batch_price_the_price_is_unknown(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     payments: list[Payment] = []
     run(transport(serve(), tmp_path, prices=None), *questions(1), paid=payments.append)
     assert [p.usd for p in payments] == [None]
 
 
 @pytest.mark.slow
-def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     sender = transport(server, tmp_path)
     free_at = time.monotonic() + 0.4
@@ -266,7 +272,7 @@ def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., OpenAISer
 
 @pytest.mark.slow
 def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
-    serve: Callable[..., OpenAIServer], tmp_path: Path
+    serve: Callable[..., BatchServer], tmp_path: Path
 ) -> None:
     server, asked, notices = serve(), questions(5), list[str]()
     server.batches.delay_s = 3600.0
@@ -293,7 +299,7 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
 
 
 @pytest.mark.slow
-def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(4)
     server.batches.delay_s = 0.5
 
@@ -311,7 +317,7 @@ def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., OpenA
     assert len(server.batches.made) == 1
 
 
-def test_the_key_is_in_no_file(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_the_key_is_in_no_file(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(2)
     server.batches.fate = lambda batch, line: f"400 the key {SENTINEL} is wrong" if line else OK
     server.batches.delay_s = 0.2
@@ -329,6 +335,6 @@ def test_the_key_is_in_no_file(serve: Callable[..., OpenAIServer], tmp_path: Pat
     assert not [name for name, data in kept.items() if SENTINEL.encode() in data]
 
 
-def test_max_calls_counts_questions_by_batch(serve: Callable[..., OpenAIServer], tmp_path: Path) -> None:
+def test_max_calls_counts_questions_by_batch(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     with pytest.raises(Incomplete, match=r"judge\.max_calls=2 is used up"):
         run(transport(serve(), tmp_path, max_calls=2), *questions(3))

@@ -13,34 +13,35 @@ from typing import Any
 import pytest
 
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.testing.openai_server import OpenAIServer, serving
+from ragpipe.testing.openai_server import running
+from tests.extras.batch.batch_asker import RUN, follow_up, texts_of
+from tests.extras.batch.batch_server import BatchServer
 from tests.support.asking import question
-from tests.support.batch_asker import RUN, follow_up, texts_of
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
 COUNT = 3
 MODELS = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/claude-3-5-haiku-20241022"}
-# the writes of one batch: body, lines, intent, uploaded, sent, results, collected, done
-WRITES = [*(("write", number, "before") for number in range(1, 9)), ("write", 8, "after")]
+# the writes of one batch: body, lines, intent, sent, results, collected, done
+WRITES = [*(("write", number, "before") for number in range(1, 8)), ("write", 7, "after")]
 CALLS = [("upload", 1), ("create", 1), ("status", 1), ("status", 2), ("results", 1), ("deliver", 1), ("deliver", COUNT)]
-SECOND_ROUND = [("write", 11), ("create", 2), ("results", 2), ("deliver", COUNT + 1)]
+SECOND_ROUND = [("write", 10), ("create", 2), ("results", 2), ("deliver", COUNT + 1)]
 AROUND = [(*point, when) for point in CALLS for when in ("before", "after")]
 OPENAI = [("openai", *point) for point in [*WRITES, *AROUND, *((*point, "after") for point in SECOND_ROUND)]]
 ANTHROPIC = [
     ("anthropic", *point, when)
-    for point in [("write", 3), ("create", 1), ("write", 5), ("status", 1), ("results", 1), ("create", 2)]
+    for point in [("write", 3), ("create", 1), ("write", 4), ("status", 1), ("results", 1), ("create", 2)]
     for when in ("before", "after")
 ]
 
 
-def start(server: OpenAIServer, folder: Path, shape: str, kill: str) -> subprocess.CompletedProcess[str]:
+def start(server: BatchServer, folder: Path, shape: str, kill: str) -> subprocess.CompletedProcess[str]:
     words = {"url": server.url, "model": MODELS[shape], "folder": str(folder), "count": COUNT, "kill": kill}
-    command = [sys.executable, "-m", "tests.support.batch_asker", json.dumps(words)]
+    command = [sys.executable, "-m", "tests.extras.batch.batch_asker", json.dumps(words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
-def expected_texts(server: OpenAIServer, bodies: dict[str, dict[str, Any]]) -> set[str]:
+def expected_texts(server: BatchServer, bodies: dict[str, dict[str, Any]]) -> set[str]:
     """The replies that the server gives to all questions, worked out from the questions and not from a run."""
     replies = {}
     for body in bodies.values():
@@ -57,7 +58,7 @@ def expected_texts(server: OpenAIServer, bodies: dict[str, dict[str, Any]]) -> s
 @pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(("shape", "name", "number", "when"), OPENAI + ANTHROPIC)
 def test_killed_and_started_again(tmp_path: Path, shape: str, name: str, number: int, when: str) -> None:
-    with serving() as server:
+    with running(BatchServer()) as server:
         server.batches.delay_s = 0.12  # at least two looks
         killed = start(server, tmp_path, shape, f"{name}:{number}:{when}")
         assert killed.returncode == -signal.SIGKILL, killed.stderr

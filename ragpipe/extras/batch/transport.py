@@ -7,25 +7,24 @@ before it is sent, so a process that dies is followed by one that picks its batc
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable, RagpipeError
-from ragpipe.judging.batches.batch_api import BatchApi, BatchLine
-from ragpipe.judging.batches.batch_folder import BatchFolder, LineForm, new_token, open_folders
-from ragpipe.judging.batches.batch_job import BatchJob, NoBatch
-from ragpipe.judging.batches.providers import key_variable, make_batch_api
-from ragpipe.judging.batches.settings import BatchSettings
+from ragpipe.extras.batch.api import AnthropicBatches, BatchApi, OpenAIBatches, Outcome
+from ragpipe.extras.batch.folder import BatchFolder, Line, new_token, open_folders
+from ragpipe.extras.batch.job import BatchJob, NoBatch
+from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.retries import RETRYABLE
-from ragpipe.judging.pricing import batch_rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.judging.transports.live_transport import LiveTransport
@@ -33,6 +32,10 @@ from ragpipe.judging.transports.provider_state import RequestForm
 from ragpipe.judging.transports.request_costs import HeldRequest
 from ragpipe.schema.call import Call, Paid
 
+QUIET_S = 1.0
+"""Seconds without a new question after which those that wait are sent."""
+MAX_BYTES = 100_000_000
+"""Bytes of one batch. OpenAI takes 200 MB, Anthropic 256 MB."""
 _SLICES = 5  # of the quiet time: a loop that was blocked must not look quiet
 _EMPTY_RETRIES = 2
 
@@ -41,8 +44,8 @@ _EMPTY_RETRIES = 2
 class _Reply:
     """What a batch has for a question, and how it was asked there."""
 
-    line: BatchLine
-    form: LineForm
+    outcome: Outcome
+    line: Line
     folder: BatchFolder
 
 
@@ -51,15 +54,9 @@ class _NewBatch:
     """Questions that will be a batch: its name, its lines by key, its requests and their bytes."""
 
     token: str = field(default_factory=new_token)
-    lines: dict[str, LineForm] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
     requests: list[bytes] = field(default_factory=list)
     size: int = 0
-
-    def add(self, key: str, line: LineForm, request: bytes) -> None:
-        """Add a question."""
-        self.lines[key] = line
-        self.requests.append(request)
-        self.size += len(request) + 1
 
 
 def _hold_name(token: str, key: str) -> str:
@@ -67,17 +64,12 @@ def _hold_name(token: str, key: str) -> str:
     return f"{token}/{key}"
 
 
-def open_batch_transport(judge: JudgeSettings, transport: Any, store: Path, **start: Any) -> BatchTransport:
-    """The transport of `transport=batch`, by the section `transport`; its batches are kept beside the call store."""
-    return BatchTransport(judge, transport.batch, store / "batches", **start)
-
-
 class BatchTransport(LiveTransport):
     """Asks one provider in batches. What it does with a reply, its price and its failures is what the live transport does.
 
     Args:
         settings: the judge.
-        batch: when a round is sent, and how batches are looked after.
+        batch: how large a batch may be, how often it is looked after, and its prices.
         folder: where batches are kept; all runs over one call store share it.
         run_id: the run that pays for what it collects.
         tell: gets the notices for the user.
@@ -94,13 +86,11 @@ class BatchTransport(LiveTransport):
         tell: Callable[[str], None] = lambda _: None,
         budget: Budget | None = None,
     ):
-        rates = batch_rates_for(settings, batch.prices)
-        super().__init__(settings, run_id=run_id, tell=tell, budget=budget, rates=rates)
+        super().__init__(settings, run_id=run_id, tell=tell, budget=budget, rates=batch.rates(settings))
         self.is_busy: Callable[[], bool] = lambda: False
-        self.rounds = 0
-        """Rounds that this process has sent."""
         self._batch, self._root = batch, folder
         self._api: BatchApi | None = None
+        self._rounds = 0  # that this process has sent
         self._parked: dict[str, Question] = {}
         self._waiting: dict[str, tuple[Question, asyncio.Future[_Reply]]] = {}
         self._spare: dict[str, _Reply] = {}  # replies of earlier batches to questions that this start has not asked yet
@@ -112,12 +102,9 @@ class BatchTransport(LiveTransport):
         self._gatherer: asyncio.Task[None] | None = None
         self._replied: dict[asyncio.Task[object] | None, tuple[BatchFolder, str]] = {}
 
-    def slot(self) -> AbstractAsyncContextManager[None]:
-        """Any number of questions may wait. A slot that ends without an error says that its reply is in the call store."""
-        return self._slot()
-
     @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
+        """Any number of questions may wait. A slot that ends without an error says that its reply is in the call store."""
         task: asyncio.Task[object] | None = asyncio.current_task()
         try:
             yield
@@ -134,24 +121,26 @@ class BatchTransport(LiveTransport):
         while True:
             try:
                 reply = await self._reply(question)
-                form = RequestForm(reply.form.mode, reply.form.limit_name, reply.form.system_role)  # type: ignore[arg-type]
+                form = RequestForm(*reply.line[:3])  # type: ignore[arg-type]
                 held = await self._held_for(question, reply, form)
             except BudgetUsedUp as error:
                 return self._held_back(question, error, tally)
-            tally.attempts, tally.wire_hash = tally.attempts + 1, reply.form.wire_hash
+            tally.attempts, tally.wire_hash = tally.attempts + 1, reply.line.wire_hash
             self._replied[asyncio.current_task()] = (reply.folder, question.key)
-            modes = self.provider.output_modes
+            modes, complete = self.provider.output_modes, partial(self._completion, reply.outcome, tally)
             try:
-                completion = self._booked_completion(reply.line, tally, held)
+                if held is None or self._costs is None:
+                    completion = await complete()
+                else:
+                    completion = await self._costs.send(held, tally, complete)
             except AttemptError as error:
                 tally.last_error = error.message
-                if modes.fall_back(error, question, form):
+                if has_other_form := modes.fall_back(error, question, form):
                     self._notify_of_form(question, form, error)
-                    reply.folder.deliver(question.key)
-                    continue
-                failures, empty = failures + 1, empty + (error.kind == "empty_reply")
+                else:
+                    failures, empty = failures + 1, empty + (error.kind == "empty_reply")
                 is_last = failures > self.settings.retries or empty > _EMPTY_RETRIES or error.permanent
-                if error.kind in RETRYABLE and not is_last:
+                if has_other_form or (error.kind in RETRYABLE and not is_last):
                     reply.folder.deliver(question.key)
                     continue
                 self.provider.answered = True  # the batch was
@@ -171,26 +160,13 @@ class BatchTransport(LiveTransport):
             return held
         return await self._costs.reserve(self.provider.output_modes.body(question, form), name)
 
-    def _booked_completion(self, line: BatchLine, tally: AttemptTally, held: HeldRequest | None) -> Completion:
-        """As `_completion`, booked in the budget."""
-        answers = tally.answers
-        try:
-            completion = self._completion(line, tally)
-        except BaseException as error:
-            if held is not None and self._costs is not None:
-                self._costs.book_failure(held, error, tally.last_completion if tally.answers > answers else None)
-            raise
-        if held is not None and self._costs is not None:
-            self._costs.book(held, completion)
-        return completion
-
-    def _completion(self, line: BatchLine, tally: AttemptTally) -> Completion:
-        """The completion in a line of results, paid for. Raises AttemptError."""
+    async def _completion(self, outcome: Outcome, tally: AttemptTally) -> Completion:
+        """The completion of one request, paid for. Raises AttemptError."""
         traffic = self.attempts.traffic
         try:
-            if isinstance(line.response, AttemptError):
-                raise line.response
-            completion = parse_response(line.response)
+            if isinstance(outcome, AttemptError):
+                raise outcome
+            completion = parse_response(outcome)
         except AttemptError as error:
             traffic.failed += 1
             self._pay_for_error(error, tally)
@@ -237,11 +213,11 @@ class BatchTransport(LiveTransport):
             self._fail(error)
 
     async def _quiet(self) -> None:
-        """Wait until no question has come for `quiet_s` and nothing goes on that may ask one."""
+        """Wait until no question has come for `QUIET_S` and nothing goes on that may ask one."""
         calm = 0
         while calm < _SLICES:
             before = self._parkings
-            await self._sleep(self._batch.quiet_s / _SLICES)
+            await self._sleep(QUIET_S / _SLICES)
             calm = calm + 1 if before == self._parkings and not self.is_busy() else 0
 
     async def _attach(self) -> set[str]:
@@ -276,22 +252,25 @@ class BatchTransport(LiveTransport):
             batches = self._divided(api, waiting)
         except BudgetUsedUp as error:
             for question in waiting:
-                self._refuse(question.key, error)
+                self._parked.pop(question.key, None)
+                if (waits := self._waiting.get(question.key)) is not None and not waits[1].done():
+                    waits[1].set_exception(error)
             return
         for batch in batches:
-            folder = await self._written(batch, api.join(batch.requests))
+            body = api.join(batch.requests)
+            folder = BatchFolder.create(self._root, batch.token, self.settings.label, batch.lines, body)
             self._start(folder, set(batch.lines), fresh=True)
         if not batches:
             return  # none fits into the budget before those under way have ended
-        self.rounds += 1
+        self._rounds += 1
         count, asked = len(batches), sum(len(batch.lines) for batch in batches)
         self._notify(
-            f"round {self.rounds}: {asked:,} questions in {count:,} batch{'es' if count > 1 else ''}; this may take "
+            f"round {self._rounds}: {asked:,} questions in {count:,} batch{'es' if count > 1 else ''}; this may take "
             "hours. If it is stopped, the same command resumes it"
         )
 
     def _divided(self, api: BatchApi, questions: list[Question]) -> list[_NewBatch]:
-        """The questions as batches of at most `max_requests` and `max_bytes`, in their order: up to the first that does not fit into
+        """The questions as batches of at most `max_requests` and `MAX_BYTES`, in their order: up to the first that does not fit into
         the budget before those under way have ended. Raises BudgetUsedUp where nothing is under way and the first does not fit."""
         batches: list[_NewBatch] = []
         for question in questions:
@@ -299,8 +278,8 @@ class BatchTransport(LiveTransport):
             body = self.provider.output_modes.body(question, form)
             request = api.encode(question.key, body)
             last = batches[-1] if batches else None
-            is_full = last is None or len(last.lines) >= self._batch.max_requests
-            if last is None or is_full or last.size + len(request) > self._batch.max_bytes:
+            most = self._batch.max_requests
+            if last is None or len(last.lines) >= most or last.size + len(request) > MAX_BYTES:
                 last = _NewBatch()
             if self._costs is not None:
                 name = _hold_name(last.token, question.key)
@@ -310,25 +289,10 @@ class BatchTransport(LiveTransport):
             if not last.lines:
                 batches.append(last)
             wire_hash = sha256(request).hexdigest()
-            last.add(question.key, LineForm(form.mode, form.limit_name, form.system_role, wire_hash), request)
+            last.lines[question.key] = Line(form.mode, form.limit_name, form.system_role, wire_hash)
+            last.requests.append(request)
+            last.size += len(request) + 1
         return batches
-
-    async def _written(self, batch: _NewBatch, body: bytes) -> BatchFolder:
-        """The folder of a new batch. Where this start ends meanwhile, it is left unlocked: the next one finds that nothing was sent."""
-        writing = asyncio.ensure_future(
-            asyncio.to_thread(BatchFolder.create, self._root, batch.token, self.settings.label, batch.lines, body)
-        )
-        try:
-            return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            (await writing).unlock()
-            raise
-
-    def _refuse(self, key: str, error: BudgetUsedUp) -> None:
-        """End one question that waits: the budget has no room for it."""
-        self._parked.pop(key, None)
-        if key in self._waiting and not (future := self._waiting[key][1]).done():
-            future.set_exception(error)
 
     def _release(self, folder: BatchFolder, keys: set[str]) -> None:
         """Nothing of a batch was sent: it costs nothing."""
@@ -355,10 +319,10 @@ class BatchTransport(LiveTransport):
         job = BatchJob(
             self._open_api(),
             folder,
-            self._batch,
+            self._batch.poll_s,
+            self.settings.outage_s,
             sleep=self._sleep,
             give_up=self._unusable,
-            outage_s=self.settings.outage_s,
             tell=self._notify,
             redact=self._calls.redact_reply,
         )
@@ -368,17 +332,19 @@ class BatchTransport(LiveTransport):
             self._notify(f"batch {folder.mark.token} was never made: its questions are asked anew")
             folder.discard()
             self._release(folder, keys)
-            self._free(keys)
+            self._sent_keys -= keys
+            for key in keys & self._waiting.keys():
+                self._park(self._waiting[key][0])
         except Exception as error:
             if not folder.path.exists():  # it was refused
                 self._release(folder, keys)
             self._fail(error)
         else:
-            self._hand_out(folder, keys, job.lines)
+            self._hand_out(folder, keys, job.outcomes)
 
-    def _hand_out(self, folder: BatchFolder, keys: set[str], lines: dict[str, BatchLine]) -> None:
+    def _hand_out(self, folder: BatchFolder, keys: set[str], outcomes: dict[str, Outcome]) -> None:
         """Give each question its reply, or say that the batch has none."""
-        missing = len(keys - lines.keys())
+        missing = len(keys - outcomes.keys())
         if missing:
             self._notify(
                 f"batch {folder.mark.token}: {missing:,} of {len(keys):,} questions have no line in its results"
@@ -387,29 +353,20 @@ class BatchTransport(LiveTransport):
         self._sent_keys -= keys
         in_order = [key for key in folder.lines if key in keys]  # a budget may end among them
         for key in in_order:
-            reply = _Reply(lines.get(key) or BatchLine(key, lost), folder.lines[key], folder)
+            reply = _Reply(outcomes.get(key, lost), folder.lines[key], folder)
             if key not in self._waiting:
                 self._spare[key] = reply
             elif not (future := self._waiting[key][1]).done():
                 future.set_result(reply)
 
-    def _free(self, keys: set[str]) -> None:
-        """Let questions wait for the next round again."""
-        self._sent_keys -= keys
-        for key in keys & self._waiting.keys():
-            self._park(self._waiting[key][0])
-
     def _open_api(self) -> BatchApi:
         if self._api is None:
-            variable = key_variable(self.settings)
-            key = self._key
+            variable = self._batch.key_variable(self.settings)
+            key = os.environ.get(variable) or None if variable else None
             if variable and key is None:
-                import os
-
-                key = os.environ.get(variable) or None
-                if key is None:
-                    raise self._unusable("auth", f"the environment variable {variable} is not set")
-            self._api = make_batch_api(self.settings, key)
+                raise self._unusable("auth", f"the environment variable {variable} is not set")
+            is_anthropic = self.settings.provider == "anthropic"
+            self._api = (AnthropicBatches if is_anthropic else OpenAIBatches)(self.settings, key)
         return self._api
 
     def _fail(self, error: Exception) -> None:
