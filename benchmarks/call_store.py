@@ -25,13 +25,12 @@ sys.path.insert(0, str(ROOT))
 
 from ragpipe.core.digest import sha256  # noqa: E402
 from ragpipe.schema.call import Call, Payment  # noqa: E402
-from ragpipe.store.calls.call_database import call_database  # noqa: E402
+from ragpipe.store.calls.call_database import StorePlace, call_database, store_place_of  # noqa: E402
 from ragpipe.store.calls.call_rows import packed  # noqa: E402
 from ragpipe.store.calls.ledger_rows import payment_entry  # noqa: E402
 from ragpipe.store.calls.open_table import OpenedFor, OpenTable  # noqa: E402
-from ragpipe.store.calls.store_place import PostgresPlace, StorePlace, store_place_of  # noqa: E402
 from ragpipe.store.calls.store_requests import Lookup  # noqa: E402
-from tests.support.postgres_server import postgres_server  # noqa: E402
+from tests.extras.postgres.postgres_server import postgres_server  # noqa: E402
 
 TIME = "2026-11-22T08:00:00.000+00:00"
 JUDGE = {f"judge.{n}": sha256(n) for n in range(8)}
@@ -84,7 +83,7 @@ def measured(place: StorePlace, some: list[Call], group: int) -> tuple[dict[str,
         table.sync()
     finally:
         table.close()
-    if isinstance(place, PostgresPlace):
+    if not isinstance(place, Path):
         with psycopg.connect(place.url, autocommit=True) as connection:  # its room is used again, by the claims to come
             connection.execute(f"TRUNCATE {place.schema}.claims".encode())
     with database.reading() as db:

@@ -6,6 +6,7 @@ dangerous or secret reaches a file that Hydra writes.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -48,7 +49,7 @@ from ragpipe.composition.option_source import (
 )
 from ragpipe.composition.overrides import COMMAND_LINE, OVERLAYS, option_meant, parsed_word, unsafe
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.registry import installed_modules_only, option_folders
+from ragpipe.core.registry import SAFE_PATH, installed_modules_only, option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.validation import did_you_mean
 from ragpipe.core.yaml_files import key_path
@@ -276,10 +277,12 @@ class _Job:
     """A job of a sweep. A launcher may send it to another process, which then looks for Hydra's plug-ins itself."""
 
     def __init__(self, run: Callable[[DictConfig], Any], path: list[str]):
-        self.run, self.path = run, path
+        self.run, self.path, self.is_path_safe = run, path, sys.flags.safe_path
 
     def __call__(self, config: DictConfig) -> Any:
         before, sys.path[:] = list(sys.path), self.path
+        if not self.is_path_safe:  # for what the job itself starts
+            os.environ.pop(SAFE_PATH, None)
         try:
             return self.run(config)
         finally:

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings
 from ragpipe.core import registry
 from ragpipe.core.registry import option_files
@@ -39,7 +38,7 @@ GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "system": SYSTEMS,
     "judge": registry.everything("judge"),
     "transport": registry.everything("transport"),
-    "runner": RunnerSettings,
+    "runner": registry.everything("runner"),
     "embedder": registry.everything("embedder"),
     "scoring": ScoringSettings,
     "report": ReportSettings,

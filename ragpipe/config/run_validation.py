@@ -11,7 +11,6 @@ from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.composed_jury import SECTION as JURY
 from ragpipe.config.composed_jury import jury_problems, with_jury
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
-from ragpipe.config.runner_settings import RunnerSettings
 from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, prompt_library
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
@@ -125,7 +124,7 @@ class _Sections:
         self._problems += _unknown_keys(self._plain, self._origins)
         self._read_dataset()
         self._read_kind("transport", default="live")
-        self._read_section("runner", RunnerSettings)
+        self._read_kind("runner", default="local")
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)
@@ -181,8 +180,8 @@ class _Sections:
 
     def check_runner(self) -> None:
         """What measures the cases must be here, with the variables that it is to pass on."""
-        runner = self._sections["runner"] or RunnerSettings()
-        for key, found, expected, fix in runner.missing():
+        runner = self._sections["runner"]
+        for key, found, expected, fix in runner.missing() if runner is not None else ():
             self._problems.append(Problem(self._origins.location(key), key, found, expected, fix))
 
     def check_judge_is_installed(self) -> None:
@@ -286,7 +285,7 @@ class _Sections:
             self._problems += jury_problems(jury, self._origins)
         self._sections["judge"] = jury
 
-    def _read_kind(self, name: Literal["judge", "embedder", "transport"], default: str) -> None:
+    def _read_kind(self, name: Literal["judge", "embedder", "transport", "runner"], default: str) -> None:
         """A section with the settings of its `kind`."""
         section = self._plain.get(name) or {}
         kind = section.get("kind", default) if isinstance(section, Mapping) else default
@@ -310,7 +309,7 @@ def _is_jury(section: object) -> bool:
     return isinstance(section, Mapping) and section.get("kind") == "jury"
 
 
-def _with_owner(problem: Problem, section: Literal["judge", "embedder", "transport"]) -> Problem:
+def _with_owner(problem: Problem, section: Literal["judge", "embedder", "transport", "runner"]) -> Problem:
     """The problem; of a key that another kind of this section has, with the option that has it."""
     key = problem.key.removeprefix(f"{section}.").split(".")[0]
     if not problem.found.startswith("an unknown key"):

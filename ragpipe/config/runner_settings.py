@@ -2,80 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
-from importlib.util import find_spec
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from ragpipe.core.extras import install_command
-from ragpipe.core.secret_detection import is_secret_name
 from ragpipe.schema.settings import Settings
 
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):[0-9]{1,5}")
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
+class AnyRunner(Settings):
+    """The base of the settings of every runner, one class per `kind` (`core/registry.py`). No figure depends on it."""
 
-class RunnerSettings(Settings):
-    """Which processes measure the cases. No figure depends on it."""
+    implementation: ClassVar[str] = ""
+    """The `module:function` that opens it, called with a `WorkerStart` (engine/chosen_runner.py), these settings and what warns the user: an
+    asynchronous context manager that gives a `SliceRunner`. Empty: the run's own process measures the cases."""
 
-    kind: Literal["local", "ray"] = Field(
-        default="local",
-        description=(
-            "local: one process does everything. ray: tasks of Ray compute what asks no server, on this machine or a cluster; calls "
-            "leave from one process."
-        ),
-    )
-    workers: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Slices at once. null: one per core that this process may use; in a cluster of Ray as many as fit when the run starts.",
-    )
-    slice: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="The most cases that a worker gets at once, and does again if it dies. null: 250.",
-    )
-    address: str | None = Field(
-        default=None,
-        description="Where the cluster of Ray is, as HOST:PORT; this machine must be one of its nodes. null: a cluster on this machine, for this run.",
-    )
-    num_cpus: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="Cores of Ray that a slice holds, above 0."
-    )
-    num_gpus: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="GPUs of Ray that a slice holds.")
-    resources: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
-        default_factory=dict, description="Resources with names of your own that a slice holds, in a cluster of Ray."
-    )
-
-    env_vars: list[Name] = Field(
-        default_factory=list,
-        description="Names of environment variables, never their values, that workers of a cluster get from this process; no keys.",
-    )
-
-    @field_validator("address")
-    @classmethod
-    def _host_and_port(cls, address: str | None) -> str | None:
-        if address is not None and not _ADDRESS.fullmatch(address):
-            raise ValueError("HOST:PORT of a cluster of Ray, as `ray start --head` prints it, without ray:// before it")
-        return address
-
-    @field_validator("env_vars")
-    @classmethod
-    def _no_keys(cls, names: list[str]) -> list[str]:
-        if secret := next(filter(is_secret_name, names), None):
-            raise ValueError(
-                f"variables without secrets: workers ask no server, and {secret} stays with the process that does"
-            )
-        return names
+    if TYPE_CHECKING:
+        kind: str  # each class declares its own, in its place among the keys
 
     def missing(self) -> Iterator[tuple[str, str, str, str]]:
         """What this start lacks for it: key, what was found, what was expected, how to fix it."""
-        if self.kind != "ray":
-            return
-        spec = find_spec("ray")
-        if spec is None or spec.origin is None:  # without origin: a folder of this name
-            yield "runner.kind", "ray, without its package", "a runner that is installed", install_command("ray")
-        for name in self.env_vars:
-            if name not in os.environ:
-                yield "runner.env_vars", f"{name}, which is not set", "variables of this environment", f"export {name}"
+        yield from ()
+
+    def stays_here(self, *, computes: bool, shares_store: bool) -> str | None:
+        """Why the run's own process measures the cases all the same; None where this runner does.
+
+        Args:
+            computes: whether a model computes in the process that measures.
+            shares_store: whether other machines reach the call store.
+        """
+        return None
+
+
+class LocalRunner(AnyRunner):
+    """The run's own process."""
+
+    kind: Literal["local"] = Field(default="local", description="The run's own process measures the cases.")

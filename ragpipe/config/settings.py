@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.config.runner_settings import AnyRunner, LocalRunner
 from ragpipe.config.transport_settings import AnyTransport
 from ragpipe.core.resources import prompts_dir
 from ragpipe.datasets.settings import DatasetSettings
@@ -21,16 +22,17 @@ from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.store.calls.store_place import OUTAGE_S, StorePlace, store_folder_of, store_place_of, url_fault
+from ragpipe.store.calls.call_database import OUTAGE_S, StorePlace, store_folder_of, store_place_of
 from ragpipe.store.places import DEFAULT_CACHE, address_fault, is_remote, local_folder, publishing_fault
 from ragpipe.systems.settings import SystemSettings
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
+_NO_PLUGINS = frozenset({"ragpipe", *sys.stdlib_module_names})
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
 
 class StoreSettings(Settings):
-    """The `store` section: where judge replies are kept for all runs (a folder of a local disk, never NFS, or a PostgreSQL database), and a recording of some."""
+    """The `store` section: where judge replies are kept for all runs (a folder of a local disk, never NFS, or a database), and a recording of some."""
 
     path: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
@@ -39,9 +41,8 @@ class StoreSettings(Settings):
     url: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description=(
-            "PostgreSQL database of the judge replies instead of a file, for runs on several hosts: "
-            "postgresql://user@host:5432/database, `?schema=NAME` for another schema than `ragpipe`. No password: that comes from "
-            "PGPASSWORD, ~/.pgpass or PGSERVICE. null: a file in `path`."
+            "Address of a database of the judge replies instead of a file, for runs on several hosts, without a password; an extra "
+            "or a plugin opens it. null: a file in `path`."
         ),
     )
     outage_s: float = Field(
@@ -61,11 +62,10 @@ class StoreSettings(Settings):
 
     @field_validator("url")
     @classmethod
-    def _without_a_password(cls, url: str | None, info: ValidationInfo) -> str | None:
+    def _can_be_opened(cls, url: str | None, info: ValidationInfo) -> str | None:
         if url is None:
             return None
-        if expected := url_fault(url):
-            raise ValueError(expected)
+        store_place_of(url, None, "")
         if info.data.get("path") is not None:
             raise ValueError("one place: store.path is a folder, store.url a database; the other one is null")
         return url
@@ -186,6 +186,10 @@ class TopSettings(Settings):
         for name in plugins:
             if not _MODULE.match(name):
                 raise ValueError(f"names of Python packages, found {name!r}")
+            if name.partition(".")[0] in _NO_PLUGINS:
+                raise ValueError(
+                    f"packages of yours; {name!r} is none: it would let a configuration name any function in it"
+                )
             if not _is_importable(name):
                 raise ValueError(f"packages that can be imported; {name!r} cannot: install it or set PYTHONPATH")
         return plugins
@@ -213,8 +217,8 @@ class RunConfig(TopSettings):
     transport: Annotated[SerializeAsAny[AnyTransport], NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."
     )
-    runner: Annotated[RunnerSettings, NotInIdentity] = Field(
-        default_factory=RunnerSettings, description="Which processes measure the cases. No figure depends on it."
+    runner: Annotated[SerializeAsAny[AnyRunner], NotInIdentity] = Field(
+        default_factory=LocalRunner, description="Which processes measure the cases. No figure depends on it."
     )
     embedder: SerializeAsAny[AnyEmbedder] = Field(description="What turns texts into vectors.")
     metrics: Annotated[dict[str, Metric], NotInIdentity] = Field(description="The metrics to measure, by name.")

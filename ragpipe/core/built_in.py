@@ -16,6 +16,9 @@ ENTRIES: Final[Any] = {
         "sentence_transformers": "ragpipe.embedding.settings:SentenceTransformers",
         "litellm": "ragpipe.embedding.settings:ApiEmbedder",
     },
+    "runner": {
+        "local": "ragpipe.config.runner_settings:LocalRunner",
+    },
     "transport": {
         "live": "ragpipe.config.transport_settings:LiveTransportSettings",
         "stored": "ragpipe.config.transport_settings:StoredTransportSettings",

@@ -6,8 +6,6 @@ EXTRAS = {
     "bertscore": ("torch>=2.2", "transformers>=4.44"),
     "detector": ("safetensors>=0.4", "torch>=2.5", "transformers>=4.48.3"),
     "local": ("sentence-transformers>=3.0",),
-    "postgres": ("alembic>=1.13", "psycopg[binary]>=3.2", "sqlalchemy>=2.0"),
-    "ray": ("ray>=2.52",),
 }
 """By extra that a setting can need the packages that it brings, as pyproject.toml has them."""
 

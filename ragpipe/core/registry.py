@@ -13,6 +13,7 @@ found here, or when all names are needed.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,12 +27,16 @@ from ragpipe.core.built_in import ENTRIES
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import PACKAGE, conf_dir
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable by which a Python that is started leaves its working folder out of its path."""
 GROUP = "ragpipe.plugins"
 """The group of the entry points by which other distributions name the package that has `ENTRIES`."""
 Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
     "transport",  # the settings of a `transport` section, by its `kind` (config/transport_settings.py)
+    "runner",  # the settings of a `runner` section, by its `kind` (config/runner_settings.py)
+    "store",  # what makes the `CallDatabase` of an address, by its scheme (store/calls/call_database.py)
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
@@ -100,13 +105,17 @@ def help_of_extras() -> list[str]:
 def installed_modules_only() -> Iterator[list[str]]:
     """While this is open, no module of the working folder can be imported, by this process and by those that it starts; what was on
     the path is given."""
-    path, here = list(sys.path), Path.cwd()
+    path, here, safe = list(sys.path), Path.cwd(), os.environ.get(SAFE_PATH)
     if here != PACKAGE.parent:
         sys.path[:] = [entry for entry in path if entry and Path(entry).resolve() != here]
+        os.environ[SAFE_PATH] = "1"
     try:
         yield path
     finally:
         sys.path[:] = path
+        os.environ.pop(SAFE_PATH, None)
+        if safe is not None:
+            os.environ[SAFE_PATH] = safe
 
 
 @cache

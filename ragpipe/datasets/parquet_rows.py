@@ -18,8 +18,10 @@ from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.text_lines import MAX_LINE, NAN_IS_NULL, DataFile
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from numpy.typing import NDArray
 
 ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 """The first bytes of an Arrow (Feather) file, and of a stream, as Hugging Face `datasets` writes it."""
@@ -83,8 +85,9 @@ def table_batches(path: Path) -> Iterator[tuple[pa.Schema, Callable[[int], Itera
     with open(path, "rb") as stream:
         magic = stream.read(8)
     if not magic.startswith(ARROW):
-        with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=_text_columns(path)) as table:
-            yield table.schema_arrow, lambda size: _batches(table, size)
+        plain = pq.read_schema(path)
+        with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=_texts(path, plain)) as table:
+            yield plain, lambda size: _batches(table, plain, size)
         return
     with pa.memory_map(str(path)) as source:
         is_file = magic.startswith(ARROW[0])
@@ -98,42 +101,68 @@ def table_batches(path: Path) -> Iterator[tuple[pa.Schema, Callable[[int], Itera
         yield reader.schema, batches
 
 
-def _batches(table: pq.ParquetFile, size: int) -> Iterator[pa.RecordBatch]:
+def _batches(table: pq.ParquetFile, plain: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
     for group in range(table.num_row_groups):
         stored = table.metadata.row_group(group)
         rows = stored.num_rows * _PART_BYTES // max(1, stored.total_byte_size)  # few at a time where they are large
         read = table.iter_batches(batch_size=max(1, min(_ROWS, rows)), row_groups=[group], use_threads=False)
         for batch in read:
-            yield from _small_parts(batch, size)
+            yield from _small_parts(batch, plain, size)
 
 
-def _text_columns(path: Path) -> list[str]:
-    """The columns of texts: read as dictionaries, a text that a file has once and a thousand rows repeat is once in memory."""
-    import pyarrow as pa
+def _texts(path: Path, plain: pa.Schema) -> list[str]:
+    """The paths of texts, those in lists and structs too: read as dictionaries, a text that a file has once and a thousand rows repeat
+    is once in memory."""
     import pyarrow.parquet as pq
 
-    fields = pq.read_schema(path)
-    return [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+    leaves = pq.read_metadata(path).schema
+    columns = map(leaves.column, range(len(leaves)))
+    if "string_view" in str(plain.types):  # no dictionary becomes one
+        return []
+    return [leaf.path for leaf in columns if leaf.logical_type.type == "STRING"]
 
 
-def _small_parts(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+def _small_parts(batch: pa.RecordBatch, plain: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
     """The rows of a batch in parts of at most `_PART_BYTES` and `size` rows, or of one row, with texts in the place of dictionaries."""
+    import numpy as np
+    import pyarrow as pa
+
+    sizes = sum((_text_bytes(column) for column in batch.columns), np.zeros(batch.num_rows))
+    start = 0
+    while start < batch.num_rows:
+        rows = max(1, int(np.searchsorted(np.cumsum(sizes[start : start + size]), _PART_BYTES, side="right")))
+        places = pa.array(range(start, start + rows))  # taken: of a slice all texts of its lists would be cast
+        columns = [
+            column.slice(start, rows) if column.type == field.type else column.take(places).cast(field.type)
+            for column, field in zip(batch.columns, plain, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+        start += rows
+
+
+def _text_bytes(column: pa.Array) -> NDArray[np.float64]:
+    """The bytes of the texts of each row, repeated ones counted each time."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    sizes = np.zeros(batch.num_rows)
-    for column in batch.columns:
-        if pa.types.is_dictionary(column.type):
-            lengths = pc.fill_null(pc.binary_length(column.dictionary).take(column.indices), 0)
-            sizes += lengths.to_numpy(zero_copy_only=False)
-    start = 0
-    while start < batch.num_rows:
-        rows = max(1, int(np.searchsorted(np.cumsum(sizes[start : start + size]), _PART_BYTES, side="right")))
-        part = batch.slice(start, rows)
-        columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in part.columns]
-        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-        start += rows
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        lengths = pc.fill_null(pc.binary_length(column.dictionary).take(column.indices), 0)
+        return np.asarray(lengths.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if pa.types.is_struct(kind):
+        inner = (_text_bytes(column.field(place)) for place in range(kind.num_fields))
+        return sum(inner, np.zeros(len(column)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        values = (
+            pa.StructArray.from_arrays([column.keys, column.items], ["k", "v"])
+            if pa.types.is_map(kind)
+            else column.values
+        )
+        before = np.concatenate(([0.0], np.cumsum(_text_bytes(values))))
+        offsets = column.offsets.to_numpy()
+        return before[offsets[1:]] - before[offsets[:-1]]  # type: ignore[no-any-return]
+    return np.zeros(len(column))
 
 
 class _NoJson(Exception):

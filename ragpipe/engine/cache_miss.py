@@ -13,10 +13,9 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.reports.model import CaseName
 from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import DamagedRow, SharedValues, key_bytes, key_parts_of, milliseconds, time_of
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import query_rows
 

@@ -72,6 +72,7 @@ class Evaluation:
         self._before_result = before_result
         self._spec, self._policy, self._console = spec, policy, console
         self._config, self._folder, self._source = spec.config, spec.folder, spec.source
+        self._lock = FolderLock(spec.folder.root)
         self._carried_spend = CarriedSpend(spec.folder, store_place(spec.config), spec.run_id)
         self._providers = ProviderRegistry()  # calls against `judge.max_calls`, and what was learnt of the judge
         self._began, self._began_at = time.monotonic(), time.time()
@@ -102,7 +103,7 @@ class Evaluation:
             make_named_store(self._config)
         self._folder.create()
         self._console.folder = self._folder.root
-        with FolderLock(self._folder.root) as lock:
+        with self._lock as lock:
             self._began_at = time.time()  # under the lock: what an earlier start stored while this one waited is older
             for notice in lock.notices:
                 self._console.warn(notice)
@@ -214,6 +215,7 @@ class Evaluation:
                 iteration,
                 self._providers,
                 self._console,
+                check=self._check,
                 known=inputs.known,
                 planned_calls=inputs.planned_calls,
                 began=self._began,
@@ -222,7 +224,7 @@ class Evaluation:
         )
         self.calls += judged.calls
         self._used_up = judged.used_up
-        self._source.check_unchanged()
+        self._check()
         if judged.progress.changed:
             self._console.warn(changed_line(judged.progress.changed, judged.progress.first_changed))
         states[number] = INCOMPLETE if judged.progress.transient else JUDGED
@@ -234,6 +236,11 @@ class Evaluation:
             reads_store=self._policy.uses_call_store,
         )
         write_manifest(self._folder, manifest)
+
+    def _check(self) -> None:
+        """Raises OutputError when the data is not what it was, or the folder is another process's."""
+        self._source.check_unchanged()
+        self._lock.check_held()
 
     def _sources(self, manifest: Mapping[str, Any]) -> ScoringSources:
         return ScoringSources(manifest, self._folder)

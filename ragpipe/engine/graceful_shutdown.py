@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import NoReturn, Protocol
 
-from ragpipe.core.errors import Interrupted, RagpipeError, SignalReceived
+from ragpipe.core.errors import Interrupted, OutputError, RagpipeError, SignalReceived
 
 
 class Stoppable(Protocol):
@@ -36,7 +36,7 @@ class GracefulShutdown:
     def __init__(self, *, owns_process: bool = True):
         self.reason: RagpipeError | None = None
         self.say: Callable[[str], None] = lambda _: None
-        self.owns_process = owns_process
+        self.owns_process, self._pid = owns_process, os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[object] | None = None
         self._stage: Stoppable | None = None
@@ -119,7 +119,13 @@ def current_shutdown() -> GracefulShutdown | None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, `stop_all` ends the run, in whichever thread it is."""
+    """Inside, `stop_all` ends the run, in whichever thread it is. Raises OutputError in a process that was forked during a run: the
+    locks of its threads would never be freed here."""
+    if any(shutdown._pid != os.getpid() for shutdown in tuple(_stoppable)):
+        raise OutputError(
+            "this process was forked while a run went on in its parent. To fix: start it before the run, or by "
+            "multiprocessing.get_context('spawn')."
+        )
     shutdown = GracefulShutdown(owns_process=False)
     token = _current.set(shutdown)
     _stoppable.add(shutdown)

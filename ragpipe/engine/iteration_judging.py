@@ -12,13 +12,11 @@ from typing import Any
 from ragpipe.comparing.judge_drift import NOTE, drift_file, read_drift_record, reply_times
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import JudgeError, OutputError
+from ragpipe.engine.chosen_runner import open_workers
 from ragpipe.engine.event_loop import SignalHandlers
-from ragpipe.engine.judge_access import case_window, store_folder, store_place
+from ragpipe.engine.judge_access import case_measuring, case_window, store_folder, store_place
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runners.chosen_runner import open_workers
-from ragpipe.engine.runners.slice_measuring import case_measuring, introduce
-from ragpipe.engine.sources.case_sources import CaseSource
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
@@ -27,6 +25,7 @@ from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
+from ragpipe.stages.load_dataset import references_of
 from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stages.slices import SliceRunner
 from ragpipe.store.calls.call_store import read_calls
@@ -35,7 +34,7 @@ from ragpipe.store.run.progress_state import WallClock
 from ragpipe.store.run.run_folder import IterationFolder
 from ragpipe.store.run.run_tables import batches
 
-_LOOK_S = 2.0  # between two looks at the times of the data files
+_LOOK_S = 2.0  # between two looks at the times of the data files, and at the lock
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ async def judge_iteration(
     providers: ProviderRegistry,
     console: Console,
     *,
+    check: Callable[[], None],
     known: KnownMeasurements | None = None,
     planned_calls: int | None = None,
     began: float | None = None,
@@ -68,6 +68,7 @@ async def judge_iteration(
         iteration: the number of the iteration, from 1.
         providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
         console: shows the progress.
+        check: raises OutputError when the start must end: the data was edited, or its folder is no longer locked.
         known: what need not be measured.
         planned_calls: calls that the plan expects of this iteration; None without a plan.
         began: when this start began, in monotonic seconds, for `judge.run_deadline_s`; None: now.
@@ -86,10 +87,12 @@ async def judge_iteration(
             open_workers(spec, policy, iteration, known, console) as workers,
             policy.open_session(spec.config, spec.run_id, console.warn) as session,
         ):
-            introduce(session, providers, spec.folder, began_at)
+            session.set_beginning(began_at)
+            session.share_provider_state(providers)
+            session.corpus = references_of(spec.folder.samples)
             stage = _stage(spec, reader, session, console, known, view, workers, lambda _: clock.tick())
             meter = _meter(stage, session, planned_calls)
-            with run_deadline(spec.config, session, ends_at), _watched(spec.source, stage):
+            with run_deadline(spec.config, session, ends_at), _watched(check, stage):
                 progress = await _run_shown(stage, meter, view, console, _label(spec, iteration))
             return _judged(progress, session, spec, console)
     finally:
@@ -98,14 +101,14 @@ async def judge_iteration(
 
 
 @contextmanager
-def _watched(source: CaseSource, stage: JudgeStage) -> Iterator[None]:
-    """Inside, the stage ends when the data is edited: it would be paid for a run that nobody can start again."""
+def _watched(check: Callable[[], None], stage: JudgeStage) -> Iterator[None]:
+    """Inside, the stage ends when the check fails: it would be paid for a run that nobody can start again."""
 
     async def look() -> None:
         try:
             while True:
                 await asyncio.sleep(_LOOK_S)
-                source.check_unchanged()
+                check()
         except OutputError as error:
             stage.stop(error)
 

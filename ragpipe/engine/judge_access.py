@@ -27,11 +27,13 @@ from ragpipe.schema.sample import Corpus
 from ragpipe.scoring.calibration_file import Calibration
 from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states
+from ragpipe.stages.case_measuring import CaseMeasuring
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stats.corrected_mean import FEWEST_LABELS
+from ragpipe.store.calls.call_database import StorePlace
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies, read_recorded_file
 from ragpipe.store.calls.reply_store import AcceptedReplies, ReplyStore
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import make_folders
 
 EMBEDDING_WINDOW = 64
@@ -101,6 +103,18 @@ def case_window(config: RunConfig) -> int:
     if config.judge.computes:
         return EMBEDDING_WINDOW
     return 4 if isinstance(config.embedder, NoEmbedder) else EMBEDDING_WINDOW
+
+
+def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasurements | None = None) -> CaseMeasuring:
+    """How the cases of a run are measured, by its configuration. `known` is what need not be measured."""
+    return CaseMeasuring(
+        list(config.metrics.values()),
+        session,
+        case_deadline_s=getattr(config.judge, "case_deadline_s", None),
+        on_metric_error=config.on_metric_error,
+        known=known,
+        jury=config.judge if isinstance(config.judge, JurySettings) else None,
+    )
 
 
 def member_configs(config: RunConfig) -> dict[str, RunConfig]:

@@ -26,7 +26,7 @@ from ragpipe.judging.served_model import DATED, OTHER
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.stages.measured_cases import MeasuredCases, differing_cases, is_asked_again
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import (
     COLUMNS,
     PLAIN,
@@ -39,7 +39,6 @@ from ragpipe.store.calls.call_rows import (
     wire_hash_of,
 )
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import atomic_write, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder

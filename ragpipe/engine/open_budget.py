@@ -13,8 +13,8 @@ from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.usage import Amount, Usage
+from ragpipe.store.calls.call_database import StorePlace
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import json_unless_same, make_folders
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.hold_journal import HoldJournal

@@ -40,7 +40,7 @@ class AnyJudge(Settings):
     session_by: ClassVar[str] = ""
     """The `module:function` that makes the session of a judge that keeps what it read in the call store."""
     computes: ClassVar[bool] = False
-    """Whether a model computes here: many cases are open at once, so that it gets batches, and tasks of Ray may run it."""
+    """Whether a model computes here: many cases are open at once, so that it gets batches, and another runner may run it."""
     keeps_replies: ClassVar[bool] = True
     """Whether the call store has anything of it."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.clients.http_responses import replace_surrogates
+from ragpipe.judging.clients.http_responses import ODD_END, is_odd_end, replace_surrogates
 from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
@@ -202,6 +202,8 @@ class CaseJudge:
             flags += served.flags(call) if served else ()
             if served and call.status == "ok" and call.attempts and is_cut(payload.messages, call.tokens_in):
                 flags += (PROMPT_CUT,)
+            if served and call.status == "ok" and call.attempts and is_odd_end(call.finish_reason):
+                flags += (ODD_END,)
             self.uses.append(JudgeCallUse(self.metric, step, turn, prompt, payload, answer.__name__, call, flags))
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
+from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES
 from ragpipe.stages.case_reader import CaseReader
@@ -129,6 +130,7 @@ def resumption(run: RunFolder, cases: CaseReader, iteration: int, *, is_done: bo
     read_entries(folder.journal, keep=note, form=JOURNAL_FORM)
     if not marks:
         return Resumption()
+    _check_known(folder.journal, cases, iteration, set(marks))
     inputs = Parts(folder.parts / "judge_inputs", JUDGE_INPUTS)
     intact = Parts(folder.parts / "scores", SCORES).intact() & inputs.intact()
     written = set()
@@ -140,6 +142,24 @@ def resumption(run: RunFolder, cases: CaseReader, iteration: int, *, is_done: bo
             marks.pop(key, None)
     stored = sum(_questions(inputs.path(block)) for block in written)
     return Resumption({case: mark for case, mark in marks.items() if not mark.transient}, frozenset(written), stored)
+
+
+def _check_known(journal: Path, cases: CaseReader, iteration: int, unknown: set[CaseKey]) -> None:
+    """Raises DataError where the journal has finished cases that the run does not have."""
+    for index in range(cases.blocks):
+        unknown.difference_update(key._replace(iteration=iteration) for key in cases.keys(index))
+    if unknown:
+        finished = [case_of(entry, iteration) for entry in read_entries(journal, form=JOURNAL_FORM)]
+        lines = [number for number, case in enumerate(finished, start=2) if case in unknown]
+        more = f" (and in {len(lines) - 1:,} more lines)" if len(lines) > 1 else ""
+        problem = Problem(
+            f"{journal}:{lines[0]}",
+            "sample_id",
+            f"{finished[lines[0] - 2]}{more}",
+            "a case of this run",
+            "take the line out",
+        )
+        raise DataError(f"the journal {journal} cannot be continued", [problem])
 
 
 def _questions(judge_inputs: Path) -> int:

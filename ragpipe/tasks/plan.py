@@ -18,6 +18,7 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.unread_names import unread_line
+from ragpipe.engine.chosen_runner import here_line, stays_here
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
 from ragpipe.engine.plans.gate_plan import gate_power_lines
@@ -32,7 +33,6 @@ from ragpipe.engine.plans.plan_summary import (
     report_gaps,
 )
 from ragpipe.engine.run_inputs import embedded_lines, unmet_lines, unscored_line
-from ragpipe.engine.runners.chosen_runner import here_line, stays_here
 from ragpipe.engine.runs.run_identity import identity_of_dataset, run_id
 from ragpipe.engine.runs.scoring_files import resolved_for_dataset
 from ragpipe.engine.runs.user_code import system_sources
@@ -260,7 +260,7 @@ def _print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
         console.say(line)
     console.say(plan_line(run_plan, config))
     if (why := stays_here(config)) is not None:
-        console.say(here_line(why))
+        console.say(here_line(config, why))
     for line in _transport_lines(run_plan, config):
         console.say(line)
 

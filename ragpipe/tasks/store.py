@@ -20,9 +20,8 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import price, whole
 from ragpipe.schema.settings import Settings, Sha256
 from ragpipe.schema.usage import Usage
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from ragpipe.store.files.atomic import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder

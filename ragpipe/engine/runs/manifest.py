@@ -17,8 +17,7 @@ from ragpipe.core.yaml_files import FastDumper
 from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import unseal
-from ragpipe.store.calls.call_database import call_database
-from ragpipe.store.calls.store_place import StorePlace
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.run_folder import RUN_ID, RunFolder, make_folder, manifest_of
 from ragpipe.store.run.run_tables import run_file_error

@@ -50,7 +50,12 @@ _MAX_TOKENS = (1 << 40) - 1  # in one usage
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_length", "model_length"})
 _HELD_BACK = frozenset({"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"})
 _FAILED = frozenset({"error", "failed"})
+_ENDED = frozenset(
+    {"stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed", "done", "none", "null", ""}
+)
 """Finish reasons, in lower case: OpenAI's, and what gateways pass on of Gemini, Mistral, Cohere, Anthropic and OpenRouter."""
+ODD_END = "odd_end"
+"""Flag of a reply whose finish reason is not known: it may not be whole."""
 _DOLLARS_MAX = 1e6
 _OTHER_FIELDS = ("reasoning_content", "reasoning", "thinking", "tool_calls", "function_call", "audio")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -111,6 +116,11 @@ def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
         )  # the server's reasoning or tool parser took it: it would again, and every try is paid
         raise AttemptError("empty_reply", f"the reply has no text{where}", partial=partial, permanent=permanent)
     return Completion(text, notes=notes, **metadata)
+
+
+def is_odd_end(finish: str | None) -> bool:
+    """Whether a finish reason is none of those that say that a reply is whole; a reply that names none is not odd."""
+    return finish is not None and finish.lower() not in _ENDED
 
 
 def is_unbilled(status: int) -> bool:

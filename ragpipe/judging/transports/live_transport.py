@@ -18,7 +18,7 @@ from ragpipe.core.secret_detection import looks_random
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import AttemptError, Client, Completion, PreparedRequest
 from ragpipe.judging.clients.factory import make_client
-from ragpipe.judging.clients.http_responses import parse_response
+from ragpipe.judging.clients.http_responses import is_odd_end, parse_response
 from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.outage import OutageGate
@@ -194,6 +194,12 @@ class LiveTransport:
                         "cut",
                         f"the server counted {completion.tokens_in:,} tokens of a prompt that has far more: it cuts prompts without a "
                         "word (Ollama: raise num_ctx); such replies are flagged (prompt_cut)",
+                    )
+                if is_odd_end(completion.finish_reason):
+                    self._notify_once(
+                        "end",
+                        f"a reply has finish_reason {completion.finish_reason!r:.60}, which is not known: it may not be whole; such "
+                        "replies are flagged (odd_end)",
                     )
                 outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
                 return self._calls.record(question, outcome, tally)

@@ -1,16 +1,19 @@
-"""A call store by its place: the one module that knows which databases there are."""
+"""Where a call store is, and what every database of one can do: a SQLite file, or what an extra opens by its address."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.open_table import OpenedFor, OpenTable
-from ragpipe.store.calls.postgres.postgres_database import PostgresDatabase
-from ragpipe.store.calls.sqlite_database import SqliteDatabase
-from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import PostgresPlace, StorePlace
+from ragpipe.core import registry
+
+if TYPE_CHECKING:
+    from ragpipe.schema.call import Call
+    from ragpipe.store.calls.open_table import OpenedFor, OpenTable
+    from ragpipe.store.calls.store_connection import StoreConnection
+
+OUTAGE_S = 600.0
 
 
 class StoredReader(Protocol):
@@ -83,6 +86,36 @@ class CallDatabase(Protocol):
         ...
 
 
+StorePlace = Path | CallDatabase
+"""A SQLite file, or a database."""
+
+
+def store_place_of(url: str | None, path: str | None, output_dir: str, outage_s: float = OUTAGE_S) -> StorePlace:
+    """The place of a store by its settings: what opens the address `url`, or the file `calls.sqlite` in the folder of `store_folder_of`.
+
+    Raises ValueError for an address that nothing opens: what was expected, without a part of the address.
+    """
+    if url is None:
+        return store_folder_of(path, output_dir) / "calls.sqlite"
+    opens = registry.find("store", url.partition(":")[0])
+    if opens is None:
+        known = " or ".join(f"{name}://" for name in registry.names("store"))
+        raise ValueError(
+            f"an address that begins with {known}" if known else "null: no extra that opens a database is here"
+        )
+    database: CallDatabase = opens(url, outage_s)
+    return database
+
+
+def store_folder_of(path: str | None, output_dir: str) -> Path:
+    """The folder of what stands beside a call store, on this machine: drift files, budgets, batches."""
+    return Path(path or Path(output_dir) / ".store")
+
+
 def call_database(place: StorePlace) -> CallDatabase:
     """The database of a place. Nothing is opened yet."""
-    return PostgresDatabase(place) if isinstance(place, PostgresPlace) else SqliteDatabase(place)
+    if not isinstance(place, Path):
+        return place
+    from ragpipe.store.calls.sqlite_database import SqliteDatabase  # not with the settings, which need only the place
+
+    return SqliteDatabase(place)

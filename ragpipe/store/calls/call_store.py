@@ -10,18 +10,18 @@ import asyncio
 import platform
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
 from ragpipe.core.errors import FATAL, TRANSIENT, DataError, JudgeError, OutputError, RagpipeError
 from ragpipe.schema.call import Call, Payment
-from ragpipe.store.calls.call_database import StoredReader, call_database
+from ragpipe.store.calls.call_database import StoredReader, StorePlace, call_database
 from ragpipe.store.calls.call_rows import packed, unpacked
 from ragpipe.store.calls.call_worker import CallWorker
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.ledger_rows import payment_entry
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
-from ragpipe.store.calls.store_place import PostgresPlace, StorePlace
 from ragpipe.store.calls.store_requests import (
     AbortRequest,
     ClaimResult,
@@ -70,9 +70,7 @@ class CallStore:
         self.place, self.run_id = place, run_id
         self._hurry = Event()
         self._closed = False
-        self._last_resort = LastResortFile(
-            database.setting, host=platform.node() if isinstance(place, PostgresPlace) else ""
-        )
+        self._last_resort = LastResortFile(database.setting, host="" if isinstance(place, Path) else platform.node())
         self._worker = CallWorker(
             lambda tell: database.open_table(
                 OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry, is_known)

@@ -9,13 +9,12 @@ from typing import Any
 
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.usage import Usage
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import SharedValues, every_call, key_bytes, milliseconds
 from ragpipe.store.calls.ledger_rows import payment_entries, payment_mark
 from ragpipe.store.calls.open_table import SILENT_AFTER_S
 from ragpipe.store.calls.spend import SpendSum, paid_for
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 
 
 def census(place: StorePlace, runs: Collection[str]) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from ragpipe.schema.usage import Usage, UsageSum
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import SharedValues
 from ragpipe.store.calls.ledger_rows import PaymentEntry, payment_entries
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 
 
 class SpendSum:

@@ -22,12 +22,11 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_database import StorePlace, call_database
 from ragpipe.store.calls.call_rows import SharedValues, every_call, key_bytes, packed, store
 from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, check_payment, payment_entries
 from ragpipe.store.calls.open_table import SILENT_AFTER_S
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.store_place import StorePlace
 from ragpipe.store.files.atomic import open_unless_same
 from ragpipe.store.files.parquet_parts import parquet_writer
 

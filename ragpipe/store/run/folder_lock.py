@@ -84,6 +84,17 @@ class FolderLock:
         atexit.register(self.release)
         return self
 
+    def check_held(self) -> None:
+        """Raises OutputError when the file is gone or another's: then another process may work in the folder."""
+        is_ours = (
+            _same(self._read(), this_process()) if self._descriptor is None else _is_at(self._descriptor, self.path)
+        )
+        if not is_ours:
+            raise OutputError(
+                f"{self.path} was removed or replaced while this process worked: another one may work in the folder now. What was "
+                "answered is kept. To fix: see that no other start of this run is going on, and start the same again."
+            )
+
     def release(self) -> None:
         """Free the lock; does nothing when it is not held."""
         if self._descriptor is not None:

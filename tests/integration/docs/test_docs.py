@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from ragpipe.cli import compose_task, main
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.core import registry
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
@@ -267,7 +267,8 @@ def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
     line: str, here: Path, run_of_pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What needs the work of people, Ray, or a run that the page does not make: names of options, keys and types of values are checked."""
-    monkeypatch.setattr(RunnerSettings, "missing", lambda _: iter(()))
+    for runner in registry.everything("runner").values():
+        monkeypatch.setattr(runner, "missing", lambda _: iter(()))
     for group, name, text in (("experiment", "x", "name: x"), ("judge", "mine", "defaults: [evidence]")):
         file = here / "conf" / group / f"{name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -256,3 +256,25 @@ def test_an_interrupted_cell_ends_the_asking_of_a_live_system(
     assert not isinstance(cell(words), BaseException)
     assert max(Counter(questions()).values()) == 1
     assert len(questions()) == CASES
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_that_is_forked_during_a_run_is_refused_by_name(words: list[str], server: OpenAIServer) -> None:
+    """The locks of the parent's threads would never be freed in it."""
+    thread = threading.Thread(target=ragpipe.run, args=(words,))
+    thread.start()
+    while server.arrivals < 4:
+        time.sleep(0.005)
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            ragpipe.run(words)
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert said.read().startswith("OutputError: this process was forked while a run went on in its parent")
+    os.waitpid(child, 0)
+    thread.join()

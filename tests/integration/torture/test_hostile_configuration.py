@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support.harness import ROOT
 from tests.support.rows import first_rows
 from tests.support.waiting import HANGS_AFTER_S
 
+has_submitit = pytest.mark.skipif(find_spec("submitit") is None, reason="needs the extra submitit")
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 RUN = ("dataset=mine", "metrics=[retrieval]")
@@ -252,7 +254,7 @@ def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     "word",
     ["+dataset@_global_._global_.hydra.job_logging=mine", "judge=${oc.env:WEBHOOK_AUTH}", "hydra.sweep.dir='${oc.env:WEBHOOK_AUTH}/job.x'",
-     "name='${oc.${storage.region}:WEBHOOK_AUTH}'", "output_dir='${eval:1}'"],
+     "name='${oc.${storage.region}:WEBHOOK_AUTH}'", "output_dir='${eval:1}'", "plugins=[os]", "plugins=[subprocess]", "plugins=[ragpipe.cli]"],
 )  # fmt: skip
 def test_nor_by_a_word(word: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("-m", *RUN, "task=plan", word), ("found:", "expected:"), capfd)
@@ -268,7 +270,15 @@ def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixt
 @pytest.mark.slow
 @pytest.mark.parametrize("is_package", [False, True])
 @pytest.mark.parametrize(
-    "words", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("-m", "task=plan", "seed=1,2", "hydra/launcher=joblib")]
+    "words",
+    [
+        ("task=plan",),
+        ("-m", "task=plan", "seed=1,2"),
+        ("-m", "task=plan", "seed=1,2", "hydra/launcher=joblib"),
+        pytest.param(
+            ("-m", "task=plan", "seed=1", "hydra/launcher=submitit_local", "output_dir=../out"), marks=has_submitit
+        ),
+    ],
 )
 def test_plug_ins_in_the_working_folder_are_not_executed(words: tuple[str, ...], is_package: bool, here: Path) -> None:
     """Hydra looks for its plug-ins wherever Python finds a folder `hydra_plugins`."""

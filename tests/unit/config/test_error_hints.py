@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.config.runner_settings import RunnerSettings
+from ragpipe.config.settings import TopSettings
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.validation import NoOrigins, validated
@@ -44,9 +44,9 @@ def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> N
 )
 def test_one_value_for_a_list_is_shown_as_a_list(value: Any, expected: str) -> None:
     problems: list[Problem] = []
-    assert validated(RunnerSettings, {"env_vars": value}, "runner", NoOrigins(), problems) is None
-    assert [(problem.key, problem.expected) for problem in problems] == [("runner.env_vars", expected)]
-    assert problems[0].fix.startswith("Names of environment variables, never their values")
+    assert validated(TopSettings, {"plugins": value}, "", NoOrigins(), problems) is None
+    assert [(problem.key, problem.expected) for problem in problems] == [("plugins", expected)]
+    assert problems[0].fix.startswith("Your own Python packages, whose metrics")
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,6 @@ from ragpipe.tasks.schema import task_keys
 CONF = conf_dir()
 CHOICES = {
     ("dataset/jsonl", "name"): "the name of the option",
-    ("runner/local", "kind"): "the option's choice",
-    ("runner/processes", "kind"): "the option's choice",
-    ("runner/ray", "kind"): "the option's choice",
     ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
     ("scoring/default", "fill_defaults"): "the file that others are filled in from",
     ("scoring/default", "passes_with"): "filled in from this file by the class itself",

@@ -247,15 +247,28 @@ def test_a_count_that_no_table_holds_is_refused(read_file: Read, field: str) -> 
         read_file({"far.jsonl": json.dumps(record)})
 
 
-def test_a_text_that_many_rows_repeat_is_once_in_memory(tmp_path):
-    """120 cells of 1 MiB in a file of some kilobytes; a row beyond the limit of a line is named."""
+TEXT = "x" * (1 << 20)
+
+
+@pytest.mark.parametrize("kept", [
+    pa.array([TEXT] * 120),
+    pa.array([[TEXT, None]] * 119 + [None], pa.list_(pa.string())),
+    pa.array([[TEXT]] * 120, pa.large_list(pa.large_string())),
+    pa.array([{"a": {"b": [TEXT]}}] * 119 + [None]),
+    pa.array([[{"text": TEXT, "n": 1}]] * 120),
+    pa.array([[("k", TEXT)]] * 120, pa.map_(pa.string(), pa.string())),
+], ids=lambda kept: str(kept.type)[:20])  # fmt: skip
+def test_a_text_that_many_rows_repeat_is_once_in_memory(kept, tmp_path):
+    """120 texts of 1 MiB in a file of some kilobytes, wherever they stand in the rows."""
     path = tmp_path / "d.parquet"
-    columns = {"id": [f"q{n}" for n in range(120)], "question": ["q?"] * 120, "answer": ["x" * (1 << 20)] * 120}
-    pq.write_table(pa.table(columns), path, dictionary_pagesize_limit=1 << 30)
-    parts = [
-        batch
-        for batch in parquet_rows._batches(pq.ParquetFile(path, read_dictionary=["id", "question", "answer"]), 128)
-    ]
-    assert max(part.nbytes for part in parts) <= (16 << 20) + 10_000
-    assert sum(part.num_rows for part in parts) == 120
-    assert parts[0]["answer"].type == pa.string()
+    table = pa.table({"id": [f"q{n}" for n in range(120)], "kept": kept})
+    pq.write_table(table, path, dictionary_pagesize_limit=1 << 30)
+    row = 0
+    with parquet_rows.table_batches(path) as (schema, batches):
+        assert schema.equals(table.schema)
+        for part in batches(128):
+            assert part.nbytes <= (16 << 20) + 10_000
+            assert part.schema.types == table.schema.types
+            assert part.column(1).to_pylist() == kept.slice(row, part.num_rows).to_pylist()
+            row += part.num_rows
+    assert row == 120

@@ -13,7 +13,7 @@ import pytest
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.clients.client import ApiResponse, AttemptError
-from ragpipe.judging.clients.http_responses import parse_response
+from ragpipe.judging.clients.http_responses import is_odd_end, parse_response
 from ragpipe.judging.token_count import is_cut
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
@@ -82,6 +82,7 @@ HABITS: dict[str, tuple[int, dict[str, Any], str, tuple[int, int] | None]] = {
     "cut, by Mistral's word": (200, reply(finish="model_length"), "cut_short", (100, 10)),
     "cut, by Anthropic's word": (200, reply(finish="max_tokens"), "cut_short", (100, 10)),
     "held back, by Gemini's word": (200, reply(finish="SAFETY"), "refused", (100, 10)),
+    "an end in words of its own": (200, reply(finish="lost_patience"), "ok", (100, 10)),
     "finish_reason error": (200, reply(finish="error"), "server_error", (100, 10)),
     "error beside choices": (200, reply(error={"message": "upstream", "code": 502}), "server_error", (100, 10)),
     "refused with a usage": (400, {"error": {"message": "no"}, "usage": USAGE}, "bad_request", (100, 10)),
@@ -166,3 +167,20 @@ def test_an_empty_name_is_no_model(model, read):
 ])  # fmt: skip
 def test_a_prompt_that_was_cut_is_told_by_its_count(text, tokens, cut):
     assert is_cut([{"role": "user", "content": text}], tokens) is cut
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_an_end_that_is_not_known_is_told_once(client, monkeypatch):
+    monkeypatch.setenv(VARIABLE, SENTINEL)
+    told = []
+    with provider(200, reply(finish="lost_patience")) as (url, _):
+        await ask(settings(url, client=client, concurrency=1), question("a"), question("b"), tell=told.append)
+    assert [text for text in told if "lost_patience" in text and "odd_end" in text] == told
+
+
+@pytest.mark.parametrize(("finish", "odd"), [
+    ("stop", False), ("STOP", False), ("end_turn", False), ("eos_token", False), ("COMPLETE", False), (None, False), ("", False),
+    ("tool_calls", True), ("OTHER", True), ("timeout", True), ("FINISH_REASON_UNSPECIFIED", True),
+])  # fmt: skip
+def test_an_end_that_does_not_say_that_a_reply_is_whole_is_odd(finish, odd):
+    assert is_odd_end(finish) is odd

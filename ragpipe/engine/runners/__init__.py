@@ -1,1 +1,0 @@
-"""Where slices of a run are measured: in this process, or by Ray."""

@@ -1,1 +1,0 @@
-"""The call store in PostgreSQL."""

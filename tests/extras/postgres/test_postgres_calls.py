@@ -1,0 +1,766 @@
+"""The behaviour tests of the call store once more, over PostgreSQL, and what only a server can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
+from ragpipe.engine.cache_miss import nearest_call, stored_as
+from ragpipe.extras.postgres import link as links
+from ragpipe.extras.postgres import table as tables
+from ragpipe.extras.postgres.connection import PostgresConnection
+from ragpipe.extras.postgres.database import PostgresDatabase, make_tables
+from ragpipe.extras.postgres.link import PostgresLink, StoreUnreachable
+from ragpipe.extras.postgres.table import PostgresTable
+from ragpipe.schema.call import Call
+from ragpipe.store.calls.call_database import call_database
+from ragpipe.store.calls.call_store import CallStore, read_calls
+from ragpipe.store.calls.ledger_rows import PaymentEntry, payment_entry
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
+from ragpipe.store.calls.open_table import OpenedFor
+from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.calls.store_requests import ClaimResult, Lookup
+from ragpipe.store.calls.transfer import export_calls, import_calls
+from tests.extras.postgres.postgres_server import PostgresServer, postgres_server
+from tests.support.waiting import HANGS_AFTER_S, wait_until
+from tests.unit.store import test_damage as damage
+from tests.unit.store.test_calls import (
+    K,
+    call,
+    made,
+    test_a_call_that_cannot_be_stored_is_refused_and_others_are_not,  # noqa: F401
+    test_a_cancelled_taker_leaves_no_claim,  # noqa: F401
+    test_a_claim_of_a_loop_that_was_closed_is_given_back,  # noqa: F401
+    test_a_claimed_key_is_waited_for,  # noqa: F401
+    test_a_permanent_failure_is_served_to_the_run_that_paid_only,  # noqa: F401
+    test_a_put_that_was_cancelled_is_committed,  # noqa: F401
+    test_closing_ends_the_waiting,  # noqa: F401
+    test_fresh_all_asks_again_and_the_new_reply_stands,  # noqa: F401
+    test_text_that_is_no_unicode_is_stored_with_replacements,  # noqa: F401
+    test_two_that_refuse_a_stored_reply_ask_once,  # noqa: F401
+    test_what_may_pass_is_never_stored,  # noqa: F401
+    test_works_from_one_loop_after_another,  # noqa: F401
+)
+from tests.unit.store.test_ledger import (
+    test_a_reply_that_comes_too_late_is_paid,  # noqa: F401
+    test_every_answered_try_is_on_the_bill,  # noqa: F401
+    test_money_is_added_exactly,  # noqa: F401
+    test_prune_leaves_the_ledger_alone,  # noqa: F401
+    test_what_was_paid_for_a_call_that_never_came_back_is_kept,  # noqa: F401
+)
+
+pytestmark = pytest.mark.slow
+
+GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
+
+
+@dataclass
+class Schemas:
+    """Stands for the temporary folder of the tests of SQLite: each name in it is a schema of its own."""
+
+    server: PostgresServer
+    places: dict[str, PostgresDatabase] = field(default_factory=dict)
+
+    def __truediv__(self, name: str) -> PostgresDatabase:
+        return self.places.setdefault(name, self.server.place())
+
+
+@pytest.fixture
+def tmp_path(server: PostgresServer) -> Schemas:
+    return Schemas(server)
+
+
+@pytest.fixture
+def place(server: PostgresServer) -> PostgresDatabase:
+    return server.place()
+
+
+SILENT_S = 3.0
+"""How long an owner may be silent here; longer than a busy machine holds a process up."""
+
+
+def table(place: PostgresDatabase, run_id: str, silent_after_s: float = 30.0) -> PostgresTable:
+    opened = call_database(place).open_table(OpenedFor(run_id, silent_after_s))
+    assert isinstance(opened, PostgresTable)
+    return opened
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """The error, its cause, that one's cause ... Fails where they go round in a circle."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        assert cause not in causes, "a circle"
+        causes.append(cause)
+    return causes
+
+
+def session(place: PostgresDatabase) -> psycopg.Connection[Any]:
+    """A connection beside the store's, in its schema."""
+    db = psycopg.connect(place.url, autocommit=True)
+    db.execute(f"SET search_path TO {place.schema}".encode())
+    return db
+
+
+def test_any_call_comes_back_and_goes_over_a_file_into_sqlite(
+    place: PostgresDatabase, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from hypothesis import given, settings
+
+    folder = tmp_path_factory.mktemp("files")
+
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(made())
+    def stored(one: Call) -> None:
+        async def put() -> None:
+            assert await store.get_or_claim(K("k"), freshness=damage_free) is None
+            await store.put(one)
+            assert await store.get_or_claim(K("k")) == one
+
+        asyncio.run(put())
+
+    from ragpipe.store.calls.store_requests import Freshness
+
+    damage_free = Freshness.NONE
+    with CallStore(place, run_id="r") as store:
+        stored()
+    assert export_calls(place, folder / "one.jsonl") == 1
+
+
+def test_stores_of_both_kinds_exchange_equal_calls(
+    place: PostgresDatabase, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    file, back = folder / "calls.sqlite", server.place()
+    damage.fill(file)
+    export_calls(file, folder / "a.parquet")
+    assert import_calls(place, folder / "a.parquet") == (damage.COUNT, 0)
+    assert import_calls(place, folder / "a.parquet") == (0, damage.COUNT)
+    assert read_calls(place, damage.KEYS) == read_calls(file, damage.KEYS)
+    assert paid_by(place, "0123456789ab") == paid_by(file, "0123456789ab")
+    export_calls(place, folder / "b.jsonl")
+    import_calls(folder / "again.sqlite", folder / "b.jsonl")
+    import_calls(back, folder / "b.jsonl")
+    for copy in (folder / "again.sqlite", back):
+        assert read_calls(copy, damage.KEYS) == read_calls(file, damage.KEYS)
+        assert paid_by(copy, "0123456789ab") == paid_by(file, "0123456789ab")
+    figures = [census(of, {"0123456789ab"}) for of in (file, place, back)]
+    assert [{**of, "file": "", "bytes": 0} for of in figures] == [{**figures[0], "file": "", "bytes": 0}] * 3
+    asked = stored_as(place, damage.KEYS[3])
+    assert asked == stored_as(file, damage.KEYS[3])
+    assert nearest_call(place, asked[0]) == nearest_call(file, asked[0])
+
+
+def test_what_is_pruned_is_what_was_chosen(place: PostgresDatabase) -> None:
+    damage.fill(place)  # type: ignore[arg-type]
+    choice = Choice(used=damage.KEYS[:10])
+    assert prunable(place, choice)["calls"] == damage.COUNT - 10
+    assert prune(place, choice)["calls"] == damage.COUNT - 10
+    assert set(read_calls(place, damage.KEYS)) == set(damage.KEYS[:10])
+    with CallStore(place, run_id="r"), pytest.raises(FolderLocked, match="in use by process"):
+        prune(place, Choice(run_id="0123456789ab"))
+
+
+def test_a_damaged_row_counts_as_missing(place: PostgresDatabase) -> None:
+    damage.fill(place)  # type: ignore[arg-type]
+    with session(place) as db:
+        db.execute("UPDATE calls SET text = 'another' WHERE key = %s", (bytes.fromhex(damage.KEYS[0]),))
+        db.execute("UPDATE payments SET usd = 9 WHERE mark = (SELECT min(mark) FROM payments)")
+    found, damaged = asyncio.run(_all(place))
+    assert found == damage.COUNT - 1
+    assert damaged == 1
+    assert paid_by(place, "0123456789ab").damaged == 1
+    assert census(place, ())["damaged"] == 1
+
+
+async def _all(place: PostgresDatabase) -> tuple[int, int]:
+    with CallStore(place, run_id="r") as store:
+        calls = [await asyncio.wait_for(store.get_or_claim(key), HANGS_AFTER_S) for key in damage.KEYS]
+        return sum(one is not None for one in calls), store.damaged
+
+
+def test_a_group_of_claims_is_granted_key_by_key(place: PostgresDatabase) -> None:
+    keys = [sha256(f"key {n}") for n in range(12)]
+    first, second = table(place, "first"), table(place, "second")
+    assert first.find_or_claim([Lookup(keys[1]), Lookup(keys[2]), Lookup(keys[1])]) == [GRANTED, GRANTED, HELD]
+    assert second.find_or_claim([Lookup(keys[n]) for n in (3, 1, 4, 3)]) == [GRANTED, HELD, GRANTED, HELD]
+    assert f"(run {first.run_id})" in second.holder(keys[1])
+    first.close()  # its claims no longer count
+    assert second.find_or_claim([Lookup(keys[n]) for n in (2, 1, 2, 3)]) == [GRANTED, GRANTED, HELD, HELD]
+    second.close()
+
+
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be looked up: all are on other hosts."""
+    monkeypatch.setattr(tables, "is_alive", lambda process: None)
+
+
+def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _elsewhere(monkeypatch)
+    frozen, heir = table(place, "frozen", SILENT_S), table(place, "heir", SILENT_S)
+    assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    assert heir.find_or_claim([Lookup(K("k"))]) == [HELD]
+    for _ in range(6):
+        time.sleep(0.3 * SILENT_S)
+        frozen.beat()
+    assert heir.find_or_claim([Lookup(K("k"))]) == [HELD], "it was silent for less than that at a time"
+    time.sleep(1.2 * SILENT_S)
+    assert heir.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    table(place, "third", SILENT_S).close()  # buries the frozen one
+    assert frozen.find_or_claim([Lookup(K("k")), Lookup(K("new"))]) == [HELD, GRANTED]
+    assert heir.find_or_claim([Lookup(K("new"))]) == [HELD], "the woken one is alive again"
+
+
+def test_a_woken_process_is_not_granted_its_own_claim_again(
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task of it has the claim, and asks. No other process took it over."""
+    _elsewhere(monkeypatch)
+    frozen = table(place, "frozen", SILENT_S)
+    assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    time.sleep(1.2 * SILENT_S)
+    assert frozen.find_or_claim([Lookup(K("k"))]) == [HELD]
+    frozen.close()
+
+
+def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was up, and nobody reached it for longer than an owner may be silent. The first one back asks for a key of the other,
+    and opens the store once more."""
+    _elsewhere(monkeypatch)
+    other, first = table(place, "other", SILENT_S), table(place, "first", SILENT_S)
+    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    _cut(first)
+    time.sleep(1.2 * SILENT_S)
+    assert first.find_or_claim([Lookup(K("k")), Lookup(K("free"))]) == [HELD, GRANTED]
+    table(place, "opened after the cut", SILENT_S).close()  # buries nobody
+    other.beat()
+    assert other.find_or_claim([Lookup(K("k"))]) == [HELD], "its own claim is still there"
+    other.write([], [K("k")])
+    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    first.write([], [K("k")])
+    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    time.sleep(1.2 * SILENT_S)
+    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED], "it never came back"
+    first.close()
+
+
+def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: PostgresDatabase) -> None:
+    other, first = table(place, "other"), table(place, "first")
+    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(HANGS_AFTER_S)
+    with session(place) as db:
+        db.execute("UPDATE owners SET pid = %s WHERE run_id = 'other'", (ended.pid,))
+    _cut(first)
+    first._owners._buried_at = -math.inf
+    assert first.find_or_claim([Lookup(K("k"))]) == [HELD]
+    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    first.close()
+
+
+def _cut(opened: PostgresTable) -> None:
+    """End the connection, as a network does that is cut; the server stays."""
+    with psycopg.connect(opened.place.url, autocommit=True) as beside:
+        beside.execute("SELECT pg_terminate_backend(%s)", (opened._link.connection.raw.info.backend_pid,))
+
+
+def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> None:
+    place = PostgresDatabase(server.url, "user")
+    one = damage.call(1)
+
+    async def work() -> None:
+        with CallStore(place, run_id="r") as store:
+            assert await store.get_or_claim(one.key) is None
+            await store.put(one)
+
+    asyncio.run(work())
+    with CallStore(place, run_id="again"):
+        assert read_calls(place, [one.key]) == {one.key: one}
+    assert census(place, ())["damaged"] == 0
+
+
+def test_a_living_owner_in_an_old_snapshot_is_not_dead(
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement that claims waits for a lock for longer than an owner may be silent: the beats meanwhile are not in its snapshot."""
+    _elsewhere(monkeypatch)
+    holder, heir = table(place, "holder", SILENT_S), table(place, "heir", SILENT_S)
+    assert holder.find_or_claim([Lookup(K("k"))]) == [GRANTED]
+    results: list[Any] = []
+    with session(place) as lock, lock.transaction():
+        lock.execute("SELECT * FROM claims FOR UPDATE")
+        holder.beat()
+        waiting = threading.Thread(target=lambda: results.extend(heir.find_or_claim([Lookup(K("k"))])))
+        waiting.start()
+        for _ in range(10):
+            time.sleep(0.2 * SILENT_S)
+            holder.beat()
+        assert waiting.is_alive()
+    waiting.join(HANGS_AFTER_S)
+    assert results == [HELD]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_reply_of_a_woken_process_harms_nothing(
+    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    _elsewhere(monkeypatch)
+
+    async def work() -> None:
+        with (
+            CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one,
+            CallStore(place, run_id="two", silent_after_s=0.3) as two,
+        ):
+            assert await one.get_or_claim(K("k")) is None
+            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
+            order = (one, two) if is_first else (two, one)
+            replies = [await store.put(replace(call(), text=f"by {store.run_id}")) for store in order]
+            assert replies[0] == replies[1] == await one.get_or_claim(K("k"))
+            assert replies[0].run_id == ("one" if is_first else "two")
+
+    asyncio.run(work())
+    with session(place) as db:
+        assert db.execute("SELECT count(*) FROM claims").fetchone() == (0,)
+
+
+def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: PostgresDatabase) -> None:
+    opened = table(place, "one")
+    limit = opened._link.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    assert limit == ("15s",)
+    opened.close()
+
+
+def test_a_key_that_was_freed_is_told_without_a_question(place: PostgresDatabase) -> None:
+    first, second = table(place, "first"), table(place, "second")
+    first.find_or_claim([Lookup(K("k"))])
+    second.freed()
+    first.write([], [K("k")])
+    assert wait_until(second.freed) == {K("k")[:8]}
+
+
+def test_the_tables_are_made_once_by_processes_that_start_together(server: PostgresServer) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    for _ in range(3):
+        place = server.place()
+        with ThreadPoolExecutor(8) as pool:
+            opened = list(pool.map(table, [place] * 8, map(str, range(8))))
+        with session(place) as db:
+            assert db.execute("SELECT count(*) FROM owners").fetchone() == (8,)
+        for one in opened:
+            one.close()
+
+
+def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
+    return lambda db: db.execute(statement.encode())
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ("UPDATE meta SET value = '99' WHERE name = 'format'", FormatMismatch, "format 99"),
+        ("DROP TABLE meta", DataError, "of another program"),
+        ("ALTER TABLE calls RENAME COLUMN text TO words", (DataError, OutputError), "not those of a call store"),
+    ],
+)
+def test_tables_of_another_kind_are_refused(place: PostgresDatabase, change: str, error: Any, words: str) -> None:
+    table(place, "r").close()
+    with session(place) as db:
+        _change(change)(db)
+    for use in (lambda: asyncio.run(_all(place)), lambda: read_calls(place, [K("k")])):
+        with pytest.raises(error, match=words):
+            use()
+
+
+def test_a_user_without_the_right_to_make_tables_uses_those_of_another(place: PostgresDatabase) -> None:
+    name = f"u{place.schema}"
+    limited = replace(place, url=place.url.replace("postgres@", f"{name}@"))
+    with session(place) as db:
+        db.execute(f"CREATE USER {name}".encode())
+        with pytest.raises(OutputError, match=r"permission denied(?s:.*)docs/extras/postgres\.md") as refused:
+            table(limited, "r")
+        assert len(causes_of(refused.value)) == 2, "the error and what PostgreSQL said"
+        table(place, "r").close()
+        db.execute(f"GRANT USAGE ON SCHEMA {place.schema} TO {name}".encode())
+        rights = "SELECT, INSERT, UPDATE, DELETE"
+        db.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA {place.schema} TO {name}".encode())
+    damage.fill(limited)  # type: ignore[arg-type]
+    assert len(read_calls(place, damage.KEYS)) == damage.COUNT
+
+
+def test_a_server_that_is_not_there_is_named_at_once() -> None:
+    place = PostgresDatabase("postgresql://u@127.0.0.1:1/nowhere")
+    with pytest.raises(OutputError, match=r"postgresql://u@127\.0\.0\.1:1/nowhere(?s:.*)To fix"):
+        CallStore(place, run_id="r")
+
+
+@pytest.fixture
+def durable() -> Iterator[PostgresServer]:
+    with postgres_server(settings=()) as running:
+        yield running
+
+
+def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
+    """Each reply is stored once and no payment twice, although the server stops hard between any two statements."""
+    place, messages = durable.place(), list[str]()
+    keys = [K(f"k{n}") for n in range(600)]
+
+    async def ask(store: CallStore, key: str, asked: list[str]) -> None:
+        if await store.get_or_claim(key) is None:
+            asked.append(key)
+            await asyncio.sleep(0.02)
+            store.record_payment(key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+            await store.put(Call(key, "", "j", "ok", text="reply"))
+
+    async def work() -> list[str]:
+        asked: list[str] = []
+        loop = asyncio.get_running_loop()
+        with (
+            CallStore(place, run_id="one", patience_s=0.2, say=messages.append) as one,
+            CallStore(place, run_id="two") as two,
+        ):
+            slots = asyncio.Semaphore(16)
+
+            async def limited(store: CallStore, key: str) -> None:
+                async with slots:
+                    await ask(store, key, asked)
+
+            tasks = [asyncio.create_task(limited(store, key)) for key in keys for store in (one, two)]
+            for _ in range(2):
+                await asyncio.sleep(0.3)
+                await loop.run_in_executor(None, durable.stop, "immediate")
+                await asyncio.sleep(1)
+                await loop.run_in_executor(None, durable.start)
+            await asyncio.gather(*tasks)
+        return asked
+
+    asked = asyncio.run(work())
+    assert sorted(asked) == sorted(keys)
+    assert len(read_calls(place, keys)) == len(keys)
+    assert paid_by(place, "one").replies + paid_by(place, "two").replies == len(keys)
+    assert "waiting for it" in messages[0]
+    assert "is there again" in messages[1]
+    durable.stop("immediate")
+    start = threading.Timer(1, durable.start)
+    start.start()
+    assert paid_by(place, "one").replies > 0, "a store that was reached before is waited for"
+    start.join()
+
+
+@contextmanager
+def _crash_before_commit(place: PostgresDatabase, server: PostgresServer, others: int) -> Iterator[list[int]]:
+    """The server stops hard once, when all statements of a transaction were sent. It is there again at once, and so many transactions of
+    others come first."""
+    begin, crashes = PostgresConnection.transaction, list[int]()
+
+    @contextmanager
+    def transaction(db: PostgresConnection) -> Iterator[None]:
+        with begin(db):
+            yield
+            if not crashes:
+                crashes.append(1)
+                server.stop("immediate")
+                server.start()
+                with session(place) as other:
+                    for _ in range(others):
+                        other.execute("SELECT pg_current_xact_id()")
+                        other.commit()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresConnection, "transaction", transaction)
+        yield crashes
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(
+    durable: PostgresServer, others: int
+) -> None:
+    """After a crash PostgreSQL gives the number of a transaction that left no trace to a later one, or has none of that number yet. The
+    claim was lost with the first, and must be made again: else another process asks the same."""
+    place = durable.place()
+    one, two = table(place, "one"), table(place, "two")
+    key = K("k")
+    with _crash_before_commit(place, durable, others) as crashes:
+        assert one.find_or_claim([Lookup(key)]) == [ClaimResult.GRANTED]
+    assert crashes
+    assert two.find_or_claim([Lookup(key)]) == [ClaimResult.HELD]
+    one.close()
+    two.close()
+
+
+@contextmanager
+def _lost_answer() -> Iterator[list[int]]:
+    """The server has committed one transaction, and the word of it never comes."""
+    begin, lost = PostgresConnection.transaction, list[int]()
+
+    @contextmanager
+    def transaction(db: PostgresConnection) -> Iterator[None]:
+        with begin(db):
+            yield
+        if not lost:
+            lost.append(1)
+            db.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresConnection, "transaction", transaction)
+        yield lost
+
+
+def _paid(at: str) -> PaymentEntry:
+    return payment_entry(K("k"), "r", 1, damage.Payment("m", at, 1, 1, usd=0.5))
+
+
+def test_payments_whose_answer_was_lost_are_entered_once(place: PostgresDatabase) -> None:
+    rows = table(place, "r")
+    rows.write([], paid=[_paid(damage.TIME)])
+    with _lost_answer() as lost:
+        rows.write([], paid=[_paid("2026-01-02T03:04:05.007+00:00"), _paid("2026-01-02T03:04:05.008+00:00")])
+    assert lost
+    rows.write([], paid=[_paid("2026-01-02T03:04:05.009+00:00")])
+    assert paid_by(place, "r").replies == 4
+    rows.close()
+
+
+def test_claims_whose_answer_was_lost_are_granted_and_those_of_other_tasks_are_not(place: PostgresDatabase) -> None:
+    mine, other = table(place, "mine"), table(place, "other")
+    assert mine.find_or_claim([Lookup(K("of a task"))]) == [GRANTED]
+    assert other.find_or_claim([Lookup(K("of another"))]) == [GRANTED]
+    asked = [Lookup(K("of a task")), Lookup(K("new")), Lookup(K("of another")), Lookup(K("new"))]
+    with _lost_answer() as lost:
+        assert mine.find_or_claim(asked) == [HELD, GRANTED, HELD, HELD]
+    assert lost
+    assert mine.find_or_claim(asked) == [HELD] * 4
+    with _lost_answer() as lost:
+        mine.write([], [K("of a task"), K("new")])
+    assert lost
+    assert other.find_or_claim(asked) == [GRANTED, GRANTED, HELD, HELD]
+    mine.close()
+    other.close()
+
+
+def test_a_reply_whose_answer_was_lost_is_stored_once(place: PostgresDatabase) -> None:
+    one = damage.call(1)
+
+    async def work() -> None:
+        with CallStore(place, run_id="r", beat_s=60, silent_after_s=180) as store:
+            assert await store.get_or_claim(one.key) is None
+            store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+            with _lost_answer() as lost:
+                assert await store.put(one) == one
+            assert lost
+
+    asyncio.run(work())
+    assert paid_by(place, "r").replies == 1
+    with session(place) as db:
+        assert db.execute("SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM claims)").fetchone() == (1, 0)
+
+
+def test_a_repeated_transaction_waits_for_the_one_that_the_server_is_still_at(place: PostgresDatabase) -> None:
+    """The way to the server is cut, and the server does not know it: the commit comes later than the repeat."""
+    rows = table(place, "r")
+    first = psycopg.connect(place.url)
+    first.execute(f"SET search_path TO {place.schema}".encode())
+    begin, late = PostgresConnection.transaction, list[threading.Timer]()
+
+    @contextmanager
+    def transaction(db: PostgresConnection) -> Iterator[None]:
+        if late:
+            with begin(db):
+                yield
+            return
+        late.append(threading.Timer(0.5, lambda: (first.commit(), first.close())))
+        cut, db.raw = db.raw, first
+        yield
+        db.raw = cut
+        db.close()
+        late[0].start()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresConnection, "transaction", transaction)
+        rows.write([], paid=[_paid(damage.TIME)])
+    late[0].join()
+    assert paid_by(place, "r").replies == 1
+    rows.close()
+
+
+def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(durable: PostgresServer) -> None:
+    """A worker opens the store when the process that leads it has reached it, and has done nothing there yet."""
+    place, messages = durable.place(), list[str]()
+    durable.stop("immediate")
+    start = threading.Timer(1, durable.start)
+    start.start()
+    with CallStore(place, run_id="worker", patience_s=0.2, say=messages.append, is_known=True):
+        assert [message.split(";")[-1].split(" after ")[0] for message in messages] == [
+            " waiting for it, up to 60 s",
+            f"the call store {place} is there again",
+        ]
+    start.join()
+
+
+@pytest.mark.thorough
+def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(durable: PostgresServer) -> None:
+    place = durable.place()
+    link = PostgresLink(place)
+    durable.stop("immediate")
+    start = threading.Timer(1, durable.start)
+    start.start()
+    assert make_tables(link)
+    link.close()
+    start.join()
+    assert call_database(place).exists()
+
+
+def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(
+    durable: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "HURRIED_S", 0.3)
+    place, hurry = durable.place(outage_s=0.6), threading.Event()
+    durable.stop("immediate")
+    with pytest.raises(StoreUnreachable, match=r"not stored\. store\.outage_s=0\.6 says how long to wait\.$"):
+        PostgresLink(place, OpenedFor("r", is_known=True))
+    hurry.set()
+    with pytest.raises(
+        StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"
+    ):
+        PostgresLink(place, OpenedFor("r", is_known=True, hurry=hurry))
+
+
+def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
+    durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    folder = tmp_path_factory.mktemp("kept")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    place = durable.place(outage_s=0.5)
+    one = damage.call(1)
+
+    async def work() -> None:
+        store = CallStore(place, run_id="r")
+        assert await store.get_or_claim(one.key) is None
+        durable.stop("immediate")
+        store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
+        with pytest.raises(
+            StoreUnreachable, match=r"could not be reached for (?s:.*)task=store action=import from=.* 'store.url="
+        ):
+            await store.put(one)
+        with pytest.raises(OutputError, match="could not be reached"):
+            await store.get_or_claim(K("other"))
+        with pytest.raises(OutputError):
+            store.close()
+
+    asyncio.run(work())
+    durable.start()
+    time.sleep(0.6)  # the start of the server is a sign of life of this process's own store
+    (file,) = folder.iterdir()
+    assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
+    assert read_calls(place, [one.key]) == {one.key: one}
+    assert paid_by(place, "r").replies == 1
+
+
+def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
+    durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    folder = tmp_path_factory.mktemp("kept")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    place, one = durable.place(outage_s=1.0), damage.call(1)
+
+    async def work() -> None:
+        store = CallStore(place, run_id="r")
+        assert await store.get_or_claim(one.key) is None
+        durable.stop("immediate")
+        putting = asyncio.create_task(store.put(one))
+        await asyncio.sleep(0.3)
+        putting.cancel()
+        await asyncio.wait([putting])
+        with pytest.raises(OutputError, match="task=store action=import from="):
+            await asyncio.to_thread(store.close)
+
+    asyncio.run(work())
+    durable.start()
+    time.sleep(0.6)  # the start of the server is a sign of life of this process's own store
+    (file,) = folder.iterdir()
+    assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
+    assert read_calls(place, [one.key]) == {one.key: one}
+
+
+def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
+    place: PostgresDatabase, server: PostgresServer
+) -> None:
+    one = damage.call(1)
+    call_database(place).make()
+    with psycopg.connect(server.url, autocommit=True) as db:
+        for name in ("statement_timeout", "lock_timeout"):
+            db.execute(f"ALTER ROLE postgres SET {name} = '200ms'")
+    try:
+
+        async def work() -> None:
+            with CallStore(place, run_id="r") as store:
+                assert await store.get_or_claim(one.key) is None
+                other = psycopg.connect(server.url)
+                other.execute(f"SELECT 1 FROM {place.schema}.claims FOR UPDATE")
+                free = threading.Timer(0.6, other.close)
+                free.start()
+                assert await store.put(one) == one
+                free.join()
+
+        asyncio.run(work())
+    finally:
+        with psycopg.connect(server.url, autocommit=True) as db:
+            db.execute("ALTER ROLE postgres RESET ALL")
+
+
+def _read_only(server: PostgresServer, is_on: bool) -> None:
+    """What a standby does: it takes no writes. All connections of ragpipe end, as a failover ends them."""
+    with psycopg.connect(server.url, autocommit=True, options="-c default_transaction_read_only=off") as db:
+        db.execute(f"ALTER DATABASE postgres SET default_transaction_read_only = {'on' if is_on else 'off'}")
+        if is_on:
+            db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ragpipe'")
+
+
+@pytest.mark.thorough
+def test_a_server_that_takes_no_writes_yet_is_waited_for(durable: PostgresServer) -> None:
+    """A failover: the address leads to a standby for a while. A new store there is refused at once."""
+    place, messages = durable.place(), list[str]()
+    one = damage.call(1)
+
+    async def work() -> None:
+        with CallStore(place, run_id="r", patience_s=0.2, say=messages.append) as store:
+            assert await store.get_or_claim(one.key) is None
+            _read_only(durable, True)
+            over = threading.Timer(1, _read_only, (durable, False))
+            over.start()
+            assert await store.put(one) == one
+            over.join()
+
+    asyncio.run(work())
+    assert read_calls(place, [one.key]) == {one.key: one}
+    assert "read-only transaction; waiting for it" in messages[0]
+    assert "is there again" in messages[1]
+    _read_only(durable, True)
+    began = time.monotonic()
+    with pytest.raises(OutputError, match=r"target_session_attrs=read-write"):
+        CallStore(durable.place(), run_id="r")
+    assert time.monotonic() - began < 5
+    _read_only(durable, False)

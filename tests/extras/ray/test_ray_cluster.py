@@ -1,0 +1,106 @@
+"""What fits into a cluster, and what tells a run folder from another, without Ray."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.extras.ray.process import join_cluster, slices_at_once, waits_for
+from ragpipe.extras.ray.settings import RaySettings
+from ragpipe.extras.ray.tasks import NO_FOLDER, digest_of_tables
+
+
+def node(alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": resources}
+
+
+NODES = [node(CPU=4.0, GPU=1.0), node(CPU=7.5, disk=2.0), node(alive=False, CPU=64.0), node()]
+
+
+def test_slices_fit_by_what_they_hold_in_nodes_that_live() -> None:
+    assert slices_at_once(NODES, RaySettings()) == 4 + 7
+    assert slices_at_once(NODES, RaySettings(num_cpus=2.5)) == 1 + 3
+    assert slices_at_once(NODES, RaySettings(num_gpus=0.5)) == 2
+    assert slices_at_once(NODES, RaySettings(num_cpus=0.5, resources={"disk": 1.0})) == 2
+
+
+def test_what_no_node_has_is_said() -> None:
+    assert waits_for(NODES, RaySettings(address="head:6379")) is None
+    assert waits_for(NODES, RaySettings(address="head:6379", num_gpus=2)) == (
+        "no node of head:6379 has CPU 1, GPU 2: slices wait for one"
+    )
+
+
+def test_a_folder_is_told_by_its_configuration_and_tables(tmp_path: Path) -> None:
+    def written(name: str, **changed: bytes) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        contents = {"config": b"name: x", "samples": bytes(100_000), "outputs": b"o", **changed}
+        for stem, content in contents.items():
+            (folder / (stem + (".yaml" if stem == "config" else ".parquet"))).write_bytes(content)
+        return folder
+
+    first, same = written("first"), written("same")
+    os.utime(same / "samples.parquet", (0, 0))
+    assert digest_of_tables(first) == digest_of_tables(same)
+    others = [written("a", config=b"name: y"), written("b", samples=bytes(99_999)), written("c", outputs=b"p")]
+    assert len({digest_of_tables(folder) for folder in (first, *others)}) == 4
+    (first / "outputs.parquet").unlink()
+    assert digest_of_tables(first) == digest_of_tables(tmp_path / "none") == NO_FOLDER
+
+
+def refusal(settings: RaySettings, folder: Path) -> Problem:
+    with pytest.raises(ConfigError) as caught:
+        join_cluster(settings, 4, folder)
+    (problem,) = caught.value.problems
+    return problem
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **attributes: Any) -> None:
+    """Ray as far as a run that is refused uses it; what such a run leaves in the environment is taken away again."""
+    for name in ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(**attributes))
+
+
+def test_a_machine_with_too_little_for_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, init=lambda **_: None, nodes=lambda: [node(CPU=4.0, GPU=1.0, memory=9e9)])
+    problem = refusal(RaySettings(num_gpus=2), tmp_path)
+    assert (problem.key, problem.found, problem.expected, problem.fix) == (
+        "runner",
+        "CPU 4, GPU 1 on this machine",
+        "CPU 1, GPU 2 for a slice",
+        "lower runner.num_gpus or runner.resources, or name a cluster that has as much: runner.address=HOST:PORT",
+    )
+
+
+def test_an_address_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    with socket.socket() as bound:  # bound and not listening: nobody else can take the port
+        bound.bind(("127.0.0.1", 0))
+        problem = refusal(RaySettings(address=f"127.0.0.1:{bound.getsockname()[1]}"), tmp_path)
+    assert problem.fix == (
+        "start it (`ray start --head` prints its address), or leave runner.address out for a cluster on this machine"
+    )
+
+
+def test_a_cluster_that_this_process_cannot_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: Any) -> None:
+        raise RuntimeError("Version mismatch:\n  the cluster has Ray 2.9")
+
+    install(monkeypatch, init=init)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        problem = refusal(RaySettings(address=address), tmp_path)
+    assert problem.found == f"{address}: Version mismatch: the cluster has Ray 2.9"
+    assert (
+        problem.fix
+        == "start this run on a node of the cluster, with the Ray, the Python and the token of the other nodes"
+    )

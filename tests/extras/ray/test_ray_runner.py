@@ -1,0 +1,228 @@
+"""Runs whose cases Ray measures: the same bytes from a cluster of any size, whatever is killed, and nothing of Ray left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.extras.ray.process import end_session, members_of
+from tests.extras.ray.ray_cluster import RayCluster
+from tests.extras.ray.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ray,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: the extra `ray`"),
+]
+
+CASES = 1_050
+"""Two blocks."""
+SECRET = "the-value-of-a-key"
+PASSED = "runner.env_vars=[MEASURED,SLOW_S,FATAL,FATAL_ONCE]"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    """Two nodes with a core each."""
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder, ExitStack() as stack:  # short: sockets lie in it
+        made = RayCluster(Path(folder))
+        stack.callback(made.close)
+        made.add_node()
+        made.add_node()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the cases, and with the run of one process in `local`."""
+    folder = write_place(tmp_path_factory.mktemp("ray"), CASES)
+    ended(folder, "output_dir=local", SLOW_S="0")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _measured_by_this_test(place: Path) -> None:
+    (place / "measured").unlink(missing_ok=True)
+
+
+def on(cluster: RayCluster, output_dir: str, *words: str) -> list[str]:
+    return [f"output_dir={output_dir}", "runner=ray", f"runner.address={cluster.address}", PASSED, *words]
+
+
+def variables(cluster: RayCluster | None = None, **more: str) -> dict[str, str]:
+    return {"SLOW_S": "0", "FATAL": "", "FATAL_ONCE": "", **(cluster.environment if cluster else {}), **more}
+
+
+def assert_same(place: Path, output_dir: str) -> None:
+    assert seals(place, output_dir) == seals(place, "local")
+    assert bytes_of(place, output_dir) == bytes_of(place, "local")
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in listed]
+
+
+def leftovers() -> set[str]:
+    return {path.name for path in Path(tempfile.gettempdir()).glob("ragpipe-ray-*")}
+
+
+@pytest.mark.parametrize("largest", [1, 100, 1000])
+def test_two_nodes_give_the_bytes_of_one_process(place: Path, cluster: RayCluster, largest: int) -> None:
+    words = on(cluster, f"of-{largest}", f"runner.slice={largest}")
+    out = ended(place, *words, **variables(cluster))
+    assert_same(place, f"of-{largest}")
+    measured = (place / "measured").read_text().split()[1::2]
+    assert sorted(measured) == sorted(f"q{i}" for i in range(CASES))  # each case once
+    assert "Traceback" not in out
+    assert "(raylet)" not in out
+
+
+def test_a_cluster_of_its_own_gives_these_bytes_too(place: Path, tmp_path: Path) -> None:
+    before, home = leftovers(), tmp_path / "home"
+    home.mkdir()
+    words = ["runner=ray", "runner.workers=3", "runner.slice=7"]
+    ended(place, "output_dir=own", *words, **variables(HOME=str(home), RAY_ADDRESS="127.0.0.1:1"))
+    assert_same(place, "own")
+    assert len(set((place / "measured").read_text().split()[::2])) <= 3  # a worker measures many slices
+    assert leftovers() == before
+    assert not (home / ".ray").exists()
+
+
+def test_slices_of_a_lost_node_are_measured_elsewhere(place: Path, cluster: RayCluster) -> None:
+    node = cluster.add_node()
+    process = start(place, *on(cluster, "lost", "runner.slice=50"), **variables(cluster, SLOW_S="0.02"))
+    workers = until(lambda: len(found := workers_of(place, process.pid)) == 3 and found, 90)
+    assert len([pid for pid in workers if os.getsid(pid) == node]) == 1
+    end_session(node)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, out
+    assert_same(place, "lost")
+    assert "a node of the cluster was lost; rows" in out
+    measured = (place / "measured").read_text().split()[1::2]
+    assert set(measured) == {f"q{i}" for i in range(CASES)}
+    assert len(measured) <= CASES + 2 * 50  # what the worker had under way, and what it had not handed over
+
+
+def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Path, cluster: RayCluster) -> None:
+    words = on(cluster, "fatal", "runner.slice=10")
+    out = ended(place, *words, code=6, **variables(cluster, FATAL="q34"))
+    assert "rows 30 to 39 of block 0: 3 workers died over them (out of memory?" in out
+    assert (place / "measured").read_text().split().count("q34") == 3
+    once = ended(place, *words, **variables(cluster, FATAL_ONCE="q34"))
+    assert "a worker of Ray died; rows 30 to 39 of block 0 are measured again" in once
+    assert_same(place, "fatal")
+
+
+@pytest.mark.parametrize("kind", ["own", "cluster"])
+def test_a_killed_driver_leaves_nothing_and_the_next_start_goes_on(place: Path, cluster: RayCluster, kind: str) -> None:
+    words = on(cluster, f"killed-{kind}") if kind == "cluster" else [f"output_dir=killed-{kind}", "runner=ray"]
+    before, told = leftovers(), variables(cluster if kind == "cluster" else None)
+    words += ["runner.workers=2", "runner.slice=9"]
+    process = start(place, *words, **{**told, "SLOW_S": "0.2"})
+    workers = until(lambda: len(found := workers_of(place, process.pid)) == 2 and found, 90)
+    speaking = children_of(process)
+    assert len(speaking) == 1
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    until(lambda: not any(map(lives, workers)), 10)
+    until(lambda: not list(members_of(speaking[0])), 10)  # Ray's own processes too
+    count = len((place / "measured").read_text())
+    time.sleep(0.5)
+    assert len((place / "measured").read_text()) == count
+    assert leftovers() == before
+    if kind == "own":
+        ended(place, *words, **told)
+        assert_same(place, f"killed-{kind}")
+
+
+def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothing(place: Path) -> None:
+    before = leftovers()
+    process = start(place, "output_dir=mute", "runner=ray", "runner.workers=2", **variables(SLOW_S="0.2"))
+    until(lambda: len(workers_of(place, process.pid)) == 2, 90)
+    (speaking,) = children_of(process)
+    os.kill(speaking, signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 6, out
+    assert "the process that speaks to Ray died" in out
+    assert not list(members_of(speaking))
+    assert leftovers() == before
+
+
+def test_ctrl_c_ends_the_tasks(place: Path, cluster: RayCluster) -> None:
+    words = on(cluster, "interrupted", "runner.slice=9")
+    process = start(place, *words, **variables(cluster, SLOW_S="0.2"))
+    workers = until(lambda: len(found := workers_of(place, process.pid)) == 2 and found, 90)
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert "Traceback" not in out
+    until(lambda: not any(map(lives, workers)), 10)
+
+
+def test_variables_reach_the_workers_and_no_file(place: Path, cluster: RayCluster) -> None:
+    ended(place, *on(cluster, "secret"), **variables(cluster, FATAL_ONCE=SECRET))
+    roots = (place / "secret", Path(cluster.environment["RAY_TMPDIR"]))
+    files = [path for root in roots for path in root.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+KEY_PLUGIN = """
+import os
+from ragpipe import Computed, Score
+
+class Keys(Computed):
+    \"\"\"How many keys the process that measures holds.\"\"\"
+
+    def compute(self, cases):
+        held = sum(os.environ.get(name) == "sk-sentinel" for name in ("MY_API_KEY", "PGPASSWORD"))
+        return [Score(held / 2) for _ in cases]
+"""
+
+
+def test_tasks_hold_no_key(place: Path) -> None:
+    (place / "key_plugin.py").write_text(KEY_PLUGIN)
+    words = [
+        "plugins=[slow_plugin,key_plugin]",
+        "+metrics.keys.class=key_plugin.Keys",
+    ]
+    told = variables(MY_API_KEY="sk-sentinel", PGPASSWORD="sk-sentinel")
+    for runner, held, more in (("ray", 0.0, ["runner.workers=2"]), ("local", 1.0, [])):
+        ended(place, f"output_dir=keys-{runner}", f"runner={runner}", *words, *more, **told)
+        table = (place / f"keys-{runner}" / "workers" / "latest").resolve() / "iteration-1" / "scores.parquet"
+        scores = pq.read_table(table, filters=[("metric", "=", "keys")])
+        assert set(scores["value"].to_pylist()) == {held}
+
+
+def test_what_cannot_be_used_ends_the_run_with_exit_code_2(place: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+        out = ended(place, "output_dir=no", "runner=ray", f"runner.address={nobody}", code=2, **variables())
+        assert f"runner.address\n    found:    {nobody}: " in out
+    out = ended(place, "output_dir=no", "runner=ray", "runner.num_gpus=64", code=2, **variables())
+    assert re.search(r"found: +CPU \d+ on this machine\n +expected: CPU 1, GPU 64 for a slice", out)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a node other mounts")
+def test_a_node_that_does_not_see_the_run_folder_is_named(place: Path, cluster: RayCluster) -> None:
+    hidden = place / "hidden"
+    hidden.mkdir()
+    node = cluster.add_node("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh")
+    out = ended(place, *on(cluster, "hidden", "runner.slice=20"), code=2, **variables(cluster))
+    end_session(node)
+    assert f"node {socket.gethostname()}: output_dir\n    found:    no run in {hidden}" in out
