@@ -3,7 +3,7 @@
     python benchmarks/embeddings.py [--texts 400] [--corpus ../shared/data/clapnq_dev/corpus.jsonl]
 
 With a corpus ({"id", "text"} a line; the first line of a text is its title) it prints the baseline of BERTScore: the mean F1
-of random pairs of sentences of different passages, as `ragpipe/metrics/computed/bert_score.py` has it.
+of random pairs of sentences of different passages, as `ragpipe/extras/models/bert_score.py` has it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ragpipe.embedding.numpy_minilm import MiniLMVectors
-from ragpipe.embedding.settings import MiniLM, SentenceTransformers
-from ragpipe.embedding.token_encoder import EncoderSettings
-from ragpipe.embedding.token_matching import PairScores
+from ragpipe.embedding.settings import MiniLM
+from ragpipe.extras.models.embedder_settings import SentenceTransformers
+from ragpipe.extras.models.token_matching import EncoderSettings, PairScores
 
 PAIRS, SHORTEST, LONGEST = 1000, 6, 40  # pairs; words of a sentence
 WORDS = [
@@ -76,7 +76,7 @@ def main() -> None:
     texts = [" ".join(draw.choices(WORDS, k=draw.randint(40, 60))) for _ in range(options.texts)]
     timed("minilm (NumPy)", MiniLMVectors(MiniLM()), texts)
     if find_spec("sentence_transformers"):
-        from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
+        from ragpipe.extras.models.sentence_transformers_embedder import SentenceTransformersVectors
 
         timed("sentence-transformers", SentenceTransformersVectors(SentenceTransformers()), texts)
     if options.corpus:

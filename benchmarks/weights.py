@@ -1,4 +1,4 @@
-"""How often weights fitted to ratings are advised, with nothing to gain and with something: the table of docs/weights.md.
+"""How often weights fitted to ratings are advised, with nothing to gain and with something: the table of docs/extras/weights.md.
 
     python benchmarks/weights.py [--repetitions 300] [--seed 8]
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ragpipe.extras.weights.weight_fit import fit_weights
+from ragpipe.extras.weights.ratings import fit_weights
 from ragpipe.stats.rank_stability import rank_stability
 
 Floats = NDArray[np.float64]

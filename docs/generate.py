@@ -18,13 +18,12 @@ import pyarrow as pa
 import yaml
 from pydantic import BaseModel
 
-from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA
+from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA
 from ragpipe.comparing.history_rows import HISTORY
 from ragpipe.config.json_schemas import GROUPS
 from ragpipe.config.settings import StoreSettings, TopSettings
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
-from ragpipe.embedding.token_encoder import EncoderSettings
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
@@ -88,7 +87,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |
 | `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
-| `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](weights.md)) |
+| `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](extras/weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, of a draw by method `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
 | `selftest.json`, `selftest.md` | of a [self-test](extras/checks.md#self-test): mutants, which scores caught them, and which were missed |
@@ -151,7 +150,7 @@ file of iteration 1 counts outputs in place of cases.
 
 A process that was killed leaves the file as it was. It is stale when `phase` is not `done` and the process is gone (`pid` on `host`), or when
 `updatedAt` is more than 30 s ago while it is `collecting` or `judging`, or is on another host. `ragpipe.store.run.progress_file.read_progress`
-reads the state, and [`task=view`](view.md) shows such a run as stalled.
+reads the state, and [`task=view`](extras/view.md) shows such a run as stalled.
 """
 
 METRICS = """
@@ -367,8 +366,8 @@ def _needed_model(metric: Metric) -> str:
     """What must answer before the metric has a value, by its default parameters."""
     if metric.needs_embedder:
         return "[embedder](embeddings.md)"
-    if any(isinstance(value, EncoderSettings) for _, value in metric):
-        return "encoder, by the extra `bertscore`"
+    if metric.encoder_settings is not None:
+        return "encoder of tokens"
     if not metric.prompts():
         return "no"
     extent = embedded_extent(metric)

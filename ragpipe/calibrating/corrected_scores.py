@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.calibrating.judged_cases import labelled_answers
-from ragpipe.calibrating.people_labels import Key
+from ragpipe.calibrating.people_labels import Key, labelled_answers
 from ragpipe.comparing.drop_gates import GatedRun, on_unit_scale
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import Calibration, CalibrationLabel
-from ragpipe.scoring.estimates import interval_of
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.scoring.normalisation import UNJUDGED, pass_fail
+from ragpipe.scoring.normalisation import UNJUDGED, interval_of, pass_fail
 from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean
 from ragpipe.stats.intervals import Estimate
 from ragpipe.stats.limit_tests import p_of_share

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from ragpipe.calibrating.corrected_width import corrected_width
-from ragpipe.calibrating.judged_cases import judged_cases, labelled_answers
+import numpy as np
+from numpy.typing import NDArray
+
 from ragpipe.calibrating.people_labels import (
     TITLE,
+    Key,
     PeopleLabels,
     drawn_labels,
+    judged_cases,
+    labelled_answers,
     no_labels_problem,
     open_labels,
     recorded_labels,
 )
-from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score
+from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score, reference_of
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.labelling.label_files import LABELS_FOLDER, read_drawn, read_labels
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
     CalibratedJudge,
     Calibration,
+    CalibrationInterval,
     CalibrationTarget,
+    CorrectedWidth,
     ScoreCalibration,
     asked_shapes,
     binding_of,
 )
 from ragpipe.scoring.dimensions import DIMENSIONS
+from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean, labels_to_ask
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import count_rows
+from ragpipe.store.run.run_tables import batches, count_rows, read_columns
 
 
 @dataclass(frozen=True)
@@ -180,3 +191,129 @@ def _check_names(run: CalibratedRun, names: Sequence[str]) -> None:
         expected = f"a score of the run's metrics: {', '.join(run.scores)}"
         problems = [Problem(str(run.folder.root), "calibrate", name, expected) for name in unknown]
         raise DataError(TITLE, problems)
+
+
+def corrected_width(
+    folder: RunFolder,
+    iterations: Sequence[int],
+    spec: ScoreSpec,
+    score: ScoreCalibration,
+    *,
+    widest: float,
+    level: float,
+) -> CorrectedWidth | None:
+    """The corrected mean of all judged cases of a run, and the labels that it still needs; None for labels that are of no draw
+    and for a score without a scale.
+
+    Args:
+        folder: the run.
+        iterations: the numbers of its scored iterations.
+        spec: the score.
+        score: its calibration, with the labels.
+        widest: the width that is wanted, as a share of the scale, above 0.
+        level: the level of the interval.
+
+    Raises DataError for a table that cannot be read.
+    """
+    if score.draw_id is None or spec.low is None or spec.high is None:
+        return None
+    estimate = _estimate(folder, iterations, (spec.low, spec.high), spec, score, level)
+    interval = estimate.interval
+    width = None if interval is None else (interval.high - interval.low) / (spec.high - spec.low)
+    drawn, answered = _progress(folder.root / LABELS_FOLDER / score.draw_id)
+    waiting, others = drawn - answered, max(0, estimate.n - drawn)
+    asked = labels_to_ask(estimate.labels, width, widest, waiting + others)
+    return CorrectedWidth(
+        labels=estimate.labels,
+        mean=estimate.value,
+        interval=None if interval is None else CalibrationInterval(**asdict(interval)),
+        reason=estimate.reason,
+        width=width,
+        wanted=widest,
+        waiting=min(asked, waiting),
+        more=max(0, asked - waiting),
+    )
+
+
+def _estimate(
+    folder: RunFolder,
+    iterations: Sequence[int],
+    scale: tuple[float, float],
+    spec: ScoreSpec,
+    score: ScoreCalibration,
+    level: float,
+) -> CorrectedMean:
+    """The corrected mean of the cases with a value of the judge, in the scale of the score."""
+    table = read_columns(folder.iteration(iterations[0]).records, list(OUTPUT_KEY))
+    keys: list[Key] = list(zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+    judged = judged_cases(folder, iterations, spec, None, keys)
+    by_case = {(label.sample_id, label.method, label.repeat): label.label for label in score.correcting_labels}
+    kept = np.flatnonzero(~np.isnan(judged.values))
+    return corrected_mean(
+        judged.values[kept],
+        np.array([by_case.get(keys[place], np.nan) for place in kept]),
+        judged.questions[kept],
+        strata=None if score.strata is None else score.strata.codes(keys)[kept],
+        low=scale[0],
+        high=scale[1],
+        level=level,
+    )
+
+
+def _progress(draw: Path) -> tuple[int, int]:
+    """How many cases a draw has, and of how many somebody said something, if only that they cannot tell."""
+    cases = {tuple(key.values()) for key in read_labels(draw).select(list(OUTPUT_KEY)).to_pylist()}
+    return len(read_drawn(draw)), len(cases)
+
+
+Floats = NDArray[np.float64]
+
+POINTS_APART = 0.05
+"""Agreement with people by which two members may differ: beyond it a majority was worse than its best member in simulations and on
+recorded judges (docs/juries.md)."""
+
+
+def member_lines(run: CalibratedRun, evidence: Mapping[str, ScoreEvidence]) -> Iterator[str]:
+    """How far each member of a jury agrees with people, and the jury; then a warning where the members are more than 5 points apart.
+    Nothing for a run by one judge. Agreement is one minus the mean distance as a share of the range, 0 to 1: for scores of 0 and 1
+    the share of equal verdicts. The cases are those that all members judged."""
+    for name, of_score in evidence.items():
+        spec = of_score.spec
+        values = _member_values(run, name, of_score)
+        if len(values) < 2 or spec.low is None or spec.high is None:
+            continue
+        labels = reference_of(of_score.labels, spec, of_score.bound_to.threshold).labels
+        judges = {**values, "jury": of_score.judged.values}
+        usable = ~np.isnan(np.stack([labels, *judges.values()])).any(axis=0)
+        if not usable.any():
+            continue
+        span = spec.high - spec.low
+        agreement = {
+            judge: 1 - float(np.mean(np.abs(labels - given)[usable])) / span for judge, given in judges.items()
+        }
+        listed = ", ".join(f"{judge} {share:.2f}" for judge, share in agreement.items())
+        yield f"{name}: agreement with people on {int(usable.sum()):,} cases: {listed}"
+        alone = {judge: share for judge, share in agreement.items() if judge in values}
+        best = max(alone, key=lambda judge: alone[judge])
+        if alone[best] - min(alone.values()) > POINTS_APART:
+            yield (
+                f"{name}: the members differ by more than 5 points: {best} alone is likely better than the jury, and costs less "
+                f"(metrics.{of_score.metric}.judge={best})"
+            )
+
+
+def _member_values(run: CalibratedRun, score: str, evidence: ScoreEvidence) -> dict[str, Floats]:
+    """By member its values of the labelled cases in the first iteration, NaN where it gave none."""
+    places = {case.key: place for place, case in enumerate(evidence.labels.cases)}
+    values: dict[str, Floats] = {}
+    columns = ("sample_id", "method", "repeat", "score_name", "details")
+    for batch in batches(run.folder.iteration(run.iterations[0]).scores, columns):
+        for row in batch.to_pylist():
+            place = places.get((row["sample_id"], row["method"], row["repeat"]))
+            if place is None or row["score_name"] != score:
+                continue
+            jury: Mapping[str, Any] = json.loads(row["details"] or "{}").get("jury", {})
+            for member, opinion in jury.get("members", {}).items():
+                column = values.setdefault(member, np.full(len(places), np.nan))
+                column[place] = np.nan if opinion.get("value") is None else opinion["value"]
+    return values

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.calibrating.human_ceiling import human_ceiling
-from ragpipe.calibrating.judge_agreement import (
-    RatedCases,
-    agreement_statistics,
-    better_first,
-    confusion_of,
-    difference_statistic,
-    mean_difference,
-    share_passed,
-    slice_statistics,
-    statistic_of,
-)
-from ragpipe.calibrating.judged_cases import JudgedCases
-from ragpipe.calibrating.people_labels import PeopleLabels
+from ragpipe.calibrating.people_labels import JudgedCases, PeopleLabels
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
     Binding,
     CalibrationCeiling,
+    CalibrationInterval,
     CalibrationLabel,
     CalibrationSlice,
+    CalibrationStatistic,
     CalibrationTarget,
+    ConfusionTable,
     LengthBaseline,
     ScoreCalibration,
+    Statistics,
 )
 from ragpipe.scoring.normalisation import UNJUDGED, pass_fail
-from ragpipe.stats.detection import auroc, estimate_auroc
-from ragpipe.stats.jackknife import difference_of_versions
+from ragpipe.stats.agreement_coefficients import correlation_ceiling, kendall, pearson, spearman
+from ragpipe.stats.agreement_intervals import estimate_correlation, estimate_kappa, estimate_quadratic_kappa
+from ragpipe.stats.detection import (
+    auroc,
+    estimate_auroc,
+    estimate_balanced_accuracy,
+    estimate_sensitivity,
+    estimate_specificity,
+)
+from ragpipe.stats.intervals import Estimate, Interval, estimate_mean, estimate_rate
+from ragpipe.stats.jackknife import EstimatedStatistic, VersionDifference, difference_of_versions
 from ragpipe.stats.kappa_verdict import KappaVerdict, decide_kappa
+from ragpipe.stats.several_raters import estimate_ac, estimate_alpha
 
 Floats = NDArray[np.float64]
 Reference = Literal["single", "majority", "mean"]
@@ -234,3 +236,285 @@ def _labels(evidence: ScoreEvidence, people: PeopleReference) -> Iterator[Calibr
 
 def _verdict_of(verdict: float) -> bool | None:
     return None if np.isnan(verdict) else bool(verdict)
+
+
+Whole = NDArray[np.int64]
+_SYMMETRIC = ("pearson", "spearman", "quadratic_kappa", "mae", "agreement", "kappa")
+
+
+def human_ceiling(
+    ratings: Floats,
+    verdicts: Floats,
+    questions: Whole,
+    spec: ScoreSpec,
+    *,
+    judge_reliability: float | None,
+    level: float,
+) -> CalibrationCeiling | None:
+    """How far people agree with each other; None where no case has two labels.
+
+    Args:
+        ratings: a row per case and a column per annotator, NaN where one gave no label; in the scale of the score.
+        verdicts: what each rating says, 1 passed and 0 failed, NaN for none.
+        questions: the number of each case's question.
+        spec: the score.
+        judge_reliability: the correlation of two iterations of the judge, None for a single one.
+        level: the level of the intervals.
+
+    Pearson, Spearman, quadratic kappa, mean absolute difference, agreement and kappa are over all pairs of labels of one
+    case, each pair in both orders, so that it does not matter who comes first; `n` counts the pairs once. Alpha and AC are
+    those of all annotators together. The labels that a judge is compared with are means of k people, whose reliability is
+    k r / (1 + (k-1) r) for the correlation r of two people (Spearman 1910, Brown 1910), k the mean number of labels.
+    """
+    several = np.sum(~np.isnan(ratings), axis=1) > 1
+    if not several.any():
+        return None
+    ratings, verdicts, questions = ratings[several], verdicts[several], questions[several]
+    of_pairs = agreement_statistics(_pairs(ratings, verdicts, questions), spec, level)
+    statistics = {name: _once(of_pairs[name]) for name in _SYMMETRIC if name in of_pairs}
+    statistics |= _of_all(ratings, verdicts, questions, spec, level)
+    reliability = _reference_reliability(
+        statistics["pearson"].value, float(np.mean(np.sum(~np.isnan(ratings), axis=1)))
+    )
+    highest = None
+    if reliability is not None:
+        highest = correlation_ceiling(reliability, 1.0 if judge_reliability is None else judge_reliability)
+    return CalibrationCeiling(
+        annotators=int(np.sum(~np.isnan(ratings).all(axis=0))),
+        cases=int(np.sum(several)),
+        statistics=statistics,
+        reference_reliability=reliability,
+        judge_reliability=judge_reliability,
+        highest_correlation=highest,
+    )
+
+
+def _pairs(ratings: Floats, verdicts: Floats, questions: Whole) -> RatedCases:
+    """Every ordered pair of two people's labels of a case as a row."""
+    orders = list(permutations(range(ratings.shape[1]), 2))
+    first, second = (np.array([order[side] for order in orders]) for side in (0, 1))
+    pairs = RatedCases(
+        ratings[:, first].ravel(),
+        verdicts[:, first].ravel(),
+        ratings[:, second].ravel(),
+        verdicts[:, second].ravel(),
+        np.repeat(questions, len(orders)),
+    )
+    return pairs.with_values()
+
+
+def _once(statistic: CalibrationStatistic) -> CalibrationStatistic:
+    """A statistic over pairs in both orders, its `n` counting each pair once."""
+    return statistic.model_copy(update={"n": statistic.n // 2})
+
+
+def _of_all(ratings: Floats, verdicts: Floats, questions: Whole, spec: ScoreSpec, level: float) -> Statistics:
+    """Krippendorff's alpha and Gwet's AC of all annotators."""
+    statistics: Statistics = {}
+    if spec.low is not None and spec.high is not None:
+        scale = (spec.low, spec.high)
+        statistics["alpha_interval"] = statistic_of(estimate_alpha(ratings, questions, scale=scale, level=level))
+    if np.any(np.sum(~np.isnan(verdicts), axis=1) > 1):
+        statistics["alpha"] = statistic_of(estimate_alpha(verdicts, questions, level=level))
+        statistics["ac1"] = statistic_of(estimate_ac(verdicts, np.array([0.0, 1.0]), questions, level=level))
+    return statistics
+
+
+def _reference_reliability(correlation: float | None, raters: float) -> float | None:
+    """Spearman and Brown's formula; None without a correlation, 0 for one below 0."""
+    if correlation is None:
+        return None
+    correlation = max(0.0, correlation)
+    return raters * correlation / (1 + (raters - 1) * correlation)
+
+
+CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+_CLASSES = np.array([0.0, 1.0])
+_MOST_CLASSES = 10  # of a table of counts
+
+
+@dataclass(frozen=True)
+class RatedCases:
+    """Cases that two raters rated, a row each: values and verdicts of both, NaN where one has none.
+
+    `labels` and `label_verdicts` are people's, `scores` and `verdicts` the judge's (or those of a second person).
+    """
+
+    labels: Floats
+    label_verdicts: Floats
+    scores: Floats
+    verdicts: Floats
+    questions: Whole
+
+    def where(self, kept: NDArray[np.bool_]) -> RatedCases:
+        """Some of the rows."""
+        return RatedCases(
+            self.labels[kept],
+            self.label_verdicts[kept],
+            self.scores[kept],
+            self.verdicts[kept],
+            self.questions[kept],
+        )
+
+    def with_values(self) -> RatedCases:
+        """The rows with a value of both raters."""
+        return self.where(~np.isnan(self.labels) & ~np.isnan(self.scores))
+
+    def with_verdicts(self) -> RatedCases:
+        """The rows with a verdict of both raters."""
+        return self.where(~np.isnan(self.label_verdicts) & ~np.isnan(self.verdicts))
+
+
+def agreement_statistics(rated: RatedCases, spec: ScoreSpec, level: float) -> Statistics:
+    """Every statistic of both raters' values and verdicts that applies, by name.
+
+    Of values: `pearson`, `spearman`, `kendall`, and on a scale `quadratic_kappa`, `mae` (mean absolute difference) and
+    `difference` (mean of score - label) in the scale of the score; `ac2` and `alpha_interval` of grades. Of verdicts: `agreement`,
+    `kappa`, `ac1`, `alpha`, `sensitivity` and `specificity` (passed is the positive class), `balanced_accuracy`, and
+    `auroc` of the scores against people's verdicts. What is not defined has a reason and no value; without one verdict of
+    both raters there is none of these statistics.
+    """
+    statistics = _of_values(rated.with_values(), spec, level)
+    both = rated.with_verdicts()
+    if len(both.labels):
+        statistics |= _of_verdicts(both, level)
+    detected = rated.where(~np.isnan(rated.label_verdicts) & ~np.isnan(rated.scores))
+    if len(detected.labels):
+        statistics["auroc"] = judge_auroc(detected, spec, level)
+    return statistics
+
+
+def slice_statistics(rated: RatedCases, spec: ScoreSpec, level: float) -> Statistics:
+    """`agreement`, `kappa` and `auroc` alone, as in `agreement_statistics`: the others take longer than all slices may."""
+    statistics: Statistics = {}
+    both = rated.with_verdicts()
+    if len(both.labels):
+        statistics |= _agreement_and_kappa(both, level)
+    detected = rated.where(~np.isnan(rated.label_verdicts) & ~np.isnan(rated.scores))
+    if len(detected.labels):
+        statistics["auroc"] = judge_auroc(detected, spec, level)
+    return statistics
+
+
+def judge_auroc(rated: RatedCases, spec: ScoreSpec, level: float) -> CalibrationStatistic:
+    """AUROC of the scores against people's verdicts, the better score first."""
+    return statistic_of(
+        estimate_auroc(rated.label_verdicts, better_first(rated.scores, spec), rated.questions, level=level)
+    )
+
+
+def better_first(scores: Floats, spec: ScoreSpec) -> Floats:
+    """The scores with their sign turned where lower is better."""
+    return scores if spec.higher_is_better else -scores
+
+
+def confusion_of(rated: RatedCases, spec: ScoreSpec) -> ConfusionTable | None:
+    """Counts of both raters' verdicts; without verdicts those of their grades, where both use the grades of the score or at
+    most ten values. None where there is nothing to count."""
+    both = rated.with_verdicts()
+    if len(both.labels):
+        return _counts(both.label_verdicts, both.verdicts, {0.0: "failed", 1.0: "passed"})
+    values = rated.with_values()
+    classes = np.unique(np.concatenate([values.labels, values.scores]))
+    if not 0 < len(classes) <= _MOST_CLASSES:
+        return None
+    names = {value: name for name, value in spec.grades}
+    return _counts(values.labels, values.scores, {float(value): names.get(value, f"{value:g}") for value in classes})
+
+
+def _of_values(rated: RatedCases, spec: ScoreSpec, level: float) -> Statistics:
+    labels, scores, questions = rated.labels, rated.scores, rated.questions
+    statistics = {
+        name: statistic_of(estimate_correlation(correlation, labels, scores, questions, level=level))
+        for name, correlation in CORRELATIONS.items()
+    }
+    if spec.low is None or spec.high is None or not len(labels):
+        return statistics
+    low, high = spec.low, spec.high
+    kappa = estimate_quadratic_kappa(labels, scores, questions, low=low, high=high, level=level)
+    apart = scores - labels
+    statistics |= {
+        "quadratic_kappa": statistic_of(kappa),
+        "mae": _of_mean(estimate_mean(np.abs(apart), questions, low=0.0, high=high - low, level=level)),
+        "difference": _of_mean(estimate_mean(apart, questions, low=low - high, high=high - low, level=level)),
+    }
+    ratings, grades = np.stack([labels, scores], axis=1), np.array([value for _, value in spec.grades])
+    if len(grades) > 1 and np.isin(ratings, grades).all():
+        statistics["ac2"] = statistic_of(estimate_ac(ratings, np.sort(grades), questions, squared=True, level=level))
+        statistics["alpha_interval"] = statistic_of(estimate_alpha(ratings, questions, scale=(low, high), level=level))
+    return statistics
+
+
+def _of_verdicts(rated: RatedCases, level: float) -> Statistics:
+    labels, verdicts, questions = rated.label_verdicts, rated.verdicts, rated.questions
+    ratings = np.stack([labels, verdicts], axis=1)
+    rates = {"sensitivity": estimate_sensitivity, "specificity": estimate_specificity}
+    return {
+        **_agreement_and_kappa(rated, level),
+        "ac1": statistic_of(estimate_ac(ratings, _CLASSES, questions, level=level)),
+        "alpha": statistic_of(estimate_alpha(ratings, questions, level=level)),
+        **{name: _of_mean(rate(labels, verdicts, questions, level=level)) for name, rate in rates.items()},
+        "balanced_accuracy": statistic_of(estimate_balanced_accuracy(labels, verdicts, questions, level=level)),
+    }
+
+
+def _agreement_and_kappa(rated: RatedCases, level: float) -> Statistics:
+    labels, verdicts, questions = rated.label_verdicts, rated.verdicts, rated.questions
+    return {
+        "agreement": _of_mean(estimate_rate((labels == verdicts).astype(float), questions, level=level)),
+        "kappa": statistic_of(estimate_kappa(labels, verdicts, questions, level=level)),
+    }
+
+
+def share_passed(verdicts: Floats, questions: Whole, level: float) -> CalibrationStatistic | None:
+    """The share of passed among the verdicts that exist; None without one."""
+    known = ~np.isnan(verdicts)
+    if not known.any():
+        return None
+    return _of_mean(estimate_rate(verdicts[known], questions[known], level=level))
+
+
+def mean_difference(rated: RatedCases, spec: ScoreSpec, level: float) -> CalibrationStatistic:
+    """The mean of score - label over the cases with both, in the scale of the score."""
+    both = rated.with_values()
+    scale = {} if spec.low is None or spec.high is None else {"low": spec.low - spec.high, "high": spec.high - spec.low}
+    return _of_mean(estimate_mean(both.scores - both.labels, both.questions, level=level, **scale))
+
+
+def statistic_of(estimated: EstimatedStatistic) -> CalibrationStatistic:
+    """An estimate as it stands in the file."""
+    return _statistic(estimated, estimated.value)
+
+
+def difference_statistic(difference: VersionDifference) -> CalibrationStatistic:
+    """A difference of two versions as it stands in the file."""
+    return _statistic(difference, difference.difference)
+
+
+def _of_mean(estimate: Estimate) -> CalibrationStatistic:
+    return _statistic(estimate, estimate.mean)
+
+
+def _statistic(
+    estimated: EstimatedStatistic | VersionDifference | Estimate, value: float | None
+) -> CalibrationStatistic:
+    return CalibrationStatistic(
+        n=estimated.n,
+        clusters=estimated.clusters,
+        value=value,
+        interval=_interval(estimated.interval),
+        reason=estimated.reason,
+    )
+
+
+def _interval(interval: Interval | None) -> CalibrationInterval | None:
+    if interval is None:
+        return None
+    return CalibrationInterval(
+        level=interval.level, low=interval.low, high=interval.high, method=interval.method, too_few=interval.too_few
+    )
+
+
+def _counts(labels: Floats, scores: Floats, names: dict[float, str]) -> ConfusionTable:
+    counts = [[int(np.sum((labels == row) & (scores == column))) for column in names] for row in names]
+    return ConfusionTable(classes=list(names.values()), counts=counts)

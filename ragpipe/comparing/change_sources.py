@@ -10,19 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ragpipe.comparing.pairing import Pairs, paired_cases
-from ragpipe.comparing.rescored_values import depends_on_weights, rescored_values
+from ragpipe.comparing.pairing import Pairs, data_differences, paired_cases, same_answers
 from ragpipe.comparing.run_differences import setting_differences
-from ragpipe.comparing.same_answers import same_answers
-from ragpipe.comparing.shared_samples import data_differences
 from ragpipe.comparing.side import Side
 from ragpipe.core.digest import sha256_file
+from ragpipe.scoring.composites import OVERALL, Composite, mean_column
+from ragpipe.scoring.normalisation import MISSING, STATUSES, UNJUDGED, Column
 from ragpipe.stats.shapley import interaction, shapley_values
+from ragpipe.store.run.run_tables import reading_table
 
 Floats = NDArray[np.float64]
 Parts = frozenset[str]
@@ -134,3 +138,45 @@ def _partitions(names: Sequence[str]) -> Iterator[list[Parts]]:
         yield [frozenset({names[0]}), *blocks]
         for place, block in enumerate(blocks):
             yield [*blocks[:place], block | {names[0]}, *blocks[place + 1 :]]
+
+
+def depends_on_weights(name: str, scoring: Mapping[str, Any]) -> bool:
+    """Whether a score is made of others by weights of this scoring (`scoring` of metrics.json)."""
+    return name == OVERALL.name or bool((scoring.get("composites") or {}).get(name))
+
+
+def rescored_values(side: Side, name: str, scoring: Mapping[str, Any]) -> Floats:
+    """A composite or the overall score of each case of a side, by the weights of `scoring`; NaN where it has none.
+
+    Parts are the stored scores on 0 to 1; the mean is over the iterations that have a value, as in every comparison.
+    """
+    values = np.stack([_values(path, table, name, scoring) for path, table in side.tables.items()])[:, side.rows]
+    counts = np.sum(np.isfinite(values), axis=0)
+    return np.where(counts > 0, np.nansum(values, axis=0) / np.maximum(counts, 1), np.nan)
+
+
+def _values(path: Path, table: pq.ParquetFile, name: str, scoring: Mapping[str, Any]) -> Floats:
+    with reading_table(path):
+        return _column(table, name, scoring).values
+
+
+def _column(table: pq.ParquetFile, name: str, scoring: Mapping[str, Any]) -> Column:
+    """A score of one iteration; made anew where it is made of others."""
+    if not depends_on_weights(name, scoring):
+        return _stored(table, name)
+    made = (scoring.get("composites") or {}).get(name)
+    weights = scoring["weights"] if made is None else made["weights"]
+    spec = OVERALL if made is None else Composite.model_validate(made, strict=False).spec(name)
+    columns = set(table.schema_arrow.names)
+    used = [part for part, weight in weights.items() if weight > 0 and f"{part}.score" in columns]
+    parts = {part: _column(table, part, scoring) for part in used}
+    return mean_column(parts, weights, spec, None, int(table.metadata.num_rows))
+
+
+def _stored(table: pq.ParquetFile, name: str) -> Column:
+    rows = table.read(columns=[f"{name}.score", f"{name}.status"])
+    scores = rows[f"{name}.score"].combine_chunks().cast(pa.float64()).to_numpy(zero_copy_only=False)
+    named = pc.index_in(rows[f"{name}.status"].combine_chunks(), value_set=pa.array(STATUSES))
+    status = pc.fill_null(named, MISSING).to_numpy(zero_copy_only=False).astype(np.int8)
+    passed = np.full(len(scores), UNJUDGED, dtype=np.int8)
+    return Column(scores, scores, passed, status, pa.nulls(len(scores), pa.string()))

@@ -5,31 +5,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ragpipe.comparing.headline import comparison_verdict, headline_scores, shares_of_parts
-from ragpipe.comparing.judge_bridge import judge_bridge
-from ragpipe.comparing.judge_drift import drift_differences
-from ragpipe.comparing.operation_differences import OPERATIONS, paired_operations, typical_figures
-from ragpipe.comparing.pairing import Pairs, paired_cases
+from ragpipe.comparing.judge_drift import Alarm, drift_differences
+from ragpipe.comparing.pairing import Pairs, data_differences, paired_cases, same_answers
 from ragpipe.comparing.run_differences import MUST_MATCH, ChangedKey, refused_parts, setting_differences
-from ragpipe.comparing.same_answers import same_answers
-from ragpipe.comparing.score_differences import PairedScore
-from ragpipe.comparing.settings import CompareSettings
-from ragpipe.comparing.shared_samples import data_differences
+from ragpipe.comparing.score_differences import (
+    OPERATIONS,
+    PairedScore,
+    interval_document,
+    judge_bridge,
+    paired_operations,
+    typical_figures,
+)
+from ragpipe.comparing.settings import FALSE_SLICES, CompareSettings
 from ragpipe.comparing.side import TITLE, Side
-from ragpipe.comparing.slice_differences import slice_differences
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, open_records, repeats
 from ragpipe.stats.difference_verdict import decide_together
 from ragpipe.stats.looks import look_at
+from ragpipe.stats.multiple_testing import benjamini_hochberg
 
 _SCALE = ("low", "high", "higher_is_better")
 _KEYS = 4  # keys of a part that differs which are named
@@ -256,3 +264,209 @@ def _flips(scores: Sequence[PairedScore], pairs: Pairs) -> dict[str, dict[str, l
                 for direction, places in (("to_passed", passed), ("to_failed", failed))
             }
     return flips
+
+
+Whole = NDArray[np.int64]
+
+
+def slice_differences(
+    base: Side, candidate: Side, pairs: Pairs, scores: Sequence[PairedScore], settings: CompareSettings
+) -> list[dict[str, Any]]:
+    """One row per slice and score: difference, interval, and whether it is better or worse.
+
+    Args:
+        base, candidate: the sides; slices are the breakdowns of the candidate's `metrics.json` that the base has too.
+        pairs: the shared cases.
+        scores: the scores to compare within the slices.
+        settings: levels and smallest effects.
+
+    `better` and `worse` hold where the q-value of Benjamini and Hochberg over all slices and scores is at most
+    `FALSE_SLICES`; slices in which fewer than 6 questions changed cannot decide and are no part of that count. A field with
+    one value only is left out. A case with several tags is in several slices.
+    """
+    rows = []
+    for field, value, places in _slices(base, candidate, pairs):
+        for score in scores:
+            if row := _row(field, value, score, places, settings):
+                rows.append(row)
+    for row, q_value in zip(rows, benjamini_hochberg([row["p_value"] for row in rows]), strict=True):
+        row["q_value"] = q_value
+        if row["state"] in ("better", "worse") and (q_value is None or q_value > FALSE_SLICES):
+            row["state"] = "inconclusive"
+    return rows
+
+
+def _row(field: str, value: str, score: PairedScore, places: Whole, settings: CompareSettings) -> dict[str, Any] | None:
+    verdict = score.decided(settings, places)
+    if verdict is None:
+        return None
+    paired = verdict.paired
+    return {
+        "field": field,
+        "value": value,
+        "score": score.name,
+        "n": paired.n,
+        "questions": paired.clusters,
+        "difference": paired.difference,
+        "interval": interval_document(paired.interval),
+        "p_value": paired.p_value if paired.can_decide else None,
+        "q_value": None,
+        "state": verdict.state,
+    }
+
+
+def _slices(base: Side, candidate: Side, pairs: Pairs) -> Iterator[tuple[str, str, Whole]]:
+    """(field, value, places among the pairs) of every slice of the candidate."""
+    known: Mapping[str, Any] = base.metrics["by"]
+    one_method = len(candidate.methods) == 1
+    fields = {
+        name: groups
+        for name, groups in candidate.metrics["by"].items()
+        if name in known and not (one_method and "method" in name.split("*"))
+    }
+    pair_of_case = np.full(len(candidate.rows), -1, dtype=np.int64)
+    pair_of_case[pairs.candidate] = np.arange(len(pairs))
+    for field, groups in candidate.groups(fields).items():
+        slices = {value: pair_of_case[cases] for value, cases in groups.items()}
+        slices = {value: np.sort(places[places >= 0]) for value, places in slices.items()}
+        slices = {value: places for value, places in slices.items() if len(places)}
+        if len(slices) > 1:
+            yield from ((field, value, places) for value, places in slices.items())
+
+
+_COLUMNS = (
+    ("comparison", pa.int64(), "number of the candidate, from 0, as in comparison.json"),
+    ("sample_id", pa.string(), "the sample's id"),
+    ("method", pa.string(), "the method, as the candidate names it"),
+    ("repeat", pa.int64(), "which output of this method for this sample, from 1"),
+    ("score", pa.string(), "the score's name"),
+    ("base", pa.float64(), "value of the base in the native scale, mean over its iterations; null = none"),
+    ("candidate", pa.float64(), "value of the candidate"),
+    ("difference", pa.float64(), "candidate - base; null where one of them has no value"),
+    ("base_passed", pa.bool_(), "whether more than half of the base's verdicts passed; null = no verdict, or half"),
+    ("candidate_passed", pa.bool_(), "the same of the candidate"),
+)
+COMPARED_CASES_SCHEMA = pa.schema(
+    [pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS]
+)  # of comparison.parquet
+
+
+def compared_cases(comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
+    """The rows, one score of one comparison at a time. A case without a value on either side has no row."""
+    for number, comparison in enumerate(comparisons):
+        for score in comparison.scores:
+            yield _rows(number, comparison, score)
+
+
+def _rows(number: int, comparison: Comparison, score: PairedScore) -> pa.Table:
+    places = np.flatnonzero(np.isfinite(score.base) | np.isfinite(score.candidate))
+    keys = comparison.pairs.cases.take(pa.array(places))
+    before, after = (verdicts[places] for verdicts in score.passed())
+    columns = {
+        "comparison": pa.array(np.full(len(places), number)),
+        **{name: keys[name] for name in keys.column_names},
+        "score": pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(len(places), dtype=np.int32)), pa.array([score.name])
+        ).cast(pa.string()),
+        "base": _numbers(score.base[places]),
+        "candidate": _numbers(score.candidate[places]),
+        "difference": _numbers((score.candidate - score.base)[places]),
+        "base_passed": _flags(before),
+        "candidate_passed": _flags(after),
+    }
+    return pa.table([columns[name] for name in COMPARED_CASES_SCHEMA.names], schema=COMPARED_CASES_SCHEMA)
+
+
+def _numbers(values: NDArray[np.float64]) -> pa.Array:
+    return pa.array(values, mask=~np.isfinite(values))
+
+
+def _flags(verdicts: NDArray[np.float64]) -> pa.Array:
+    return pa.array(verdicts == 1, mask=~np.isfinite(verdicts))
+
+
+Floats = NDArray[np.float64]
+
+
+def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`base`, the first method in the data, and `candidates`: for each other method its headline scores against the base, over the
+    cases that both have, as `task=compare compare=methods` has them in `comparison.json`.
+
+    `records` are the tables of the iterations that `metrics` is of; intervals have its level. Each column is read once. None
+    where there is one method only, or no headline score. Raises DataError for tables that do not fit together.
+    """
+    if len(metrics["by"].get("method", {})) < 2:
+        return None
+    cases = cases_of(records).names
+    base, *others = pc.unique(cases["method"]).to_pylist()
+    pairs = {method: _method_pairs(cases, base, method) for method in others}
+    headline = headline_scores(metrics, metrics, list(metrics["declared"]))
+    if not headline:
+        return None
+    scores: dict[str, list[PairedScore]] = {method: [] for method in others}
+    with open_records(records, headline) as tables:
+        for name in headline:
+            repeated = repeats(tables, name, len(cases))
+            for method, of_method in scores.items():
+                of_method.append(
+                    _paired(name, metrics["declared"][name], pairs[method], repeated.means, repeated.rates)
+                )
+    settings = CompareSettings(level=metrics["scoring"]["level"])
+    documents = {method: score_documents(of_method, headline, settings) for method, of_method in scores.items()}
+    for document in documents.values():
+        for name, figures in document.items():
+            figures["parts"] = shares_of_parts(name, metrics, metrics)
+    return {"base": base, "candidates": documents}
+
+
+def _method_pairs(cases: pa.Table, base: str, method: str) -> Pairs:
+    """The cases of two methods in pairs, by their places among all cases."""
+    of_base, of_method = _places(cases, base), _places(cases, method)
+    pairs = paired_cases(cases.take(pa.array(of_base)), cases.take(pa.array(of_method)))
+    return replace(pairs, base=of_base[pairs.base], candidate=of_method[pairs.candidate])
+
+
+def _places(cases: pa.Table, method: str) -> Whole:
+    return np.flatnonzero(pc.equal(cases["method"], method).to_numpy()).astype(np.int64)
+
+
+def _paired(name: str, declared: Mapping[str, Any], pairs: Pairs, values: Floats, rates: Floats) -> PairedScore:
+    return PairedScore(
+        name,
+        declared,
+        pairs.questions,
+        values[pairs.base],
+        values[pairs.candidate],
+        rates[pairs.base],
+        rates[pairs.candidate],
+    )
+
+
+Shifts = Mapping[tuple[str | None, str], Mapping[str, Any]]
+"""`judge_bridge` by method (None: all cases) and score."""
+
+
+def judging_differences(
+    base: Mapping[str, Any], candidate: Mapping[str, Any], alarms: Iterable[Alarm] = ()
+) -> list[ChangedKey]:
+    """What two runs differ in that `task=compare` refuses, apart from their data, by their manifests: judge, embedder, prompts,
+    reading of replies, parameters of metrics. `alarms` as in `drift_differences`."""
+    differences = [*setting_differences(base, candidate), *drift_differences(base, candidate, alarms)]
+    return [difference for difference in differences if difference.part in MUST_MATCH]
+
+
+def judging_shifts(base: Side, candidate: Side, level: float) -> Shifts:
+    """For each shared score, over all cases and by method, `judge_bridge` over the cases with the same answer on both sides; nothing
+    where there is no such case. Both sides are whole runs, `level` is that of the intervals."""
+    pairs = paired_cases(base.cases, candidate.cases)
+    same = same_answers(base, candidate, pairs)
+    names = pairs.cases["method"]
+    masks = {None: np.ones(len(pairs), dtype=np.bool_)} | {
+        name: np.asarray(pc.equal(names, name).to_numpy(), dtype=np.bool_) for name in pc.unique(names).to_pylist()
+    }
+    bridges = {
+        (method, score.name): judge_bridge(score, same & mask, level)
+        for score in paired_scores(base, candidate, pairs)
+        for method, mask in masks.items()
+    }
+    return {key: bridge for key, bridge in bridges.items() if bridge is not None}

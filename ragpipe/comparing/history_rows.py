@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from ragpipe.comparing.headline import headline_scores
 from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.score_differences import PairedScore
-from ragpipe.comparing.score_series import score_series
+from ragpipe.comparing.score_differences import PairedScore, score_series
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import Side, opened_side
 from ragpipe.scoring.iterations.per_case_repeats import repeats

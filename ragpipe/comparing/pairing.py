@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
-from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.comparing.run_differences import ChangedKey
+from ragpipe.comparing.side import Side
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.schema.answer_digest import answer_digest
+from ragpipe.schema.sample import OUTPUT_KEY, Chunk, Output, Sample, Turn
+from ragpipe.store.run.run_tables import batches, read_columns, schema_of
 
 Whole = NDArray[np.int64]
 
@@ -100,3 +107,82 @@ def _key_codes(base: pa.Table, candidate: pa.Table, names: list[str]) -> tuple[W
         encoded = column.combine_chunks().dictionary_encode()
         codes = codes * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy(zero_copy_only=False)
     return codes[: len(base)], codes[len(base) :]
+
+
+_ID = 60
+
+
+def data_differences(base: Side, candidate: Side) -> list[ChangedKey]:
+    """What differs between the samples of two runs: those in one run only, and the columns that a shared one has otherwise.
+
+    Answers are no data: what the systems gave is compared, never refused.
+    """
+    paths = base.folder.samples, candidate.folder.samples
+    if base.folder == candidate.folder or _frozen(base) == _frozen(candidate) is not None:
+        return []
+    ids = [read_columns(path, ["id"])["id"].combine_chunks() for path in paths]
+    at_candidate = pc.index_in(ids[0], value_set=ids[1])
+    is_shared = at_candidate.is_valid().to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(is_shared), at_candidate.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    shared = ids[0].take(pa.array(places[0]))
+    alone = len(ids[0]) - len(shared), len(ids[1]) - len(shared)
+    differences = []
+    if any(alone):
+        differences.append(
+            ChangedKey("data", "samples", f"{alone[0]:,} in the base only", f"{alone[1]:,} in the candidate only")
+        )
+    return [*differences, *_changed_columns(*paths, *places, shared)]
+
+
+def _frozen(side: Side) -> str | None:
+    """The digest of the run's table of samples."""
+    digest = side.manifest["data"].get("frozen", {}).get("samples.parquet")
+    return str(digest) if digest else None
+
+
+def _changed_columns(
+    old_path: Path, new_path: Path, old_places: Whole, new_places: Whole, ids: pa.Array
+) -> Iterator[ChangedKey]:
+    """A difference per column that some shared samples have otherwise, one column in memory at a time."""
+    names = [set(schema_of(path).names) - {"id"} for path in (old_path, new_path)]
+    for name in sorted(names[0] ^ names[1]):
+        yield ChangedKey("data", name, *("a column" if name in side else "(absent)" for side in names))
+    for name in sorted(names[0] & names[1]):
+        old = read_columns(old_path, [name])[name].combine_chunks().take(pa.array(old_places))
+        new = read_columns(new_path, [name])[name].combine_chunks().take(pa.array(new_places))
+        if not old.equals(new):
+            rows = [place for place, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
+            text = f"{len(rows):,} of {len(ids):,} shared samples, first {on_one_line(ids[rows[0]].as_py(), _ID)}"
+            yield ChangedKey("data", name, text, "another value")
+
+
+Flags = NDArray[np.bool_]
+_BATCH = 2048
+
+
+def same_answers(base: Side, candidate: Side, pairs: Pairs) -> Flags:
+    """For each pair whether question, earlier turns, answer and chunk texts are the same."""
+    return np.array(_digests(base)[pairs.base] == _digests(candidate)[pairs.candidate], dtype=np.bool_)
+
+
+def _digests(side: Side) -> NDArray[np.bytes_]:
+    """The answer digest of each case of a side."""
+    digests = np.fromiter((bytes.fromhex(text) for text in _run_digests(side)), dtype="S32", count=side.n_rows)
+    return digests[side.rows]
+
+
+def _run_digests(side: Side) -> Iterator[str]:
+    """The answer digests of all outputs of the run, in the order of the data."""
+    columns = read_columns(side.folder.samples, ["id", "question", "history"])
+    texts = zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
+    samples = [
+        Sample(id=name, question=question, history=[Turn(**turn) for turn in from_json(history or "[]")])
+        for name, question, history in texts
+    ]
+    for batch in batches(side.folder.outputs, ["sample_row", "method", "answer", "chunks"], size=_BATCH):
+        for row in batch.to_pylist():
+            sample = samples[row["sample_row"]]
+            chunks = None if row["chunks"] is None else from_json(row["chunks"])
+            listed = None if chunks is None else [Chunk(**chunk) for chunk in chunks]
+            output = Output(sample_id=sample.id, method=row["method"], answer=row["answer"], chunks=listed)
+            yield answer_digest(sample, output)

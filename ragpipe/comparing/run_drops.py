@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ragpipe.comparing.baseline_table import sample_digests
 from ragpipe.comparing.headline import headline_scores
 from ragpipe.comparing.pairing import Pairs, paired_cases
-from ragpipe.comparing.score_differences import PairedScore
-from ragpipe.comparing.score_series import score_series
+from ragpipe.comparing.score_differences import PairedScore, score_series
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import Side
 from ragpipe.stats.difference_verdict import decide_together

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
+from ragpipe.comparing.pairing import Pairs
 from ragpipe.comparing.settings import CompareSettings
+from ragpipe.comparing.side import Side
+from ragpipe.core.digest import sha256
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.accumulators import stage_times
+from ragpipe.scoring.system_usage import USD, figures
+from ragpipe.stats.clusters import cluster_codes
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_difference
-from ragpipe.stats.intervals import Interval
+from ragpipe.stats.intervals import FEW, Interval
 from ragpipe.stats.paired_difference import PairedDifference, paired_difference
+from ragpipe.stats.student_t import t_quantile
+from ragpipe.store.run.run_tables import batches, read_columns
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -133,3 +144,148 @@ def interval_document(interval: Interval | None) -> dict[str, Any] | None:
 
 def _majority(rates: Floats) -> Floats:
     return np.where(rates > 0.5, 1.0, np.where(rates < 0.5, 0.0, np.nan))  # a comparison with NaN is false
+
+
+LATENCY = "latency_ms"
+OPERATIONS = (LATENCY, USD)
+_DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": False}
+_BATCH = 8192
+_FEW_CASES = 5  # below which one case always decides much
+
+
+def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedScore]:
+    """`latency_ms` (the system's total, else the sum of its stages) and `cost_usd` of the shared cases, where both sides
+    recorded any: less is better, and there is no scale. Answers are the same in all iterations, so they are read once."""
+    of_base, of_candidate = _operations(base), _operations(candidate)
+    nothing = np.full(len(pairs), np.nan)
+    operations = []
+    for name in OPERATIONS:
+        values = of_base[name][pairs.base], of_candidate[name][pairs.candidate]
+        score = PairedScore(name, _DECLARED, pairs.questions, *values, nothing, nothing)
+        if np.any(score.measured):
+            operations.append(score)
+    return operations
+
+
+def typical_figures(score: PairedScore, pairs: Pairs) -> dict[str, Any]:
+    """What the mean of a skewed quantity does not show, over the cases with a value on both sides: medians, the median of
+    the cases' ratios, and the case that decides the mean.
+
+    `median_ratio` is candidate by base, null where no base is above 0. `dominant` is the case with the largest change where the
+    mean would differ in the other direction without it, or where it has more than half of all change; else null. It has the
+    case's key as the candidate names it, both values, and the mean difference `without` it.
+    """
+    places = np.flatnonzero(score.measured)
+    base, candidate = score.base[places], score.candidate[places]
+    above = base > 0
+    ratio = float(np.median(candidate[above] / base[above])) if np.any(above) else None
+    medians = {"base_median": float(np.median(base)), "candidate_median": float(np.median(candidate))}
+    return {**medians, "median_ratio": ratio, "dominant": _dominant(base, candidate, places, pairs)}
+
+
+def _dominant(base: Floats, candidate: Floats, places: NDArray[np.int64], pairs: Pairs) -> dict[str, Any] | None:
+    changes = candidate - base
+    if len(changes) < _FEW_CASES:
+        return None
+    first = int(np.argmax(np.abs(changes)))
+    rest = float(np.sum(changes) - changes[first])
+    is_turned = rest * float(np.sum(changes)) < 0
+    if not is_turned and 2 * abs(changes[first]) <= np.sum(np.abs(changes)):
+        return None
+    case = pairs.cases.slice(int(places[first]), 1).to_pylist()[0]
+    values = {"base": float(base[first]), "candidate": float(candidate[first]), "without": rest / (len(changes) - 1)}
+    return {"case": [case[name] for name in OUTPUT_KEY], **values}
+
+
+def _operations(side: Side) -> dict[str, Floats]:
+    """Milliseconds and dollars per case of a side; NaN where they are not recorded."""
+    columns = {name: np.full(side.n_rows, np.nan) for name in OPERATIONS}
+    first = 0
+    for batch in batches(side.records, ["timings", "usage"], size=_BATCH):
+        for place, text in enumerate(batch.column("timings").to_pylist(), first):
+            if text and text != "{}":
+                columns[LATENCY][place] = stage_times(from_json(text))["total"]
+        for place, text in enumerate(batch.column("usage").to_pylist(), first):
+            if text and text != "{}":
+                columns[USD][place] = figures(from_json(text), None).get(USD, math.nan)
+        first += batch.num_rows
+    return {name: values[side.rows] for name, values in columns.items()}
+
+
+def judge_bridge(score: PairedScore, same: Flags, level: float) -> dict[str, Any] | None:
+    """`bridge` of a score of `comparison.json`: the judges' shift, and the difference less the shift.
+
+    Args:
+        score: the score of the shared cases.
+        same: the pairs whose answers are the same on both sides.
+        level: the level of the intervals.
+
+    The shift is the mean of candidate - base over the cases with the same answer, where the judge (and whatever else was
+    accepted) is all that differs; it carries over to the other cases as far as those are like them. Figures are in the
+    native scale. None where no such case has both values.
+    """
+    bridged = np.flatnonzero(score.measured & same)
+    if not len(bridged):
+        return None
+    shift = score.difference(bridged, level)
+    difference, interval = _without_shift(score, same, level)
+    return {
+        "n": shift.n,
+        "questions": shift.clusters,
+        "changed": shift.changed,
+        "shift": shift.difference,
+        "interval": interval_document(shift.interval),
+        "without_shift": {"difference": difference, "interval": interval_document(interval)},
+    }
+
+
+def _without_shift(score: PairedScore, same: Flags, level: float) -> tuple[float, Interval | None]:
+    """The mean difference over all cases less that over the bridged ones, with its interval."""
+    places = np.flatnonzero(score.measured)
+    differences = score.candidate[places] - score.base[places]
+    bridged = same[places]
+    mean, shift = float(np.mean(differences)), float(np.mean(differences[bridged]))
+    parts: Floats = (differences - mean) / len(places)
+    parts[bridged] -= (differences[bridged] - shift) / np.count_nonzero(bridged)
+    codes, groups = cluster_codes(score.questions[places])
+    value = mean - shift
+    sums = np.bincount(codes, weights=parts, minlength=groups)
+    if groups < 2 or (error := math.sqrt(groups / (groups - 1) * float(np.sum(sums * sums)))) < 1e-12:
+        return value, None
+    half = t_quantile(level, groups - 1) * error
+    return value, Interval(level, value - half, value + half, "clustered_t", too_few=groups < FEW)
+
+
+_DIGITS = 12
+
+
+def score_series(side: Side, *, of_samples: bool = True) -> dict[str, str]:
+    """The series of each score of a run. Two runs have a score in the same series where all that it is measured with is the same:
+    the metric's class, version and parameters, the samples, the embedder, and for a judged metric the judge, the prompts and
+    the reading of replies. Answers and everything else of the system may differ: they are what is compared.
+
+    A composite, and the overall score, are in the same series where all metrics and the whole scoring are. With `of_samples=False`
+    the samples may differ too, as those of two days do.
+    """
+    identity = side.manifest["identity"]
+    by_metric = {
+        name: _metric_series(metric, side.manifest, of_samples=of_samples)
+        for name, metric in identity["metrics"].items()
+    }
+    of_all = sha256([by_metric, identity.get("scoring")])[:_DIGITS]
+    metric_of = _metrics_of_scores(side)
+    return {name: by_metric.get(metric_of.get(name, ""), of_all) for name in side.declared}
+
+
+def _metric_series(metric: Mapping[str, Any], manifest: Mapping[str, Any], *, of_samples: bool) -> str:
+    identity, data = manifest["identity"], manifest["data"]
+    judged = [identity.get("judge_identity"), identity.get("parser")] if metric.get("prompts") else None
+    samples = (data.get("frozen", {}).get("samples.parquet") or data["digest"]) if of_samples else None
+    return sha256([dict(metric), judged, identity.get("embedder"), samples])[:_DIGITS]
+
+
+def _metrics_of_scores(side: Side) -> dict[str, str]:
+    """The metric that gives each score, from the scores of the first iteration."""
+    columns = read_columns(side.records.with_name("scores.parquet"), ["metric", "score_name"])
+    pairs = columns.group_by(["metric", "score_name"]).aggregate([])
+    return dict(zip(pairs["score_name"].to_pylist(), pairs["metric"].to_pylist(), strict=True))

@@ -40,7 +40,9 @@ Kind = Literal[
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
+    "metric",  # a metric's class, by the name alone that `class` in its YAML has (metrics/from_config.py)
     "task",  # a module with `run`, and `validate` and `Keys` where it has settings of its own
+    "section",  # a function that makes a section of the report from the run's files (reports/build.py)
     "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -18,7 +18,7 @@ _SAME_MEANING = {
     "contexts": (
         "context", "retrieved_contexts", "retrieval_context", "retrieved_context", "source_documents", "documents", "passages",
         "retrieved_documents", "retrieved_chunks", "chunks", "sources", "docs", "hits", "evidence", "retrieved", "ctxs", "snippets",
-        "source_nodes", "search_results", "nodes", "retrievals",
+        "source_nodes", "search_results", "nodes", "retrievals", "paragraphs", "retriever_resources", "grounding_chunks",
     ),
     "reference": (
         "ground_truth", "expected_output", "expected_answer", "reference_answer", "gold_answer", "gt_answer", "ideal_answer",

@@ -100,17 +100,21 @@ def foreign_shape(path: Path, display_path: str) -> str:
 def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """The path of the records within a JSON document, empty where they are the document, and the first of them.
 
-    The path is that of the only list of objects among the document's own names, or of the longest of several; where there is none,
-    among the names of the objects in it, and so on.
+    The path is that of the only list of objects among the document's own names, of the one that has questions, or of the longest of
+    several; where there is none, among the names of the objects in it, and so on.
     """
     if head.records or not isinstance(head.document, dict):
         return "", head.records
     level: dict[str, Any] = {"": head.document}
     for _ in range(_MAX_LEVELS):
         for path, value in level.items():
-            for expression, records in ((BY_ID, _by_id(value)), (BY_COLUMN, _by_column(value))):
-                if records:
-                    return expression.replace("@", path or "@"), tuple(records[:MAX_RECORDS])
+            if records := _by_id(value):
+                return BY_ID.replace("@", path or "@"), tuple(records[:MAX_RECORDS])
+            if columns := _columns(value):
+                rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+                chosen = "{" + ", ".join(f"{_name(name)}: {_name(name)}" for name in columns) + "}"
+                inner = (path or "@") if len(columns) == len(value) else f"{path}.{chosen}" if path else chosen
+                return BY_COLUMN.replace("@", inner), tuple(rows[:MAX_RECORDS])
         values = {
             f"{path}.{_name(name)}".removeprefix("."): value
             for path, parent in level.items()
@@ -118,7 +122,7 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
         }
         lists = {path: value for path, value in values.items() if _is_list_of_objects(value)}
         if lists:
-            path = max(lists, key=lambda path: len(lists[path]))
+            path = max(lists, key=lambda path: (_is_asked(lists[path][0]), len(lists[path])))
             return path, tuple(item for item in lists[path] if isinstance(item, dict))
         level = {path: value for path, value in values.items() if isinstance(value, dict)}
     return "", ()
@@ -130,19 +134,33 @@ def _by_id(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not values or not all(isinstance(value, dict) for value in values):
         return []
     common = set(values[0]).intersection(*values[1:-1])  # the last one may be cut
-    is_asked = any(field_meant(name) == "question" for name in common)
-    return [{"key": key, "value": value} for key, value in document.items()] if is_asked else []
+    if not _is_asked(dict.fromkeys(common)) or not common & values[-1].keys():
+        return []
+    return [{"key": key, "value": value} for key, value in document.items()]
 
 
-def _by_column(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records of an object of lists of the same length, one of which is of questions."""
-    columns = list(document.values())
-    if not columns or not all(isinstance(column, list) and column for column in columns):
-        return []
-    is_asked = any(field_meant(name) == "question" and isinstance(document[name][0], str) for name in document)
-    if not is_asked or len({len(column) for column in columns}) > 1:
-        return []
-    return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
+def _columns(document: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The lists of an object that are as long as its list of questions: of values, or of objects whose ids agree. Empty where a
+    list for another field of a case has another length."""
+    lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
+    asked = next((column for name, column in lists.items() if _has_questions(name, column[0])), [])
+    columns = {name: column for name, column in lists.items() if len(column) == len(asked)}
+    if len(columns) < 2 or any(field_meant(name) for name in lists.keys() - columns.keys()):
+        return {}
+    ids = [[item["id"] for item in column] for column in columns.values() if all(_has_id(item) for item in column)]
+    return columns if all(one == ids[0] for one in ids) else {}
+
+
+def _has_questions(name: str, first: Any) -> bool:
+    return _is_asked(first) if isinstance(first, dict) else field_meant(name) == "question" and isinstance(first, str)
+
+
+def _has_id(item: Any) -> bool:
+    return isinstance(item, dict) and "id" in item
+
+
+def _is_asked(record: Mapping[str, Any]) -> bool:
+    return any(field_meant(name) == "question" for name in record)
 
 
 def _name(name: str) -> str:

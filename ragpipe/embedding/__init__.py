@@ -1,1 +1,1 @@
-"""Vectors of texts: NumPy MiniLM without torch, providers through litellm, sentence-transformers (`docs/embeddings.md`)."""
+"""Vectors of texts by models of this process: MiniLM in NumPy, without torch (`docs/embeddings.md`)."""

@@ -87,7 +87,7 @@ def read_tensors(path: Path) -> dict[str, Floats]:
 
 
 def _other_precision(path: Path, name: str, dtype: str) -> DataError:
-    fix = "give weights in float32 (model.float() and save them), or take embedder=sentence_transformers"
+    fix = "give weights in float32 (model.float() and save them), or take another embedder"
     return DataError(
         "a model's weights are of a type that does not run without torch", [Problem(str(path), name, dtype, "F32", fix)]
     )

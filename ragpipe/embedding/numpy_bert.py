@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.extras import install_command
 from ragpipe.embedding.gelu import gelu
 from ragpipe.embedding.model_files import Floats, read_model_json, read_tensors
 
@@ -33,7 +32,7 @@ class Bert:
                         "model_type",
                         repr(config.get("model_type")),
                         "bert",
-                        f"embedder=sentence_transformers runs any model ({install_command('local')})",
+                        "give a BERT, or take another embedder (docs/embeddings.md)",
                     )
                 ],
             )

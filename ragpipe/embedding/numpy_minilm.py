@@ -83,7 +83,7 @@ def _check_pooling(settings: MiniLM) -> None:
                     "pooling_mode_mean_tokens",
                     "false",
                     "true",
-                    "embedder=sentence_transformers runs any model",
+                    "give a model with mean pooling, or take another embedder (docs/embeddings.md)",
                 )
             ],
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.comparing.gate_cases import GateCase, worst_cases
+from ragpipe.comparing.drop_gates import GateCase, worst_cases
 from ragpipe.comparing.history_rows import HistoryRun
 from ragpipe.comparing.run_drops import ScoreDrop, run_drops
 from ragpipe.comparing.settings import CompareSettings

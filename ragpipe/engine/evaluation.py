@@ -38,7 +38,7 @@ from ragpipe.engine.sources.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
-from ragpipe.reports.missing_replies import MISSING_REPLY, transient_errors
+from ragpipe.reports.sections.diagnosis_section import MISSING_REPLY, transient_errors
 from ragpipe.reports.signature import run_signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.usage import Usage

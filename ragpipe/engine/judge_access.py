@@ -13,8 +13,7 @@ from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import data_path
 from ragpipe.embedding.local_embedder import LocalTransport, vectors_by
-from ragpipe.embedding.settings import ApiEmbedder, NoEmbedder
-from ragpipe.embedding.token_encoder import EncoderSettings
+from ragpipe.embedding.settings import NoEmbedder
 from ragpipe.engine.open_budget import open_budget
 from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.jury.settings import JurySettings
@@ -25,7 +24,7 @@ from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.call import Call
 from ragpipe.schema.sample import Corpus
 from ragpipe.scoring.calibration_file import Calibration
-from ragpipe.scoring.gates.calibration import labelled_gates, uncalibrated_gates
+from ragpipe.scoring.gates.gate_results import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.measured_cases import KnownMeasurements
@@ -339,13 +338,11 @@ def computes_vectors(config: RunConfig) -> bool:
 
 
 def _encoder_session(
-    replies: ReplyStore, transport: Transport | None, settings: EncoderSettings, corpus: Corpus | None
+    replies: ReplyStore, transport: Transport | None, settings: Any, corpus: Corpus | None
 ) -> JudgeSession:
     """The session of the encoder that compares the tokens of two texts; without a transport it is computed here."""
     if transport is None:
-        from ragpipe.embedding.token_matching import PairScores
-
-        transport = LocalTransport(PairScores(settings, corpus))
+        transport = LocalTransport(settings.pair_scores(corpus))
     return JudgeSession(
         identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies
     )
@@ -356,10 +353,11 @@ def _embedder_transport(
 ) -> Transport:
     """The transport of the configured embedder. Models are loaded and libraries imported for the first text."""
     settings = config.embedder
-    if isinstance(settings, ApiEmbedder) and config.transport.asks:
-        from ragpipe.embedding.api_embedder import ApiTransport
-
-        return ApiTransport(settings, run_id=run_id, tell=warn, budget=budget)
+    if settings.transport_by and config.transport.asks:
+        transport: Transport = registry.imported(settings.transport_by)(
+            settings, run_id=run_id, tell=warn, budget=budget
+        )
+        return transport
     return LocalTransport(vectors_by(settings.encoder())) if settings.implementation else StoredTransport()
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import ConfigError, Problem, ProviderUnusable
-from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.engine.event_loop import run_async
 from ragpipe.engine.judge_access import member_configs, open_judge
 from ragpipe.judging.jury.settings import JurySettings
@@ -41,7 +40,7 @@ def missing_keys(config: RunConfig) -> list[Problem]:
     asked: list[JudgeSettings] = []
     if isinstance(config.judge, JudgeSettings) and _asks_judge(config):
         asked.append(config.judge)
-    if isinstance(config.embedder, ApiEmbedder) and any(metric.needs_embedder for metric in metrics):
+    if isinstance(config.embedder, JudgeSettings) and any(metric.needs_embedder for metric in metrics):
         asked.append(config.embedder)
     variables = [config.transport.key_variable(m) if m is config.judge else m.key_variable for m in asked]
     named = zip(asked, variables, strict=True)

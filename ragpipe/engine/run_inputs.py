@@ -46,8 +46,8 @@ from ragpipe.engine.sources.frozen_inputs import is_readable_table, restore_froz
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Computed
 from ragpipe.metrics.computed.recorded import RecordedMetric
+from ragpipe.profiling.label_fields import SeenVerdicts
 from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
-from ragpipe.profiling.seen_verdicts import SeenVerdicts
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions

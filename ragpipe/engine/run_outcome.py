@@ -18,7 +18,7 @@ from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.base import Computed
 from ragpipe.reports.console import Console
-from ragpipe.reports.missing_replies import MISSING_REPLY, MISSING_REPLY_FIX, error_kinds, transient_errors
+from ragpipe.reports.sections.diagnosis_section import MISSING_REPLY, MISSING_REPLY_FIX, error_kinds, transient_errors
 from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations

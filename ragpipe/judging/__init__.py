@@ -7,5 +7,5 @@ is the typed value that is parsed from a reply.
 From the bottom up: `capabilities`, `model_names`, `redaction` and `settings` describe a judge; `cache_key` names a
 question; `clients` send one HTTP request; `limits` decide when it may be sent again; `transports` get a reply, live or from
 stored ones; `replies` parse it; `session` caches and shares replies; `case_judge` is what a metric sees. `heuristic` is a
-judge without a model, `detectors` are judges by small models of this machine; both read the values of a question by `value_roles`.
+judge without a model, which reads the values of a question by `value_roles`.
 """

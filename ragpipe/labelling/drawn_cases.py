@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +17,10 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.labelling.draw import ALL, CANNOT_DRAW, DrawnCases, asked_of, draw_cases, random_order
 from ragpipe.labelling.label_files import DRAWN_COLUMNS, STRATA_COLUMNS, Draw, StratumSize
 from ragpipe.labelling.label_settings import LabelSettings
-from ragpipe.labelling.population import Key, Population
-from ragpipe.labelling.shown_cases import ShownCase
-from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.schema.table_schemas import table_from, table_of
+from ragpipe.schema.answer_digest import answer_digest
+from ragpipe.schema.sample import OUTPUT_KEY, Turn, distinct_references
+from ragpipe.schema.table_schemas import output_from, sample_from, sample_json, table_from, table_of
+from ragpipe.store.run.run_tables import read_columns, reading_table, rows_at
 
 RANDOM_SHARE = 0.5
 """Share of the random part of a draw by method."""
@@ -127,3 +131,104 @@ def drawn_rows(
 def item_of(draw_id: str, key: Key) -> str:
     """The name of a case on the page and in the sheets. It says nothing about the case, and differs from draw to draw."""
     return sha256([draw_id, list(key)])[:12]
+
+
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Population:
+    """`values` are means over the iterations in the native scale, in the order of `keys`."""
+
+    keys: list[Key]
+    values: list[float]
+
+    def names(self) -> list[str]:
+        """A text for each case that no other case has."""
+        return [json.dumps(key) for key in self.keys]
+
+
+def read_population(records: Sequence[Path], score: str) -> Population:
+    """The cases with a value of this score in at least one iteration, in the order of the run.
+
+    Args:
+        records: `records.parquet` of every iteration.
+        score: the name of the score.
+
+    Raises DataError where no case has a value, or a table cannot be read.
+    """
+    values: dict[Key, list[float]] = {}
+    for path in records:
+        table = read_columns(path, [*OUTPUT_KEY, score])
+        for sample_id, method, repeat, value in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            if value is not None:
+                values.setdefault((sample_id, method, repeat), []).append(value)
+    if not values:
+        problem = Problem(str(records[0].parent.parent), score, "no case with a value", "a score that was measured")
+        raise DataError(CANNOT_DRAW, [problem])
+    return Population(list(values), [sum(of_case) / len(of_case) for of_case in values.values()])
+
+
+_INVALID = (ValueError, KeyError, TypeError)  # what the decoding of a malformed row raises
+
+
+@dataclass(frozen=True)
+class ShownCase:
+    """A case without anything that was said of it: no score, no verdict, no name of a method, chunk or sample. `answer` and
+    `contexts` are None where the data set does not record them."""
+
+    question: str
+    history: list[Turn]
+    answer: str | None
+    contexts: list[str] | None
+    references: list[str]
+    answer_sha256: str
+
+
+def read_shown_cases(samples: Path, outputs: Path, keys: Collection[Key]) -> dict[Key, ShownCase]:
+    """These cases of a run, from its frozen tables. Raises DataError for a table that cannot be read or lacks a case."""
+    chosen = set(keys)
+    columns = read_columns(outputs, [*OUTPUT_KEY, "sample_row"])
+    cells = zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
+    places = {(sample, method, repeat): (place, row) for place, (sample, method, repeat, row) in enumerate(cells)}
+    with reading_table(outputs, *_INVALID):
+        found = {key: places[key] for key in chosen}
+    output_rows = rows_at(outputs, [place for place, _ in found.values()])
+    sample_rows = rows_at(samples, {row for _, row in found.values()})
+    shown = {}
+    for key, (place, row) in found.items():
+        with reading_table(samples, *_INVALID):
+            sample = sample_from(sample_json(sample_rows[row]))
+        with reading_table(outputs, *_INVALID):
+            output = output_from(output_rows[place])
+        shown[key] = ShownCase(
+            sample.question,
+            sample.history,
+            output.answer,
+            None if output.chunks is None else [chunk.text for chunk in output.chunks],
+            distinct_references(sample.references),
+            answer_digest(sample, output),
+        )
+    return shown
+
+
+_PLAIN = re.compile(r"[A-Za-z_/.][\w./-]*")
+
+
+def more_labels_words(draw: Draw, run: Path, more: int) -> list[str]:
+    """`task=label` with the settings of a draw that are not the usual ones, and `label.more`."""
+    usual = LabelSettings().model_dump()
+    settings = {name: value for name, value in draw.settings.items() if name != "n" and value != usual[name]}
+    words = [f"label.{name}={_written(value)}" for name, value in settings.items()]
+    return ["task=label", f"run={run}", *words, f"label.more={more}"]
+
+
+def _written(value: Any) -> str:
+    """A value as Hydra reads it."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_written(key)}: {_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)

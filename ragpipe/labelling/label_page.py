@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from markupsafe import Markup
 
 from ragpipe.core.digest import sha256
-from ragpipe.labelling.label_files import Draw
-from ragpipe.labelling.labelled_files import EVENT_VERSION
-from ragpipe.labelling.shown_cases import ShownCase
+from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.validation import did_you_mean
+from ragpipe.labelling.draw import CANNOT_DRAW
+from ragpipe.labelling.drawn_cases import ShownCase
+from ragpipe.labelling.label_files import (
+    DRAW,
+    DRAWN,
+    LABELS,
+    STRATA,
+    Draw,
+    LabelGrade,
+    read_labels,
+    write_draw,
+    write_rows,
+)
+from ragpipe.labelling.label_import import EVENT_VERSION, merged_labels
+from ragpipe.labelling.label_settings import LabelSettings
+from ragpipe.labelling.label_sheets import sheet_rows, write_sheets
+from ragpipe.metrics.base import Metric
 from ragpipe.pages.data_blocks import ROWS_PER_BLOCK, DataBlock, json_block
 from ragpipe.pages.page_file import Page, core_script, core_style, page_environment, page_html
+from ragpipe.schema.score import MOST_GRADES, ScoreSpec, whole_grades
+from ragpipe.store.files.atomic import write_unless_same
+from ragpipe.store.run.run_folder import make_folder
 
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _PIECES = ("dom", "blocks", "keys", "share")
@@ -96,3 +117,132 @@ def _blocks(shown: Sequence[dict[str, Any]]) -> list[DataBlock]:
 @cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+PAGE = "label.html"
+
+
+def write_draw_files(
+    folder: Path,
+    draw: Draw,
+    drawn: pa.Table,
+    strata: pa.Table | None,
+    items: Mapping[str, ShownCase],
+    settings: LabelSettings,
+    *,
+    with_reference: bool,
+) -> list[Path]:
+    """Write the files of a draw and return their paths, the page first. Labels that it has get the probabilities of its table.
+
+    Args:
+        folder: the draw's folder; it is made.
+        draw: the draw; the digest of its page is added to `pages`.
+        drawn: its table.
+        strata: the stratum of every case that was drawn from; None for a random draw.
+        items: what people see, by item.
+        settings: who is asked.
+        with_reference: whether the reference answer is shown.
+
+    Raises OutputError.
+    """
+    make_folder(folder.parent)
+    make_folder(folder)
+    digest = page_digest(draw, items, with_reference=with_reference)
+    pages = [page for page in draw.pages if page != digest]
+    draw = draw.model_copy(update={"pages": [*pages, digest]})
+    rows = drawn.to_pylist()
+    html = label_page(
+        draw,
+        items,
+        {row["item"]: row["annotators"] for row in rows},
+        annotators=settings.annotators,
+        again=settings.again,
+        with_reference=with_reference,
+    )
+    write_rows(folder / DRAWN, drawn)
+    write_unless_same(folder / PAGE, html)
+    sheets = write_sheets(folder, sheet_rows(draw, items, with_reference=with_reference))
+    written = [folder / PAGE, *sheets, folder / DRAWN, folder / DRAW]
+    if strata is not None:
+        write_rows(folder / STRATA, strata)
+        written.append(folder / STRATA)
+    if (folder / LABELS).is_file():
+        write_rows(folder / LABELS, merged_labels(read_labels(folder), [], drawn))
+        written.append(folder / LABELS)
+    write_draw(folder, draw)  # last: a folder with it is complete
+    return written
+
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """The metric, the score that is labelled, the question and the grades."""
+
+    metric: Metric
+    spec: ScoreSpec
+    question: str
+    grades: list[LabelGrade]
+
+
+def asked_question(
+    metrics: Sequence[Metric], name: str | None, question: str | None, grades: dict[str, float] | None
+) -> AskedQuestion:
+    """What is asked about the score or metric of this name: as the caller says, else as the metric's `label` says, else by the
+    scale of the score. Of a metric with several scores it is the first.
+
+    Raises ConfigError for a name that the run does not have, and grades outside of the scale.
+    """
+    metric, spec = _labelled_score(metrics, name)
+    section = metric.label_question
+    grades = grades or (section.grades if section and spec.name == metric.scores()[0].name else None)
+    words = question or (section.question if section else f"How do you grade this case for {_in_words(spec.name)}?")
+    listed = [LabelGrade(name=key, value=value) for key, value in grades.items()] if grades else _by_scale(spec)
+    outside = [grade.name for grade in listed if not spec.holds(grade.value)]
+    if outside:
+        expected = f"values from {spec.low:g} to {spec.high:g}, the scale of {spec.name}"
+        raise ConfigError(CANNOT_DRAW, [Problem("label", "label.grades", ", ".join(outside), expected)])
+    return AskedQuestion(metric, spec, words, listed)
+
+
+def drawn_metric(draws: Sequence[Draw]) -> str | None:
+    """The name by which the drawn score of a run was chosen, for a start that names none; None without a draw. Raises ConfigError
+    where several scores are drawn."""
+    names = {draw.score: str(draw.settings.get("metric") or draw.score) for draw in draws}
+    if len(names) > 1:
+        expected = f"one of those that are drawn: {', '.join(names.values())}"
+        fix = f"label.metric={next(iter(names.values()))}"
+        raise ConfigError(CANNOT_DRAW, [Problem("label", "label.metric", "nothing", expected, fix)])
+    return next(iter(names.values()), None)
+
+
+def _labelled_score(metrics: Sequence[Metric], name: str | None) -> tuple[Metric, ScoreSpec]:
+    scores = {spec.name: (metric, spec) for metric in metrics for spec in metric.scores()}
+    firsts = {metric.name: (metric, metric.scores()[0]) for metric in metrics if metric.scores()}
+    known = firsts | scores
+    if name is None or name not in known:
+        fix = did_you_mean(name or "", known) or f"label.metric={next(iter(known), '...')}"
+        problem = Problem("label", "label.metric", name or "nothing", f"one of {', '.join(known)}", fix)
+        raise ConfigError(CANNOT_DRAW, [problem])
+    return known[name]
+
+
+def _by_scale(spec: ScoreSpec) -> list[LabelGrade]:
+    """The grades of a judge where the score has them; yes and no for 0 and 1; whole numbers of a short scale; else all, partly
+    and none, the ends of the scale and its middle."""
+    if spec.low is None or spec.high is None:
+        expected = f"grades with their values: {spec.name} has no scale"
+        problem = Problem("label", "label.grades", "nothing", expected, "'label.grades={good: 1, bad: 0}'")
+        raise ConfigError(CANNOT_DRAW, [problem])
+    low, high = spec.low, spec.high
+    if spec.binary:
+        steps: Sequence[tuple[str, float]] = (("yes", high), ("no", low))
+    elif spec.grades and len(spec.grades) <= MOST_GRADES:
+        steps = spec.grades
+    elif 1 < high - low < MOST_GRADES and high == int(high) and low == int(low):
+        steps = whole_grades(low, high)
+    else:
+        steps = (("all", high), ("partly", (low + high) / 2), ("none", low))
+    return [LabelGrade(name=name, value=value) for name, value in steps]
+
+
+def _in_words(score: str) -> str:
+    return score.replace("_", " ")

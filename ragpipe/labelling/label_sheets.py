@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ragpipe.core.safe_text import escape, printable
+from ragpipe.labelling.drawn_cases import ShownCase
 from ragpipe.labelling.label_files import Draw
-from ragpipe.labelling.shown_cases import ShownCase
 from ragpipe.store.files.atomic import write_unless_same
 
 SHEET_COLUMNS = ("item", "annotator", "question", "label", "note")

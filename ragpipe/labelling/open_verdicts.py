@@ -18,7 +18,7 @@ from ragpipe.core.digest import DIGEST
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import printable, shorten
 from ragpipe.labelling.label_files import LABELS_FOLDER, read_columns_of, table_schema
-from ragpipe.labelling.labelled_files import CANNOT_READ, checked, json_line_rows, labelled_text
+from ragpipe.labelling.label_import import CANNOT_READ, checked, json_line_rows, labelled_text
 from ragpipe.schema.table_schemas import FLAG, TEXT, WHOLE, table_of
 from ragpipe.store.run.run_tables import run_file_error
 

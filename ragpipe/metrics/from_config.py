@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, ValidationError
 
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem, PromptError
 from ragpipe.core.validation import NoOrigins, validated, with_description
 from ragpipe.metrics.base import Computed, Metric
@@ -157,12 +158,16 @@ def _module_of(path: Any) -> tuple[str, str]:
 
 
 def _shipped_module(class_name: str) -> str:
-    """The module of a shipped class: its file is the class's name without `Metric`, in snake case. Empty for any other."""
+    """The module of a shipped class: its file is the class's name without `Metric`, in snake case, or it is registered. Empty for any
+    other."""
     if not re.fullmatch(r"([A-Z][a-z0-9]*)+", class_name):
         return ""
     stem = re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Metric")).lower()
     modules = (f"ragpipe.metrics.{room}.{stem}" for room in ("judged", "computed"))
-    return next((module for module in modules if importlib.util.find_spec(module)), "")
+    if module := next((module for module in modules if importlib.util.find_spec(module)), ""):
+        return module
+    registered = registry.find("metric", class_name)
+    return registered.__module__ if registered is not None else ""
 
 
 def _is_below(module: str, packages: Sequence[str]) -> bool:

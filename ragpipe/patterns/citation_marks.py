@@ -14,35 +14,44 @@ from ragpipe.patterns.sentences import list_mark, sentences
 
 _WIDEST_RANGE = 50  # numbers that one `[1-9]` may stand for
 _WORD = (
-    r"(?:sources?|docs?|documents?|refs?|references?|passages?|contexts?|chunks?|citations?|cite|excerpts?|snippets?"
+    r"(?:sources?|docs?|documents?|refs?|references?|passages?|contexts?|chunks?|citations?|cite|excerpts?|snippets?|ids?|index|web(?:page|site)?|link|url|footnote|fn"
     r"|articles?|texts?|results?|quellen?|dokumente?|fuentes?|documentos?|fontes?|fonti|documenti|bron(?:nen)?|źródł[oa]"
     r"|kaynak|belge|источник|документ|(?:ال)?مصدر|(?:ال)?مستند|स्रोत|दस्तावेज़|来源|來源|文档|文檔|文件|资料|出典|文書|資料|출처|문서)"
 )
-_LABEL = rf"(?:{_WORD}[\s:.#_-]{{0,3}}|[#№]\s?|[sdprc]\s?(?=\d))"
+_LABEL = rf"(?:{_WORD}[\s:：=.#_-]{{0,3}}|[#№@]\s?|[sdprc]\s?(?=\d))"
 _ITEM = rf"{_LABEL}?\d{{1,4}}"
-_JOIN = r"\s{0,3}(?:[,;、，；]\s{0,3}(?:(?:and|or|und|et|y|e)\s{1,3})?|[-–—~〜+&]\s{0,3}|(?:and|or|und|et|y|e|en|oraz|i|ve|и|и|و|और|和|と|및)\s{1,3})"
+_RANGE = r"[-–—~〜⁻]|\.{2,3}|\b(?:to|bis|до|至|到)\b"
+_JOIN = (
+    rf"\s{{0,3}}(?:(?:{_RANGE})\s{{0,3}}|"
+    + r"[,;、，；،]\s{0,3}(?:(?:and|or|und|et|y|e)\s{1,3})?|[+&]\s{0,3}|(?:and|or|und|et|y|e|en|oraz|i|ve|и|и|و|और|和|と|및)\s{1,3})"
+)
 _LIST = rf"{_ITEM}(?:{_JOIN}{_ITEM}){{0,30}}"
+_PAGE = r"(?:,\s?(?:pp?|pages?|S|Seite|стр)\.?\s?\d[\d–-]{0,9})?"
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
-_FROM_SUPERSCRIPT = str.maketrans(_SUPERSCRIPTS, "0123456789")
+_CIRCLED = "①②③④⑤⑥⑦⑧⑨❶❷❸❹❺❻❼❽❾"
+_FROM_SUPERSCRIPT = str.maketrans(_SUPERSCRIPTS + _CIRCLED, "0123456789" + "123456789" * 2)
 _UNITS = "".join(
     f"(?<!{unit})" for unit in ("feet", "inch", "mile", "miles", "meter", "metre", "Meter", "mètre", "metro")
 )
 _MARK = re.compile(
     "|".join(
         (
-            rf"(?P<emphasis>\*{{1,3}})?\\?[\[［〔]{{1,2}}\s{{0,3}}\^?\s{{0,3}}(?P<square>{_LIST})\s{{0,3}}(?:[.^]|†[^\[\]\n]{{0,60}})?"
-            r"\\?[\]］〕]{1,2}(?:\([^()\s]{0,500}\))?(?(emphasis)(?P=emphasis))",
-            r"【(?P<search>\d{1,4}):(?P<place>\d{1,4})†[^【】\n]{0,60}】",
+            rf"(?P<emphasis>\*{{1,3}})?\\?(?:[\[［〔〖⟦]|(?<![\w^_\\}}]){{){{1,2}}\s{{0,3}}\^?\s{{0,3}}(?P<square>{_LIST}|[{_CIRCLED}]){_PAGE}\s{{0,3}}(?:[.^]|†[^\[\]\n]{{0,60}})?"
+            r"\\?[\]］〕〗⟧}]{1,2}(?:\([^()\s]{0,500}\))?(?(emphasis)(?P=emphasis))",
+            r"[【\[](?P<search>\d{1,4}):(?P<place>\d{1,4})(?:†[^【】\[\]\n]{0,60})?[】\]]",
+            rf"\\cite[pt]?\{{(?P<latex>{_LIST})\}}|(?<!\w)<{{1,2}}\|?(?P<angle>(?:{_LABEL})?\d{{1,3}})\|?>{{1,2}}",
+            rf"[(（]\s?(?:see|cf\.?|siehe|vgl\.?|voir|vedi|zie)\s{{1,3}}\[?(?P<seen>{_LIST})\]?\s?[)）]",
             rf"【\s{{0,3}}(?P<lenticular>{_LIST})\s{{0,3}}(?:†[^【】\n]{{0,60}})?】",
             rf"[(（]\s{{0,3}}(?:(?:see|from|cf\.?|per|according to|siehe|vgl\.?|voir|ver|vedi|zie)\s{{1,3}})?"
             rf"(?P<round>{_LABEL}\d{{1,4}}(?:{_JOIN}{_ITEM}){{0,30}})\s{{0,3}}[)）]",
             rf"<(?P<tag>cite|citation|ref|source|sup|doc)\b[^<>\n]{{0,60}}>\s{{0,3}}\[?(?P<tagged>{_LIST})\]?\s{{0,3}}</(?P=tag)>",
-            r"<(?:cite|citation|ref|source|doc)[\s:=][^<>\n\d]{0,40}(?P<attribute>\d{1,4})[\"']?\s{0,3}/?>",
+            r"<(?:cit\w{0,6}|ref|source|doc|footnote)[\s:=][^<>\n\d]{0,40}(?P<attribute>\d{1,4})[\"']?\s{0,3}/?>",
             # a superscript behind a word or a stop: "20 m²" and "10^6" cite nothing
-            rf"(?:(?<=[^\W\d_]{{3}}){_UNITS}|(?<=[.,;:!?)\"”。、！？»])|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]))"
-            rf"(?P<above>[{_SUPERSCRIPTS}]{{1,4}}(?:[,˒–-]?\s?[{_SUPERSCRIPTS}]{{1,4}}){{0,30}}|\^\d{{1,2}}(?!\d))",
+            rf"(?:(?<=[^\W\d_]{{3}}){_UNITS}|(?<=[^\W\d_]{{3}}\s)|(?<=[.,;:!?)\"”。、！？»])|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]))"
+            rf"(?P<above>⁽?[{_SUPERSCRIPTS}]{{1,4}}(?:[,˒–⁻-]?\s?[{_SUPERSCRIPTS}]{{1,4}}){{0,30}}⁾?|\^\d{{1,2}}(?!\d))",
+            rf"(?<=[\w.,;:!?)\"”。、！？」』])\s?[(（]?(?P<circled>[{_CIRCLED}]{{1,9}})[)）]?(?=\s{{0,3}}(?:[.,;!?。，；！？\n]|\Z))",
             # These look like marks, and say nothing that a chunk could be found by.
-            r"(?P<unknown>\[\s?\^?\w{0,12}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]|\((?:see\s+|from\s+)?(?:step)\.?\s*\d+\)|【[^【】\n]{1,60}】"
+            r"(?P<unknown>\[\d{1,3}[a-z]\]|\[-?@[^\[\]\n]{1,60}\]|\[Data:[^\[\]\n]{1,200}\]|\ue200?cite(?:\ue202?turn\d+[a-z]+\d+){1,9}\ue201?|†\d{1,2}\b|\[\s?\^?\w{0,12}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]|\((?:see\s+|from\s+)?(?:step)\.?\s*\d+\)|【[^【】\n]{1,60}】"
             r"|\(\s*(?:sources?|see|refs?|references?|cf|quelle|fuente|fonte)\b[^()\n]{0,60}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{0,60}\])",
             r"(?P<inline>\b(?:passages?|sources?|documents?|contexts?|chunks?)\s{1,3}#?\d{1,4}"
             r"(?:(?:\s?,\s?|\s?,?\s?and\s+)\d{1,4}){0,30}\b)",
@@ -51,11 +60,11 @@ _MARK = re.compile(
     re.I,
 )
 _ROUND = re.compile(
-    r"(?<=[^\W\d_])\s?[(（](?P<bare>\d{1,2}(?:\s?[,;–-]\s?\d{1,2}){0,9})[)）](?=\s{0,3}(?:[.,;:!?。，！？।\n]|[(（]\d|\Z))"
+    r"(?:(?<=[^\W\d_])\s?|(?<=\d[)）]))[(（](?P<bare>\d{1,2}(?:\s?[,;–-]\s?\d{1,2}){0,9})[)）](?=\s{0,3}(?:[.,;:!?。，！？।\n]|[(（]\d|\Z))"
 )
 _ROUND_BEHIND = re.compile(r"(?<=[.!?。！？।])\s?[(（](?P<bare>\d{1,2}(?:\s?[,;–-]\s?\d{1,2}){0,9})[)）](?=\s|\Z)")
 _BRACKETED = re.compile(r"[\[【(（]([^\[\]【】()（）\n]{1,80})[\]】)）]")
-_PART = re.compile(rf"(\d+)\s{{0,3}}[-–—~〜]\s{{0,3}}(?:{_LABEL})?(\d+)|(\d+)", re.I)
+_PART = re.compile(rf"(\d+)\s{{0,3}}(?:{_RANGE})\s{{0,3}}(?:{_LABEL})?(\d+)|(\d+)", re.I)
 _NAMED = re.compile(
     r"\([^()\n]{0,60}\b(?:1[5-9]|20)\d\d[a-z]?\)|\[[^\[\]\n]{1,60}\]\(|https?://|\baccording to\b", re.I
 )
@@ -185,13 +194,30 @@ def _mark(match: re.Match[str]) -> Mark:
         first, second = int(groups["search"]), int(groups["place"]) + 1
         return Mark(*match.span(), numbers=(first,) if first == second else ())
     written = next((groups[name] for name in _NUMBERED if groups.get(name)), "")
-    if groups.get("above") and len(written) > 1 and written.translate(_FROM_SUPERSCRIPT) in "123456789":
+    if (
+        (groups.get("above") or groups.get("circled"))
+        and len(written) > 1
+        and written.translate(_FROM_SUPERSCRIPT) in "123456789"
+    ):
         written = ",".join(written)  # ¹² are two marks: hardly any answer has twelve sources
     numbers = dict.fromkeys(_numbers(written.translate(_FROM_SUPERSCRIPT)))
     return Mark(*match.span(), numbers=tuple(numbers), inline=bool(groups.get("inline")))
 
 
-_NUMBERED = ("square", "lenticular", "round", "tagged", "attribute", "above", "inline", "bare")
+_NUMBERED = (
+    "square",
+    "latex",
+    "angle",
+    "seen",
+    "circled",
+    "lenticular",
+    "round",
+    "tagged",
+    "attribute",
+    "above",
+    "inline",
+    "bare",
+)
 
 
 def _numbers(text: str) -> Iterator[int]:

@@ -70,13 +70,15 @@ def language_of(text: str) -> str | None:
         if scripts["HIRAGANA"] + scripts["KATAKANA"]:
             return "ja"
         return "other" if _OTHER_LETTERS.search(text) else _SCRIPTS.get(scripts.most_common(1)[0][0], "other")
-    words = [word.replace("’", "'") for word in WORD.findall(text)]
-    counts = Counter({code: sum(w.casefold() in known for w in words) for code, known in _function_words().items()})
+    words = [word.replace("’", "'") for word in WORD.findall(text) if not word.isupper()]
+    distinct = {word.casefold() for word in words}
+    counts = Counter({code: sum(known.get(word, 0) for word in distinct) for code, known in _weights().items()})
     english = counts.pop("en")
     code, most = counts.most_common(1)[0]
     if english > most or english == most >= _LEAST_OTHER:
         return "en"
-    if most > english and most >= _LEAST_OTHER:
+    own = sum(_weights()[code].get(word, 0) for word in distinct - _weights()["en"].keys())
+    if most > english and own >= _LEAST_OTHER:
         return code
     foreign_words = [word for word in words if word.islower() and not word.isascii()]
     return "other" if foreign_words and most >= english and not (english and len(words) > 3) else None
@@ -88,9 +90,14 @@ def is_english(text: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _function_words() -> dict[str, frozenset[str]]:
-    by_code = read_patterns(LANGUAGES)["function_words"]
-    return {code: frozenset(words.split()) for code, words in by_code.items()}
+def _weights() -> dict[str, dict[str, int]]:
+    """The words of each language: 1 for a function word, enough alone for one that no English text has."""
+    file = read_patterns(LANGUAGES)
+    telling: Mapping[str, str] = file["telling_words"]
+    return {
+        code: dict.fromkeys(words.split(), 1) | dict.fromkeys(telling.get(code, "").split(), _LEAST_OTHER)
+        for code, words in file["function_words"].items()
+    }
 
 
 def read_declining(answer: str, languages: Mapping[str, Declining], search: Search | None = None) -> Reading:
@@ -136,27 +143,5 @@ def _denies(text: str, pattern: str, search: Search) -> bool:
     return bool(match)
 
 
-_ENGLISH = frozenset(
-    [
-        "no",
-        "non",
-        "sin",
-        "ni",
-        "sorry",
-        "excuses",
-        "nada",
-        "bez",
-        "fora",
-        "falta",
-        "pardon",
-        "nic",
-        "ani",
-        "ze",
-        "mai",
-        "ne",
-        "rien",
-        "pas",
-        "sem",
-        "em",
-    ]
-)
+_ENGLISH_WORDS = "no non sin ni sorry excuses nada bez fora falta pardon nic ani ze mai ne rien pas sem em diem"
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 
 WORD = re.compile(r"[^\W_]+(?:['/][^\W_]+)*")
-_NUMBER = r"(?:\d{1,3}|[a-z]|[ivx]{2,4})"
-_MARK = (  # `-`, `1.`, `(2)`, `a)`, `**1.**`, `1、`, `①`, `一、`, `（一）`
-    rf"(?:[-*+•‣◦·∙▪▫●○■□–—→➢✓✔][ \t]+|\(?{_NUMBER}\)[ \t]+|\d{{1,3}}\.(?:[ \t]+|(?=[^\W\d_]))|(\*\*|__)\(?\d{{1,3}}[.)]\1[ \t]*|\*\*(?=\d{{1,3}}[.)]\s)\d{{1,3}}[.)]\s"
+_NUMBER = r"(?:\d{1,3}|[^\W\d_]|[ivx]{2,4})"
+_MARK = (  # `-`, `1.`, `(2)`, `a)`, `**1.**`, `1、`, `①`, `1️⃣`, `一、`, `（一）`, `・`, `1-`, `1.º`
+    rf"(?:[-*+•‣◦·∙▪▫–—→➢✓✔][ \t]+|[●○◎■□◆◇★☆▶►・ㆍ][ \t]*|\d{{1,2}}(?:\ufe0f?\u20e3|\.?[ºª][ \t]|[-/][ \t])[ \t]*|\(?{_NUMBER}\)[ \t]+|\d{{1,3}}\.(?:[ \t]+|(?=[^\W\d_]))|(\*\*|__)\(?\d{{1,3}}[.)]\1[ \t]*|\*\*(?=\d{{1,3}}[.)]\s)\d{{1,3}}[.)]\s"
     rf"|\(?\d{{1,3}}\)(?=[^\W\d_])|[（(]?(?:\d{{1,3}}|[一二三四五六七八九十]{{1,3}})(?:[、．）]|\)(?=\S))[ \t]*|[①-⓿❶-➓㈠-㈩][ \t.、)]*)"
 )
 _BULLET = re.compile(r"\s*(?:[-*+•‣◦·>#]+\s+|\(?\d{1,3}[.)]\s+)+|\s*" + _MARK, re.I)
+_LETTERED = re.compile(r"^([ \t]*)([^\W\d_]|[ivx]{2,4})[.．-](?=[ \t]+\S)", re.I | re.M)
+_COUNTING = (
+    "abcdefghijklmnopqrstuvwxyz", ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"), "абвгдежз", "أبجدهوزح", "ابجدهوزح",
+    "가나다라마바사아자차카타파하", "कखगघङचछज", "甲乙丙丁戊己庚辛壬癸",
+)  # fmt: skip
 _ITEM = re.compile(rf"^([ \t]*){_MARK.replace(chr(92) + '1', chr(92) + '2')}(?=\S)", re.MULTILINE)
 _INLINE = re.compile(r"(?:(?<=\s)|(?<=\A)|(?<=[:：;；,，、。]))[(（]?(\d{1,2}|[a-h])[)）][ \t]*(?=\S)|([①-⓿])")
 _TABLE_RULE = re.compile(r"\s*\|?(?:\s*:?-{2,}:?\s*\|)+\s*(?::?-{2,}:?)?\s*\Z")
@@ -18,10 +23,10 @@ _HTML_ITEM = re.compile(r"<li\b[^<>]{0,200}>(.{0,4000}?)(?=</li>|<li\b|</[uo]l>|
 _MARKUP = re.compile(r"\*\*|__|`")
 _STOP = re.compile(
     r"(?<=[.!?։؟۔])(?:[\"'”’“)»\]」]|\s»|\[[^\[\]\n]{1,12}\]){0,3}\s+(?=[^\s\da-z])"
-    r"|(?<=[。！？｡])[」』”’）)】]{0,2}|(?<=[।॥])\s*"
+    r"|(?<=[。！？｡])[」』”’）)】]{0,2}+(?!と)|(?<=[।॥])\s*"
 )
 _ABBREVIATION = re.compile(
-    r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|vs|Inc|Ltd|Co|approx|e\.g|i\.e|cf|Fig|Jan|Feb|Aug|Sept|Oct|Nov|Dec"
+    r"(?:\b[A-ZА-Я]|\b(?:[Dd]r|[Dd]ott|Mr|Mrs|Ms|Prof|St|No|vs|Inc|Ltd|Co|approx|e\.g|i\.e|cf|Fig|Jan|Feb|Aug|Sept|Oct|Nov|Dec"
     r"|bzw|z\. ?B|d\. ?h|u\. ?a|Abs|Art|Nr|Str|ca|evtl|ggf|inkl|Hr|Fr|Mio|Mrd|vgl|sog|Sr|Sra|Dra|Ud|Uds|pág|núm|Mme|Mlle|art|env|dhr|mevr|blz|nr|tzn|np|ul|пр|г|ул|рис|стр|тыс|млн|млрд|им))\.\Z"
 )
 _LETTER = re.compile(r"(?<![^\W\d_])[^\W\d_]\.")
@@ -38,7 +43,7 @@ def sentences(text: str) -> list[str]:
     A stop after an abbreviation, an initial or a German ordinal (`Dr. Who`, `U.S. Government`, `29. Juli`) ends no sentence.
     """
     pieces: list[str] = []
-    for line in text.split("\n"):
+    for line in without_letters(text).split("\n"):
         body = _MARKUP.sub("", line[list_mark(line) :])
         start = 0
         for stop in _STOP.finditer(body):
@@ -58,6 +63,7 @@ def list_items(text: str) -> list[str]:
     Where no line begins with a mark: the items of an HTML list, the rows of a table below its head, or the items `1) a 2) b` of
     a line whose marks count up from 1 (or a).
     """
+    text = without_letters(text)
     marks = list(_ITEM.finditer(text))
     outermost = min((_width(mark[1]) for mark in marks), default=0)
     lines = [text[mark.end() :].partition("\n")[0].strip() for mark in marks if _width(mark[1]) == outermost]
@@ -86,6 +92,15 @@ def _inline_items(text: str) -> list[str]:
         return []
     edges = [*(mark.start() for mark in marks[1:]), len(text)]
     return [text[mark.end() : end].strip(" ,;，；、") for mark, end in zip(marks, edges, strict=True)]
+
+
+def without_letters(text: str) -> str:
+    """The text with hyphens for `a.`, `b.`, for `i.`, `ii.` and the like at the heads of its lines, where they count up: one alone
+    may be an initial."""
+    marks = [mark[2].casefold() for mark in _LETTERED.finditer(text)]
+    if len(marks) < 2 or not any(marks == list(order[: len(marks)]) for order in _COUNTING):
+        return text
+    return _LETTERED.sub(lambda mark: f"{mark[1]}-{' ' * len(mark[2])}", text)
 
 
 def list_mark(line: str) -> int:

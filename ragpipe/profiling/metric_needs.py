@@ -22,13 +22,12 @@ from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.profiling.label_fields import FIELDS, UNANSWERABLE, DataFacts, LabelField, recorded_name
-from ragpipe.profiling.whole_cases import ANSWERABLE, WHOLE_CASES
 from ragpipe.prompting.library import PromptLibrary
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, ConflictRule, Expected, Output, Sample
 
 Extent = Literal["yes", "partly", "no"]
-CANNOT = ("evidence_cannot_answer", "detector_cannot_answer")
-"""The reasons of judges in this process for what they cannot answer."""
+CANNOT = "_cannot_answer"
+"""How the reasons of judges in this process end for what they cannot answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,7 @@ def embedded_extent(metric: Metric, judge: InProcessJudge | None = None) -> Exte
         return "yes"
     reference = next(field for field in FIELDS if field.name == "reference")
     cases = [case for whole in WHOLE_CASES for case in (whole, reference.without(whole)) if _applies(metric, case)]
+    cases = [case for case in cases if case.sample.answerable is not False] or cases  # a refusal is asked about by few
     answered = {_is_answered(metric, case, judge) for case in cases}
     if answered == {True, False}:
         return "partly"
@@ -148,6 +148,55 @@ def _is_answered(metric: Metric, case: Case, judge: InProcessJudge | None = None
         try:
             judge.answer(call.prompt, call.answer, call.values)
         except Skipped as reason:
-            if str(reason) in CANNOT:
+            if str(reason).endswith(CANNOT):
                 return False
     return True
+
+
+_TEXT = "The harbour of Altona was opened in 1881. It has four basins."
+
+
+def _whole(*, answerable: bool, answer: str, rule: ConflictRule = "acknowledge_both") -> Case:
+    """A case with every label; `answerable` sets the label of that name and the expected behaviour, `rule` the one for conflicts."""
+    sample = Sample(
+        id="q",
+        question="When was the harbour opened, and how many basins does it have?",
+        references=[_TEXT],
+        relevant_docs=["d1"],
+        relevant_chunks=["c1"],
+        gains={"d1": 1},
+        anchors=[Anchor(rel_path="a/1.md", role="newer"), Anchor(rel_path="a/2.md", role="older")],
+        required_support_groups=[["d1", Anchor(rel_path="a/1.md")]],
+        recency_conflict_rule=rule,
+        answerable=answerable,
+        expected=Expected(
+            behavior="answer" if answerable else "reject",
+            rejection_reason=None if answerable else "no_context",
+            citations=["c1"],
+            must_quote=True,
+            context_has=2,
+        ),
+    )
+    chunks = [
+        Chunk(id="c1", doc_id="d1", rank=1, score=2.0, rel_path="a/1.md", text=_TEXT, policy="quote_only"),
+        Chunk(id="c2", doc_id="d2", rank=2, score=1.0, rel_path="a/2.md", text="The town has a railway."),
+    ]
+    output = Output(
+        sample_id="q",
+        answer=answer,
+        chunks=chunks,
+        citations=[
+            Citation(marker="[1]", chunk_id="c1", text=_TEXT),
+            Citation(marker="[2]", chunk_id="c2", text=_TEXT),
+        ],
+        abstained=not answerable,
+        folder_mode="on",
+        selected_folders=["a"],
+    )
+    return Case(sample, output)
+
+
+_ANSWER = f"- {_TEXT} [1]\n- It has four basins. [2]"
+ANSWERABLE = _whole(answerable=True, answer=_ANSWER)
+REFUSED_CASE = _whole(answerable=False, answer="I cannot find this in the documents.")
+WHOLE_CASES = (ANSWERABLE, REFUSED_CASE, _whole(answerable=True, answer=_ANSWER, rule="cite_newer"))

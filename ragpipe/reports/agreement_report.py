@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ragpipe.core.safe_text import code_span, markdown_table, on_one_line
-from ragpipe.reports.agreement_reasons import reason_words
 from ragpipe.reports.number_format import money, whole
+from ragpipe.reports.short_scores import SCORES
+from ragpipe.reports.styled_text import Head, Line, Screen, cut_apart, narrowed, table_lines, wrapped
 
 AGREEMENT_HEADS = (
     "score",
@@ -215,3 +216,43 @@ def _cost(used: Mapping[str, Any]) -> str:
     if used["calls"] == used["calls_computed"]:
         return f"{whole(used['calls'] - used['calls_failed'])} computed, no call"
     return f"{whole(used['calls'])} calls, {money(used['usd'])}"
+
+
+_WORDS = {
+    "no_ceiling": "no case has labels of two people, so there is no ceiling to put the target relative to",
+    "ceiling_of_zero": "people do not agree with each other beyond chance: no target can be put relative to that",
+    "no_scale": "the score is a count without a scale",
+    "few_outside_largest_class": "fewer than 5 labels are outside the largest class, where kappa says next to nothing: label "
+    "cases of the rare class too, and read agreement and AC1",
+    "one_class": "all are of one class",
+    "one_of_a_class": "a class has one case",
+    "one_sample": "one question",
+    "rests_on_one_question": "rests on one question",
+    "no_pairs": "no case to compare",
+    "one_pair": "one case to compare",
+    "no_values": "no case",
+    "one_value": "one case",
+    "no_spread": "all are the same",
+}
+
+
+def reason_words(reason: str | None) -> str:
+    """A reason of `stats` or of a calibration in words; `-` for none."""
+    return "-" if reason is None else _WORDS.get(reason, reason.replace("_", " "))
+
+
+_DROPPABLE = ("coverage", "equal", "cases", "kappa", "verdicts equal", "flips")
+_NAME = 24  # columns of the name of a score
+
+
+def short_agreement_lines(agreement: Mapping[str, Any], title: str, screen: Screen) -> list[Line]:
+    """A row per score, at most eight; on a narrow screen with fewer columns. `title` names both judges."""
+    rows = agreement_rows(agreement)
+    names = cut_apart([screen.text(row[0]) for row in rows[:SCORES]], _NAME)
+    named = [[name, *row[1:]] for name, row in zip(names, rows, strict=False)]
+    heads, *lines = narrowed([list(AGREEMENT_HEADS), *named], _DROPPABLE, screen.columns)
+    more = f"; {len(rows) - SCORES} more scores in agreement.md" if len(rows) > SCORES else ""
+    return [
+        *wrapped((Head(screen.text(title)), more), screen.columns),
+        *table_lines([[Head(head) for head in heads], *lines]),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ragpipe.comparing.gate_cases import GateCase
+from ragpipe.comparing.drop_gates import GateCase
 from ragpipe.comparing.headline import signed_text
 from ragpipe.comparing.run_drops import ScoreDrop
 from ragpipe.pages.page_address import case_name

@@ -4,61 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ragpipe.core import registry
 from ragpipe.reports.model import Report, Section
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.better_section import better_section
-from ragpipe.reports.sections.cases_section import lowest_cases_section
-from ragpipe.reports.sections.contradictions_section import contradictions_section
-from ragpipe.reports.sections.corrected_section import corrected_section
-from ragpipe.reports.sections.cost_section import cost_section
-from ragpipe.reports.sections.coverage_section import coverage_section
-from ragpipe.reports.sections.diagnosis_section import diagnosis_section
-from ragpipe.reports.sections.distributions_section import distributions_section
-from ragpipe.reports.sections.drift_section import drift_section
-from ragpipe.reports.sections.gates_section import gates_section
-from ragpipe.reports.sections.index_section import index_section
-from ragpipe.reports.sections.iterations_section import iterations_section
-from ragpipe.reports.sections.jury_section import jury_section
-from ragpipe.reports.sections.methods_section import methods_section
-from ragpipe.reports.sections.operations_section import operations_section
-from ragpipe.reports.sections.overview import closing_lines, notices, summary_line
-from ragpipe.reports.sections.reading_section import reading_section
-from ragpipe.reports.sections.results_section import results_section, shared_section
-from ragpipe.reports.sections.slices_section import slices_section
-from ragpipe.reports.sections.spread_section import spread_section
-from ragpipe.reports.sections.verdict import verdict_of
+from ragpipe.reports.sections.verdict import closing_lines, notices, summary_line, verdict_of
 
 SectionBuilder = Callable[[ReportData], Section | None]
 
-SECTIONS: tuple[SectionBuilder, ...] = (
-    better_section,
-    results_section,
-    shared_section,
-    methods_section,
-    corrected_section,
-    jury_section,
-    drift_section,
-    diagnosis_section,
-    contradictions_section,
-    gates_section,
-    slices_section,
-    spread_section,
-    distributions_section,
-    iterations_section,
-    lowest_cases_section,
-    coverage_section,
-    cost_section,
-    operations_section,
-    index_section,
-    reading_section,
-)
-"""The builders in the order of the report: is it better, what is wrong, where, the cases, the fine print. A builder returns None
-where its section does not apply to the run."""
+
+def section_builders() -> list[SectionBuilder]:
+    """The builders in the order of the report, those of plugins last. A builder returns None where its section does not apply to
+    the run. Raises ConfigError for a plugin that cannot be imported."""
+    return [registry.find("section", name) for name in registry.names("section")]
 
 
 def build_report(data: ReportData) -> Report:
     """All sections of a report, whatever the medium; `Report.for_medium` picks what one of them shows."""
-    sections = (builder(data) for builder in SECTIONS)
+    sections = (builder(data) for builder in section_builders())
     return Report(
         name=data.name,
         summary=summary_line(data.metrics),

@@ -3,30 +3,222 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.reports.highlight import Quotes, TextPart, highlight
-from ragpipe.reports.score_details import (
-    MARKS,
-    ContradictedClaim,
-    DetailBlock,
-    contradicted_claims,
-    detail_blocks,
-    evidence_quotes,
-    may_have_findings,
-    unsupported_claims,
-)
+from ragpipe.core.text_match import MatchableText, Span, quote_pieces
 from ragpipe.schema.answer_digest import digest_of_texts
 from ragpipe.schema.sample import OUTPUT_KEY, distinct_references
 from ragpipe.store.run.ordered_rows import CaseOrderedRows, OutputKey, PlacedRows, rows_in_order
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import columns_at, count_rows, run_file_error, schema_of
+
+_ITEMS_SHOWN = 60  # items of one list, and rows of one table
+_QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
+_FINDING_KEYS = frozenset({*_QUOTE_KEYS, "claim"})
+MARKS = {
+    "contradicts": "contradicts a claim",
+    "supports": "supports a claim",
+    "quoted": "quoted by a judge",
+    "contradicted": "a contradicted claim",
+    "unsupported": "a claim without support",
+}
+"""What is marked in contexts (the first three) and answers, each with its meaning; where marks overlap the first one counts."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A quote of a judge, and in words where it occurs."""
+
+    quote: str
+    place: str
+
+    def __str__(self) -> str:
+        return f'"{self.quote}": {self.place}'
+
+
+@dataclass(frozen=True)
+class ContradictedClaim:
+    """A claim of which the judge says that the contexts contradict it, with the passages that it quotes for that."""
+
+    claim: str
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class DetailBlock:
+    """One part of the details: a table (`heads` and `rows`), or a list of `items`. `more` is how many are left out."""
+
+    name: str
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    items: tuple[str, ...] = ()
+    more: int = 0
+
+
+def detail_blocks(details: Mapping[str, Any]) -> list[DetailBlock]:
+    """A table per list of objects, a list per other list, and last one table of all single values. Empty values are left
+    out."""
+    blocks, single = [], []
+    for name, value in details.items():
+        if isinstance(value, list):
+            blocks += _list_blocks(name, value)
+        elif value is not None and value != {}:
+            single.append((name, value if isinstance(value, bool) else _text(value)))
+    return [*blocks, DetailBlock("", ("", ""), tuple(single))] if single else blocks
+
+
+def _list_blocks(name: str, values: Sequence[Any]) -> list[DetailBlock]:
+    if not values:
+        return []
+    if all(isinstance(value, dict) for value in values):
+        return [_table(name, values)]
+    items = tuple(map(_text, values[:_ITEMS_SHOWN]))
+    return [DetailBlock(name, items=items, more=max(0, len(values) - _ITEMS_SHOWN))]
+
+
+def may_have_findings(details: Mapping[str, Any]) -> bool:
+    """Whether there can be quotes or claims in these details. Most scores keep single numbers only, and a page has millions."""
+    return any(isinstance(value, dict | list) for value in details.values()) or not _FINDING_KEYS.isdisjoint(details)
+
+
+def evidence_quotes(*details: Any) -> list[tuple[str, str]]:
+    """The quotes behind the verdicts of some scores, each with what its passage does: `contradicts`, `supports`, or `quoted`
+    for neither and for a judge that does not tell. They are in the order of `MARKS`."""
+    quotes: list[tuple[str, str]] = []
+    for item in (item for values in details for item in _objects(values)):
+        texts = [passage.quote for passage in passages_of(item.get("evidence"))]
+        if "places" not in item:  # else it is a quote of the object around it
+            texts += [text for key in _QUOTE_KEYS for text in _texts_under(item, key)]
+        quotes += [(text, passage_mark(item)) for text in texts]
+    return sorted(quotes, key=lambda quote: list(MARKS).index(quote[1]))
+
+
+def unsupported_claims(*details: Any) -> list[tuple[str, str]]:
+    """The claims that nothing supports, by some scores, each with its mark: `contradicted` ones first, then `unsupported`."""
+    claims = {claim.claim: "contradicted" for values in details for claim in contradicted_claims(values)}
+    for item in (item for values in details for item in _objects(values)):
+        texts = [item.get("claim")] if item.get("supported") is False else []
+        listed = item.get("unsupported_claims")
+        for text in texts + (listed if isinstance(listed, list) else []):
+            if isinstance(text, str):
+                claims.setdefault(text, "unsupported")
+    return list(claims.items())
+
+
+def contradicted_claims(details: Any) -> Iterator[ContradictedClaim]:
+    """The claims that the contexts contradict, in order; none from a judge that does not tell them from the others."""
+    for item in _objects(details):
+        if item.get("verdict") == "contradicted" and isinstance(item.get("claim"), str):
+            yield ContradictedClaim(item["claim"], tuple(passages_of(item.get("evidence"))))
+
+
+def passages_of(evidence: Any) -> list[Passage]:
+    """The quotes of a claim that were looked up in the contexts; none of any other value."""
+    quotes = [item for item in evidence if isinstance(item, dict)] if isinstance(evidence, list) else []
+    return [
+        Passage(item["quote"], place_words(item.get("places"))) for item in quotes if isinstance(item.get("quote"), str)
+    ]
+
+
+def place_words(places: Any) -> str:
+    """Where a quote occurs: `context 2 (chunk c7), characters 10 to 45 and 60 to 72`, or `no context word for word`."""
+    stretches: dict[str, list[str]] = {}
+    for place in places if isinstance(places, list) else ():
+        if isinstance(place, dict):
+            name = f"context {place.get('rank')} (chunk {place.get('chunk')})"
+            stretches.setdefault(name, []).append(f"{place.get('start')} to {place.get('end')}")
+    contexts = (f"{name}, characters {' and '.join(parts)}" for name, parts in stretches.items())
+    return "; ".join(contexts) or "no context word for word"
+
+
+def passage_mark(item: Mapping[str, Any]) -> str:
+    """What the passages of a finding do: `contradicts`, `supports`, or `quoted` where the judge says neither."""
+    if item.get("verdict") == "contradicted":
+        return "contradicts"
+    return "supports" if item.get("supported") is True else "quoted"
+
+
+def _texts_under(item: Mapping[str, Any], key: str) -> list[str]:
+    value = item.get(key)
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text.strip()]
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object in the details down to five levels, outer ones first."""
+    level: list[Any] = [value]
+    for _ in range(5):
+        yield from (item for item in level if isinstance(item, dict))
+        parts = (item.values() if isinstance(item, dict) else item if isinstance(item, list) else () for item in level)
+        level = [child for part in parts for child in part if isinstance(child, dict | list)]
+        if not level:
+            return
+
+
+def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
+    heads = tuple(dict.fromkeys(key for item in items for key in item))
+    rows = tuple(
+        tuple(v if isinstance(v := item.get(head), bool) else _text(v) for head in heads)
+        for item in items[:_ITEMS_SHOWN]
+    )
+    return DetailBlock(name, heads, rows, more=max(0, len(items) - _ITEMS_SHOWN))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if passages := passages_of(value):
+        return "\n".join(map(str, passages))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """A piece of a text. `mark` is None for what is not highlighted, else the kind of the quote."""
+
+    text: str
+    mark: str | None = None
+
+
+class Quotes:
+    """Quotes that are looked for in many texts: their pieces (`text_match.quote_pieces`), made once, each with a kind."""
+
+    def __init__(self, quotes: Iterable[tuple[str, str]]):
+        self.kinds: dict[tuple[str, ...], str] = {}
+        for quote, kind in quotes:  # a quote that is there already would cover nothing that is not covered
+            self.kinds.setdefault(tuple(quote_pieces(quote)), kind)
+
+
+def highlight(text: str, quotes: Quotes, limit: int | None = None) -> list[TextPart]:
+    """The first `limit` characters of a text in pieces; those that a quote covers carry its kind.
+
+    Where two quotes overlap, the earlier one wins. Quotes are looked for in the whole text, in the way in which metrics
+    look for them (`text_match.occurs`): what a metric accepts as a quote is highlighted here.
+    """
+    length = len(text) if limit is None else min(limit, len(text))
+    if not quotes.kinds:
+        return [TextPart(text[:length])] if length else []
+    covers = _covers(text, quotes)
+    kinds = ["", *dict.fromkeys(kind for kind, _ in covers)]
+    covered = np.zeros(length, np.int64)
+    for kind, (start, end) in reversed(covers):  # the earlier ones last, over the later ones
+        covered[start:end] = kinds.index(kind)
+    cuts = [0, *(np.flatnonzero(np.diff(covered)) + 1).tolist(), length] if length else []
+    return [TextPart(text[start:end], kinds[covered[start]] or None) for start, end in pairwise(cuts)]
+
+
+def _covers(text: str, quotes: Quotes) -> list[tuple[str, Span]]:
+    """The stretches of a text that quotes cover, in the order of the quotes."""
+    matchable = MatchableText(text)
+    return [(kind, span) for pieces, kind in quotes.kinds.items() for span in matchable.find_pieces(pieces)]
+
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
 QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
@@ -275,8 +467,7 @@ _CALL_CONTENT = ("key", "flags", "messages", "reply")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The questions to the judge. A message of an earlier question of the case is referred to, not repeated. Without `messages` a
-    row gives what was asked and no more."""
+    """The questions to the judge."""
     views, first_number = list[Mapping[str, Any]](), dict[str, int]()
     for number, call in enumerate(calls, 1):
         messages = []

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.comparing.operation_differences import OPERATIONS
-from ragpipe.core.safe_text import on_one_line
-from ragpipe.reports.difference_figures import case_text, difference_text, figure_text, wins_text
-from ragpipe.reports.number_format import whole
-from ragpipe.reports.operation_lines import operation_lines, operation_rows
+from ragpipe.comparing.score_differences import OPERATIONS
+from ragpipe.comparing.settings import SMALLEST_SHARE
+from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table, on_one_line
+from ragpipe.reports.number_format import case_text, difference_text, figure_text, plural, whole, wins_text
+from ragpipe.reports.short_scores import verdict_word
+from ragpipe.reports.styled_text import (
+    Grey,
+    Head,
+    Line,
+    Screen,
+    cut_apart,
+    narrowed,
+    table_columns,
+    table_lines,
+    wrapped,
+)
 
 HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
 NAMED = 5
@@ -228,3 +239,152 @@ def _cases_text(keys: Sequence[Sequence[Any]], side: Mapping[str, Any]) -> str:
     more = ", ..." if len(keys) > NAMED else ""
     names = ", ".join(case_text(key, bool(side["method"])) for key in keys[:NAMED])
     return f"{whole(len(keys))} ({names}{more})"
+
+
+_NAME_WIDTHS = (40, 24, 16)  # columns of the name of a score, tried in turn
+_DROPPABLE = ("could show", "w/t/l", "new", "base")  # columns that are left out, the first of them first
+
+
+def headline_lines(comparison: Mapping[str, Any], screen: Screen) -> Iterator[Line]:
+    """A row per headline score, then medians and means of latency and cost; on a narrow screen with fewer columns and shorter
+    names. Which composites lack parts stands below the table where the names have no room for it."""
+    rows = [list(HEADS), *headline_rows(comparison)]
+    marks = {name + mark: name for name, score in comparison["scores"].items() if (mark := parts_mark(score))}
+    has_marks = table_columns(narrowed(rows, _DROPPABLE[:1], screen.columns)) <= screen.columns
+    if not has_marks:
+        rows = [[marks.get(name, name), *figures] for name, *figures in rows]
+    for width in _NAME_WIDTHS:
+        names = cut_apart([screen.text(row[0]) for row in rows], width)
+        grid = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
+        grid = narrowed(grid, _DROPPABLE, screen.columns)
+        if table_columns(grid) <= screen.columns:
+            break
+    place = grid[0].index("verdict")
+    styled = [[*row[:place], verdict_word(row[place]), *row[place + 1 :]] for row in grid[1:]]
+    yield from table_lines([[Head(head) for head in grid[0]], *styled], left=(0, place))
+    for shown, name in marks.items():
+        if not has_marks and any(row[0] == name for row in rows):
+            yield from wrapped((Grey(f"{name}: {shown.removeprefix(name).strip(' ()')}"),), screen.columns)
+
+
+def operation_rows(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    """For each quantity a row of the medians, with the ratio of the middle case, and one of the means; the columns are those of
+    `comparison_summary.HEADS`."""
+    for name, score in operations.items():
+        typical = score["typical"]
+        ratio = "" if typical["median_ratio"] is None else f"x{typical['median_ratio']:.2f}"
+        medians = [figure_text(typical["base_median"]), figure_text(typical["candidate_median"])]
+        yield [f"{name} median", *medians, ratio, wins_text(score), "", ""]
+        means = [figure_text(score["base_mean"]), figure_text(score["candidate_mean"]), difference_text(score)]
+        yield [f"{name} mean", *means, "", score["state"], figure_text(score["detectable"])]
+
+
+def operation_lines(operations: Mapping[str, Mapping[str, Any]], has_one_method: bool) -> Iterator[str]:
+    """`latency_ms: more in 38 of 40 cases, 1.35 times the base in the middle case; the mean fell through one case, dao-07: 30,246
+    -> 691`, for each quantity that changed. `has_one_method` says that a case is named by its sample alone."""
+    for name, score in operations.items():
+        if not score["changed"]:
+            continue
+        ratio = score["typical"]["median_ratio"]
+        parts = [
+            f"more in {whole(score['losses'])} and less in {whole(score['wins'])} of {plural(score['n'], 'case')}",
+            *([f"{ratio:.2f} times the base in the middle case"] if ratio is not None else []),
+        ]
+        line = f"{name}: {', '.join(parts)}"
+        if dominant := score["typical"]["dominant"]:
+            line += f"; {_dominant_words(dominant, score, has_one_method)}"
+        yield line
+
+
+def _dominant_words(dominant: Mapping[str, Any], score: Mapping[str, Any], has_one_method: bool) -> str:
+    ends = f"{case_text(dominant['case'], has_one_method)}: {figure_text(dominant['base'])} -> "
+    ends += figure_text(dominant["candidate"])
+    difference, without = score["difference"], dominant["without"]
+    if difference * without < 0:
+        verb = "lower" if difference < 0 else "higher"
+        return f"the mean is {verb} because of one case, {ends}; without it {figure_text(without, sign=True)}"
+    return f"more than half of all change is one case, {ends}; without it the mean differs by {figure_text(without, sign=True)}"
+
+
+_LISTED = 20  # flipped cases and slices of a comparison
+_TEXTS = tuple(place for place, head in enumerate(HEADS) if head in ("score", "verdict"))
+
+
+def summary_markdown(document: Mapping[str, Any]) -> str:
+    """The page: for each candidate the verdict, the headline scores, flips, slices, all scores, and what differs."""
+    lines = [f"# Compared with {escape_markdown(side_label(document['base']))}"]
+    for comparison in document["comparisons"]:
+        lines += ["", *_candidate(document, comparison)]
+    settings = document["settings"]
+    lines += [
+        "",
+        f"Intervals are {settings['level']:.0%}, by question; *w/t/l* counts cases in which the new one is better, equal, worse. "
+        "*could show* is the true difference that these cases find in 8 of 10 samples. "
+        f"*same*: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
+    cases = comparison["cases"]
+    yield f"## {escape_markdown(side_label(document['candidates'][comparison['candidate']]))}"
+    yield from ("", f"**{escape_markdown(comparison['verdict']['sentence'], 2000)}**", "")
+    yield (
+        f"{whole(cases['both'])} shared cases of {whole(cases['questions'])} questions; only in the base "
+        f"{whole(cases['only_base'])}, only in the new one {whole(cases['only_candidate'])}."
+    )
+    yield ""
+    yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)], left=_TEXTS)
+    side = document["candidates"][comparison["candidate"]]
+    notes = [
+        *operation_lines(comparison["operations"], bool(side["method"])),
+        *bridge_lines(comparison["scores"]),
+        *why_lines(comparison["why"]),
+        *needed_lines({**comparison["scores"], **comparison["operations"]}),
+        *differs_lines(comparison["differs"]),
+        *absent_score_lines(comparison),
+    ]
+    if notes:
+        yield from ("", *(f"- {escape_markdown(line, 2000)}" for line in notes))
+    yield from _flips(comparison, side)
+    yield from _slices(comparison)
+    rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
+    if rest:
+        yield from ("", "<details><summary>other scores</summary>", "")
+        yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in difference_rows(rest)], left=_TEXTS)
+        yield from ("", "Each on its own: no correction for their number.", "", "</details>")
+
+
+def _flips(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
+    flips = {name: keys for name, keys in comparison["flips"].items() if comparison["scores"][name]["headline"]}
+    if not flips:
+        return
+    yield from ("", "### Flips", "")
+    for name, directions in flips.items():
+        for direction, text in (("to_failed", "now fail"), ("to_passed", "now pass")):
+            if keys := directions[direction]:
+                more = f" and {whole(len(keys) - _LISTED)} more" if len(keys) > _LISTED else ""
+                cases = ", ".join(code_span(case_text(key, bool(side["method"]))) for key in keys[:_LISTED])
+                yield f"- {code_span(name)}: {whole(len(keys))} {text}: {cases}{more}"
+
+
+def _slices(comparison: Mapping[str, Any]) -> Iterator[str]:
+    decided = [row for row in comparison["slices"] if row["state"] in ("better", "worse")]
+    decided.sort(key=lambda row: (row["state"] != "worse", -abs(row["difference"])))
+    if not decided:
+        return
+    yield from ("", "### Slices that differ", "")
+    rows = [
+        [
+            code_span(slice_text(row)),
+            code_span(row["score"]),
+            whole(row["n"]),
+            difference_text(row),
+            figure_text(row["q_value"]),
+            row["state"],
+        ]
+        for row in decided[:_LISTED]
+    ]
+    yield from markdown_table(["slice", "score", "n", "difference", "q", "verdict"], rows, left=(0, 1, 5))
+    if len(decided) > _LISTED:
+        yield from ("", f"and {whole(len(decided) - _LISTED)} more")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TextIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 from ragpipe.core.safe_text import on_one_line, printable
-from ragpipe.reports.live_progress import Progress
-from ragpipe.reports.safe_stream import SafeStream
 from ragpipe.reports.styled_text import GAP, STYLES, Bad, Caution, Grey, Line, Screen
 from ragpipe.store.run.progress_state import ProgressState
+
+if TYPE_CHECKING:
+    from rich.live import Live
+from dataclasses import dataclass
+from datetime import datetime
+
+from ragpipe.reports.number_format import money, plural, whole
 
 _HEAD_MAX = 60  # characters of a column's head
 
@@ -201,3 +210,287 @@ def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> l
 def _column_width(texts: Sequence[str]) -> int:
     """Columns of the terminal that these texts take, with the gap around them."""
     return max(min(len(line), _HEAD_MAX) for text in texts for line in text.splitlines() or [""]) + GAP
+
+
+TICK_S = 0.5
+"""Seconds between two looks at the counters: how often the line changes on a terminal."""
+FIRST_PLAIN_S, PLAIN_S = 1.0, 5.0
+"""Seconds before the first plain line, and between two of them."""
+_BAR = 20
+
+
+class Progress:
+    """Shows work while it goes on, as a context manager: on a terminal that can draw it again a line that is drawn at once and twice a second from
+    then on, elsewhere a plain line after one second and then every five. A last line has the totals, however the work ends.
+
+    A thread of its own looks at the counters, so that the line also moves while no case finishes and while a metric blocks
+    the event loop. It ends with the work, and nothing that goes wrong in it touches the work.
+
+    Args:
+        stream: where the line is written.
+        source: reads the counters; called in that thread.
+        label: what is done.
+        noun: what is counted.
+        keep: called with every state that was read, and with the last one.
+        ends_with_line: whether the last line has the totals; without it nothing is left of the display.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        stream: SafeStream,
+        source: Callable[[], ProgressState],
+        *,
+        label: str = "judging",
+        noun: str = "cases",
+        keep: Callable[[ProgressState], None] = lambda _: None,
+        ends_with_line: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._stream, self._source, self._keep, self._clock = stream, source, keep, clock
+        self._label, self._noun, self._ends_with_line = label, noun, ends_with_line
+        self._start = clock()
+        self._next_plain = self._start + FIRST_PLAIN_S
+        self._live: Live | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def live(self) -> Live | None:
+        """The line on the terminal while it changes; None elsewhere."""
+        return self._live
+
+    def tick(self) -> None:
+        """Look at the counters, and show them where that is due."""
+        state = self._source()
+        self._keep(state)
+        if self._live is not None:
+            self._live.update(self._drawing(state), refresh=True)
+        elif self._clock() >= self._next_plain:
+            self._next_plain = self._clock() + PLAIN_S
+            self._write(self._line(state))
+
+    def __enter__(self) -> Self:
+        if self._stream.can_redraw:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self._stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
+            self._live = Live(
+                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._live.start()
+        self.tick()
+        self._thread = threading.Thread(target=self._run, name="ragpipe progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._live:
+            self._live.stop()
+            self._live = None
+        state = self._source()
+        if self._ends_with_line:
+            self._write(self._line(state, is_ended=True))
+        self._keep(state)
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            with suppress(Exception):  # a line that cannot be drawn is no reason to end the work
+                self.tick()
+
+    def _line(self, state: ProgressState, *, is_ended: bool = False, width: int | None = None) -> str:
+        elapsed = self._clock() - self._start
+        return progress_line(state, label=self._label, noun=self._noun, elapsed=elapsed, is_ended=is_ended, width=width)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def _drawing(self, state: ProgressState) -> Any:
+        """The line with a bar before it where it leaves room for one."""
+        from rich.text import Text
+
+        assert self._live is not None
+        width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
+        line = self._line(state, width=width)
+        if len(line) + _BAR + 1 <= width:
+            line = f"{self._bar(state)} {line}"
+        return Text(line, no_wrap=True, overflow="crop")
+
+    def _bar(self, state: ProgressState) -> str:
+        cases = state.cases
+        full = round(_BAR * min(1.0, cases.done / cases.total)) if cases.total else _BAR
+        done, rest = ("#", "-") if self._stream.ascii_only else ("━", "╌")
+        return done * full + rest * (_BAR - full)
+
+
+_PLAIN = str.maketrans({"±": "+/-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->"})
+
+
+class SafeStream:
+    """Wraps `sys.stdout` or `sys.stderr`, which may be None, closed, a broken pipe or ASCII only."""
+
+    def __init__(self, stream: TextIO | None):
+        self._stream = stream
+        self.silent = stream is None
+        self.encoding = _encoding(stream)
+        self.ascii_only = not self.encoding.lower().replace("-", "").startswith("utf")
+
+    def write(self, text: str) -> int:
+        if not self.silent and self._stream is not None:
+            try:
+                self._stream.write(self.writable(text))
+            except (OSError, ValueError):
+                self._fall_silent()
+        return len(text)
+
+    def flush(self) -> None:
+        if not self.silent and self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._fall_silent()
+
+    def isatty(self) -> bool:
+        try:
+            return not self.silent and self._stream is not None and self._stream.isatty()
+        except (OSError, ValueError):
+            return False
+
+    @property
+    def can_redraw(self) -> bool:
+        """Whether it is a terminal that can draw a line again; one with `TERM=dumb` cannot."""
+        terminal = os.environ.get("TERM", "" if os.name == "nt" else "dumb")
+        return self.isatty() and terminal not in ("dumb", "unknown")
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError("no stream")
+        return self._stream.fileno()
+
+    def writable(self, text: str) -> str:
+        """The text as this stream will show it."""
+        if self.ascii_only:
+            text = text.translate(_PLAIN)
+        return text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+
+    def _fall_silent(self) -> None:
+        """Write no more, and give the interpreter's own flush at exit a place to write to."""
+        self.silent = True
+        if self._stream in (sys.__stdout__, sys.__stderr__):
+            with suppress(OSError, ValueError, AttributeError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.fileno())
+                os.close(nowhere)
+
+
+def _encoding(stream: Any) -> str:
+    name = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        "".encode(name)
+    except LookupError:
+        return "ascii"
+    return str(name)
+
+
+_SEPARATOR = " | "
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the line."""
+
+    rank: int
+    place: int
+    text: str
+
+
+def progress_line(
+    state: ProgressState,
+    *,
+    label: str,
+    noun: str = "cases",
+    elapsed: float,
+    is_ended: bool = False,
+    width: int | None = None,
+    now: float | None = None,
+) -> str:
+    """`judging 12/40 cases | 1:20 left | waits 12 s (429) | 96 sent, 90 answered | 4 in flight | $0.12 | 1 error`.
+
+    Args:
+        state: what is shown.
+        label: what is done.
+        noun: what `cases` of the state counts.
+        elapsed: seconds since the beginning.
+        is_ended: whether the work is over: the line has its duration in place of the time left.
+        width: columns that the line may take; None for any number. Cases and time left are never dropped.
+        now: the time of `time.time`.
+    """
+    cases = f"{whole(state.cases.done)}/{whole(state.cases.total)}"
+    parts = [part for part in _parts(state, elapsed, is_ended, time.time() if now is None else now) if part.text]
+    for head in (f"{label} {cases} {noun}", f"{label} {cases}", cases):
+        kept = {0: _Part(0, 0, head), 1: parts[0]}
+        if width is None or len(_joined(kept)) <= width:
+            break
+    for part in parts[1:]:
+        longer = kept | {part.rank: part}
+        if part.rank not in kept and (width is None or len(_joined(longer)) <= width):
+            kept = longer
+    return _joined(kept)
+
+
+def _joined(parts: dict[int, _Part]) -> str:
+    return _SEPARATOR.join(part.text for part in sorted(parts.values(), key=lambda part: part.place))
+
+
+def _parts(state: ProgressState, elapsed: float, is_ended: bool, now: float) -> list[_Part]:
+    """All parts behind the cases, the most wanted first."""
+    calls = state.calls
+    waits = "" if is_ended else _waits(state, now)
+    sent = f"{whole(calls.sent)} sent, {whole(calls.answered)} answered" if calls.sent else ""
+    failed = f", {whole(calls.failed)} failed" if calls.failed else ""
+    is_shown = calls.sent and not is_ended
+    texts = state.texts
+    embedding = f"{plural(texts.embedded, 'text')} computed here" if texts.embedded or texts.waiting else ""
+    return [
+        _Part(1, 1, _time(state, elapsed, is_ended)),
+        _Part(2, 2, waits),
+        _Part(2, 2, waits.partition(" (")[0]),
+        _Part(3 if state.errors else 9, 9, plural(state.errors, "error")),
+        _Part(4, 3, sent + failed if sent else ""),
+        _Part(4, 3, sent),
+        _Part(11 if state.usd is None else 5, 7, money(state.usd) if calls.answered or state.tokens else ""),
+        _Part(6, 4, f"{whole(calls.in_flight)} in flight" if is_shown else ""),
+        _Part(7, 5, f"{state.rate_per_second:,.1f}/s" if calls.answered else ""),
+        _Part(8, 8, embedding + (f", {whole(texts.waiting)} waiting" if texts.waiting and not is_ended else "")),
+        _Part(10, 6, f"{whole(state.tokens)} tokens" if state.tokens else ""),
+    ]
+
+
+def _time(state: ProgressState, elapsed: float, is_ended: bool) -> str:
+    is_whole = state.cases.done >= state.cases.total
+    if is_ended or is_whole:
+        return duration(elapsed) if is_whole else f"stopped after {duration(elapsed)}"
+    return "estimating" if state.seconds_left is None else f"{duration(state.seconds_left)} left"
+
+
+def _waits(state: ProgressState, now: float) -> str:
+    """`waits 12 s (429)`; where the next request may go within a second, how many calls wait."""
+    if state.waiting_until is None:
+        return ""
+    seconds = datetime.fromisoformat(state.waiting_until).timestamp() - now
+    words = f"waits {seconds:,.0f} s" if seconds >= 1 else f"{whole(state.calls.waiting)} waiting"
+    return f"{words} ({state.waiting_for})"
+
+
+def duration(seconds: float) -> str:
+    """`1:20`, `2:03:04`."""
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

@@ -11,6 +11,11 @@ from ragpipe.store.run.run_tables import open_table, read_json, run_file_error
 
 if TYPE_CHECKING:
     import pandas as pd
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from ragpipe.reports.metrics_view import heading, method_groups, score_cell
+from ragpipe.reports.model import ScoreCell
 
 
 class Run:
@@ -31,7 +36,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the scores of this iteration, and the gates of the run."""
-        from ragpipe.reports.notebook import notebook_html
 
         return notebook_html(self.path, self.metrics, self.gates)
 
@@ -101,3 +105,44 @@ def _frame(path: Path) -> pd.DataFrame:
     # index and types do not come from metadata in the file, which anybody may have written
     frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas(ignore_metadata=True)
     return frame
+
+
+def notebook_html(path: Path, metrics: Mapping[str, Any], gates: Mapping[str, Any]) -> str:
+    """One row per score, one column per method: mean with its interval, and the share that passed. No script, no style
+    sheet, every text escaped.
+
+    Args:
+        path: the run folder.
+        metrics: `metrics.json` of the iteration.
+        gates: `gates.json` of the run.
+    """
+    groups = method_groups(metrics)
+    rows = []
+    for name in metrics["overall"]["scores"]:
+        cells = [score_cell(group["scores"].get(name)) for group in groups.values()]
+        if any(each.mean != "-" for each in cells):
+            rows.append([escape(heading(name, metrics, ())), *map(_cell, cells)])
+    return "".join(
+        [
+            "<div>",
+            _table(["score", *groups], rows),
+            *(f"<p>{_gate(gate)}</p>" for gate in gates["gates"]),
+            f"<p><small>{escape(metrics['signature'])}</small></p>",
+            f"<p><small>{escape(str(path))} (report.html there has every case)</small></p></div>",
+        ]
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; cells are HTML already, heads are texts."""
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(score: ScoreCell) -> str:
+    return "<br>".join(escape(line) for line in score.lines)
+
+
+def _gate(gate: Mapping[str, Any]) -> str:
+    return escape(f"gate {gate['name']}: {gate['outcome']}. {gate['sentence']}")

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragpipe.reports.comparison_page import compared_scores
+from ragpipe.reports.comparison_page import compared_scores, judging_lines, weights_differ
 from ragpipe.reports.job_comparison import Job, OtherJudging, iterations_note, job_labels
-from ragpipe.reports.judging_lines import judging_lines, weights_differ
 from ragpipe.reports.metrics_view import has_few_questions
 from ragpipe.reports.number_format import bracketed, decimal, is_recorded, plural, price, whole
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.short_notes import each_kind_once, warnings_of
-from ragpipe.reports.short_scores import scores_by_importance
-from ragpipe.reports.short_verdict import VERDICT_STYLES
+from ragpipe.reports.short_report import each_kind_once, warnings_of
+from ragpipe.reports.short_scores import VERDICT_STYLES, scores_by_importance
 from ragpipe.reports.styled_text import (
     Grey,
     Head,
@@ -140,8 +138,7 @@ class _Table:
         return grid
 
     def _labels(self, width: int) -> dict[int, str]:
-        """The words of each job. Where two jobs have the same, all begin with the jobs' numbers, which the lines above the table
-        have too."""
+        """The words of each job."""
         words_of = {number: self.screen.text(words) for number, words in _short_labels(self.jobs).items()}
         labels = dict(zip(words_of, cut_apart(list(words_of.values()), width), strict=True))
         if len(set(labels.values())) == len(labels):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ragpipe.schema.sample import PARTS
+from ragpipe.schema.sample import PARTS, Case, OutputPart
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import Coded, Fields
 from ragpipe.scoring.growing_columns import CodedColumn, GrowingArray, GrowingCodes, GrowingValues, unique_numbers
 from ragpipe.scoring.rules.diagnosis import DiagnosisAccumulator
 from ragpipe.scoring.scored_columns import ERROR, SKIPPED, Column, Scored
 from ragpipe.scoring.system_usage import Price, UsageLedger, json_objects
-from ragpipe.scoring.unrecorded_fields import Recording
 
 Whole = NDArray[np.int64]
 
@@ -267,3 +267,104 @@ def _reason(text: str | None, *, error: bool) -> str:
         return text
     kind = _KIND.match(text)
     return kind[0] if kind else OTHER
+
+
+Places = NDArray[np.int64]
+
+
+def membership(ledger: Accumulators, field: str) -> tuple[list[str], Places, Places]:
+    """Which case is in which group of a field, or of several crossed by `*`: labels, case numbers, label numbers."""
+    first, *rest = (Coded(*ledger.pairs[part], ledger.fields[part].names) for part in field.split("*"))
+    cases, codes, names = crossed(first, *rest)
+    return names, cases, codes
+
+
+def crossed(first: Coded, *rest: Coded) -> Coded:
+    """The labels of several fields together, `a * b`, for every case that has one in each.
+
+    A `*` within a label is written `\\*` (and a backslash twice), so that no two groups have one name.
+    """
+    cases, codes, names = first
+    names = [_escaped(name) for name in names] if rest else names
+    for other_cases, other_codes, more in rest:
+        if not more:
+            return Coded(cases[:0], codes[:0], [])
+        starts = np.searchsorted(other_cases, cases, side="left")
+        times = np.searchsorted(other_cases, cases, side="right") - starts
+        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        cases, left = np.repeat(cases, times), np.repeat(codes, times)
+        combined = left.astype(np.int64) * len(more) + other_codes[np.repeat(starts, times) + within]
+        used, codes = np.unique(combined, return_inverse=True)
+        names = [f"{names[pair // len(more)]} * {_escaped(more[pair % len(more)])}" for pair in used.tolist()]
+    return Coded(cases, codes.astype(np.int64), names)
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace("*", "\\*")
+
+
+@dataclass(slots=True)
+class Gap:
+    """A part of a method's outputs over the cases that could have it: `missing` of `cases` lack it, `first` is the first, and
+    `why` what its data say of it: the `lacks` of its meta, as a trace has it."""
+
+    method: str
+    part: OutputPart
+    cases: int = 0
+    missing: int = 0
+    first: str = ""
+    why: str = ""
+
+    def scale(self, factor: float) -> None:
+        """Let these cases stand for so many times as many."""
+        self.cases, self.missing = round(self.cases * factor), round(self.missing * factor)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no output of the method records it: what needs it is not applicable there."""
+        return self.missing == self.cases
+
+    def __str__(self) -> str:
+        many = "all" if self.is_whole else f"{self.missing:,} of"
+        return f"{self.part}: not recorded in {many} {self.cases:,} cases of method {self.method}, first {self.first}"
+
+
+class Recording:
+    """Counts over outputs, in the order in which methods come. A failure of the system is no output; a method that retrieves
+    nothing by design has no contexts to record."""
+
+    def __init__(self) -> None:
+        self._gaps: dict[tuple[str, OutputPart], Gap] = {}
+
+    def add(self, method: str, part: OutputPart, cases: int, missing: int, first: str, why: str = "") -> None:
+        """Count outputs of a method that may lack a part.
+
+        Args:
+            method: the method.
+            part: the part of the output.
+            cases: how many outputs there are.
+            missing: how many of them lack the part.
+            first: the sample id of the first that lacks it.
+            why: what its data say of it.
+        """
+        gap = self._gaps.setdefault((method, part), Gap(method, part))
+        if missing and not gap.first:
+            gap.first, gap.why = first, why
+        gap.cases += cases
+        gap.missing += missing
+
+    def add_case(self, case: Case) -> None:
+        """One more output."""
+        output, why = case.output, str(case.sample.meta.get("lacks") or "")
+        for part in PARTS if output.error is None else ():
+            if part == "answer" or output.retrieves:
+                self.add(output.method, part, 1, int(not case.records(part)), output.sample_id, why)
+
+    def gaps(self) -> list[Gap]:
+        """The methods' parts that some output lacks."""
+        return [gap for gap in self._gaps.values() if gap.missing]
+
+    def is_recorded(self, method: str, part: OutputPart) -> bool:
+        """Whether some output of the method has it."""
+        gap = self._gaps.get((method, part))
+        return gap is not None and gap.missing < gap.cases

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.schema.run_warning import warnings_about
-from ragpipe.schema.sample import NOT_RECORDED
+from ragpipe.schema.sample import NOT_RECORDED, PARTS
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
+from ragpipe.scoring.accumulators import Accumulators, ScoreLedger, membership
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.coverage import LOST, coverage, coverage_warnings, lost
-from ragpipe.scoring.crossed_fields import membership
-from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.dimensions import DIMENSIONS
-from ragpipe.scoring.estimates import estimate_of, figures_of
+from ragpipe.scoring.normalisation import estimate_of, figures_of
 from ragpipe.scoring.operations import operations
-from ragpipe.scoring.score_declarations import score_declarations
 from ragpipe.scoring.scored_columns import ERROR, MISSING, OK, SKIPPED
-from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared_scores import asked, shared_score, unshared_warnings
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from ragpipe.scoring.value_distributions import extremes, grades, lone_grades
-from ragpipe.stats.clusters import distinct
+from ragpipe.stats.clusters import distinct, in_all, in_any
 from ragpipe.stats.intervals import estimate_rate
 
 Places = NDArray[np.int64]
@@ -47,8 +42,8 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     warnings = [
         *warnings_about("scoring", settings.warnings()),
         *warnings_about("verdicts", settings.unjudged_warnings(ledger.scores)),
+        *warnings_about("language", _languages(overall["scores"])),
         *warnings_about("coverage", coverage_warnings(overall["scores"], settings.coverage_floor)),
-        *warnings_about("coverage", _languages(overall["scores"])),
         *warnings_about("verdicts", _unjudged(overall["scores"], settings)),
         *warnings_about("unfinished", _unfinished(overall["scores"])),
         *warnings_about("breakdowns", field_warnings),
@@ -76,8 +71,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
 def _breakdowns(
     ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings, overall: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """`by` of `metrics.json`, and a warning for each field with too many values for it. A group of all cases, as that of the
-    only method, has the figures of `overall`."""
+    """`by` of `metrics.json`, and a warning for each field with too many values for it."""
     by: dict[str, Any] = {}
     warnings = []
     everything = np.arange(ledger.n, dtype=np.int64)
@@ -110,8 +104,7 @@ def _system_errors(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator
 def _overall_warnings(
     specs: Sequence[ScoreSpec], scores: Mapping[str, Mapping[str, Any]], settings: ScoringSettings
 ) -> Iterator[str]:
-    """That no case has an overall score. A run of labels and counts alone has none to miss, and neither has one whose metrics give no
-    score with a weight, unless the user has set weights: they would then count nothing."""
+    """That no case has an overall score."""
     if all(spec.diagnostic for spec in specs):
         return
     if settings.weights == shipped()["weights"] and not any(settings.weights.get(spec.name) for spec in specs):
@@ -184,8 +177,7 @@ def _applicable(group: dict[str, Any]) -> dict[str, Any]:
 def _score(
     score: ScoreLedger, ledger: Accumulators, places: Places, spec: ScoreSpec, settings: ScoringSettings
 ) -> dict[str, Any]:
-    """Counts, mean, pass rate, their intervals and the reasons of one score. `n_ok`, `mean`, `interval` and `coverage` are
-    always there; a count of 0, reasons of nothing and the pass rate of nothing that is judged are left out."""
+    """Counts, mean, pass rate, their intervals and the reasons of one score."""
     status = score.status[places]
     counted = {name: int(np.count_nonzero(status == code)) for name, code in _COUNTED}
     measured = places[status == OK]
@@ -250,7 +242,7 @@ def _languages(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if most := max(counts.values(), default=0):
         names = [name for name, count in counts.items() if count]
         yield (
-            f"{most} answers are in a language that the rules do not cover: skipped (language_not_covered) in "
+            f"the rules do not cover the language of {most} answer{'s' * (most > 1)}: skipped (language_not_covered) in "
             f"{', '.join(names[:4])}{', ...' if len(names) > 4 else ''}; a language model as judge reads them"
         )
 
@@ -259,3 +251,190 @@ def _unfinished(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, score in scores.items():
         if missing := score.get("n_missing"):
             yield f"{name}: {missing} cases are not measured yet: the run is not finished"
+
+
+Floats = NDArray[np.float64]
+
+
+def asked(methods: Mapping[str, Places], samples: Places) -> dict[str, int]:
+    """`n_questions` that every method was asked, `of` how many that any was. `methods` are the numbers of their cases."""
+    return _counts([samples[places] for places in methods.values()])
+
+
+def unshared_warnings(counts: Mapping[str, int]) -> list[str]:
+    """A warning where the methods were not asked the same questions; `counts` is what `asked` says."""
+    n, of = counts["n_questions"], counts["of"]
+    if n == of:
+        return []
+    return [f"methods share {n} of {of} questions: compare by differences, not by means"]
+
+
+def shared_score(
+    methods: Mapping[str, Places],
+    samples: Places,
+    values: Floats,
+    rates: Floats,
+    scale: Mapping[str, Any],
+    level: float,
+) -> dict[str, Any] | None:
+    """One score on its shared questions; None where fewer than two methods have it.
+
+    Args:
+        methods: the cases of each method, as places in the arrays.
+        samples: the number of each case's sample.
+        values: the value of each case, NaN for none; over several iterations the mean.
+        rates: the verdict of each case as 1 or 0, NaN for none; over several iterations the mean.
+        scale: what is declared of the score.
+        level: the level of the intervals.
+
+    `n_questions` are shared, `of` those on which any method has a
+    value; `methods` holds `n_ok`, `mean`, `interval` and, where cases are judged, `n_judged`, `pass_rate`, `pass_interval`.
+    """
+    measured = {name: places[~np.isnan(values[places])] for name, places in methods.items()}
+    measured = {name: places for name, places in measured.items() if len(places)}
+    if len(measured) < 2:
+        return None
+    questions = [samples[places] for places in measured.values()]
+    common = in_all(questions)
+    figures = {
+        name: _figures(values, rates, samples, places[np.isin(samples[places], common)], scale, level)
+        for name, places in measured.items()
+    }
+    return {**_counts(questions), "methods": figures}
+
+
+def _counts(questions: list[Places]) -> dict[str, int]:
+    return {
+        "n_questions": len(in_all(questions)),
+        "of": len(in_any(questions)),
+    }
+
+
+def _figures(
+    values: Floats, rates: Floats, samples: Places, places: Places, scale: Mapping[str, Any], level: float
+) -> dict[str, Any]:
+    mean = estimate_of(values[places], samples[places], scale, level)
+    judged = places[~np.isnan(rates[places])]
+    rate = estimate_rate(rates[judged], samples[judged], level=level)
+    counts = {"n_ok": len(places), **({"n_judged": len(judged)} if len(judged) else {})}
+    return {**counts, **figures_of(mean, rate)}
+
+
+Flags = NDArray[np.bool_]
+
+LOST = ("n_error", "n_system_error", "n_not_recorded")
+"""The counts of a score whose judgements were due and did not come out."""
+SYSTEM_ERROR = "system_error"
+_NAMES_SHOWN = 6
+
+
+class Lost(NamedTuple):
+    """The skipped cases of a score that were due: by a failure of the system, by a part that is not recorded."""
+
+    system_error: Flags
+    not_recorded: Flags
+
+
+def due(counts: Mapping[str, int]) -> int:
+    """How many judgements of a score were due, from its counts; a count that is not there is 0."""
+    return counts["n_ok"] + sum(counts.get(name, 0) for name in LOST)
+
+
+def coverage(counts: Mapping[str, int]) -> float | None:
+    """The share of them that came out, 0 to 1; None where none was due."""
+    return counts["n_ok"] / total if (total := due(counts)) else None
+
+
+def lost(ledger: Accumulators, name: str, settings: ScoringSettings) -> Lost:
+    """The cases that a score lost, over all cases; worked out once. Of a composite those that one of its parts lost."""
+    if name not in ledger.lost:
+        composites = settings.active_composites()
+        weights = (
+            settings.weight_shares()
+            if name == OVERALL.name
+            else composites[name].weights
+            if name in composites
+            else None
+        )
+        if weights is None:
+            ledger.lost[name] = _measured(ledger, ledger.scores[name])
+        else:
+            parts = [part for part, weight in weights.items() if weight > 0 and part in ledger.scores]
+            score = ledger.overall if name == OVERALL.name else ledger.scores[name]
+            ledger.lost[name] = _composed(score, [lost(ledger, part, settings) for part in parts])
+        ledger.lost[name] = Lost(*(flags if flags.any() else ledger.nobody for flags in ledger.lost[name]))
+    cases: Lost = ledger.lost[name]
+    return cases
+
+
+def _measured(ledger: Accumulators, score: ScoreLedger) -> Lost:
+    skipped, methods = score.status[:] == SKIPPED, ledger.methods
+    failed = skipped & score.has_reason(SYSTEM_ERROR)
+    absent = np.zeros(ledger.n, dtype=np.bool_)
+    for part in PARTS:
+        absent |= skipped & score.has_reason(f"{NOT_RECORDED}{part}") & ledger.recorded[part][methods]
+    # where no case of a method was tried and some were skipped for another reason (no embedder, a judge that cannot answer, a
+    # part that is recorded in none), the metric does not apply to the method, and nothing is lost
+    tried = np.bincount(methods[~skipped], minlength=len(ledger.method_names)) > 0
+    barred = np.bincount(methods[skipped & ~failed & ~absent], minlength=len(ledger.method_names)) > 0
+    applies = (tried | ~barred)[methods]
+    return Lost(failed & applies, absent & applies)
+
+
+def _composed(score: ScoreLedger, parts: Sequence[Lost]) -> Lost:
+    skipped = score.status[:] == SKIPPED
+    failed = skipped & np.any([np.zeros_like(skipped), *(part.system_error for part in parts)], axis=0)
+    absent = skipped & ~failed & np.any([np.zeros_like(skipped), *(part.not_recorded for part in parts)], axis=0)
+    return Lost(failed, absent)
+
+
+def coverage_warnings(scores: Mapping[str, Mapping[str, Any]], floor: float) -> list[str]:
+    """A warning for the scores of a summary whose coverage is under the floor, one for all that lost the same number of
+    judgements of as many for the same causes."""
+    by_loss: dict[str, list[str]] = {}
+    for name, score in scores.items():
+        if score["coverage"] is None or score["coverage"] >= floor:
+            continue
+        kinds = [f"{kind} {count}" for kind, count in score.get("errors", {}).items()]
+        words = (("n_system_error", "system errors"), ("n_not_recorded", "not recorded"))
+        kinds += [f"{word} {score[key]}" for key, word in words if key in score]
+        loss = (
+            f"only {score['n_ok']} of {due(score)} judgements came out "
+            f"({score['coverage']:.1%}, floor {floor:.0%}; {', '.join(kinds)})"
+        )
+        by_loss.setdefault(loss, []).append(name)
+    return [f"{loss}: {_listed(names)}" for loss, names in by_loss.items()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names; of many the first ones, and how many there are."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown}, ... ({len(names)} scores)"
+
+
+def score_declarations(specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, dict[str, Any]]:
+    """By score `low` and `high` of its native scale (null for a count), `higher_is_better`, `binary`, `diagnostic`, and
+    its `threshold` in the native scale (null without one)."""
+    return {
+        spec.name: {
+            "low": spec.low,
+            "high": spec.high,
+            "higher_is_better": spec.higher_is_better,
+            "binary": spec.binary,
+            "diagnostic": spec.diagnostic,
+            "threshold": settings.thresholds.get(spec.name),
+        }
+        for spec in specs
+    }
+
+
+def unit_value(value: float | None, scale: Mapping[str, Any]) -> float | None:
+    """A value of the native scale brought to 0 (worst) .. 1 (best); None without a value and for a count.
+
+    `scale` is what `declared` says of the score.
+    """
+    low, high = scale["low"], scale["high"]
+    if value is None or low is None or high is None:
+        return None
+    share = float((value - low) / (high - low))
+    return share if scale["higher_is_better"] else 1.0 - share

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import TRANSIENT
 from ragpipe.schema.price_rates import NO_USAGE, Rates
+from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.usage import TOKENS, Usage, UsageSum
+from ragpipe.scoring.case_blocks import Key, ScoreRows
 from ragpipe.scoring.operations import judge_rates, latency_of
-from ragpipe.scoring.served_models import served
 from ragpipe.store.run.run_tables import batches, open_table
 
 _NUMBERS = (*TOKENS, "paid_usd", "latency_ms", "attempts")
@@ -190,8 +192,7 @@ def cost(
 
 
 class _Totals:
-    """The sums behind `cost.json`. `own_now` and `own_then` are the used replies that `payer` paid for itself, at the prices
-    of now and at those of the day they were paid."""
+    """The sums behind `cost.json`."""
 
     def __init__(self, payer: str):
         self._payer = payer
@@ -278,3 +279,82 @@ def _by_count(counted: Mapping[str, int]) -> dict[str, int]:
 
 def _share(value: float | None, n: int) -> float | None:
     return value / n if value is not None and n else None
+
+
+_SHOWN = 20
+_COLUMNS = ("status", "attempts", "flags", "model", "fingerprint")
+_INPUTS_BATCH = 16_384
+
+
+def served(judge_inputs: Path, first: NDArray[np.bool_]) -> dict[str, Any]:
+    """Replies of a provider by who gave them: `requested` the model that was asked (or a declared name of it), `dated` a dated
+    version of it, `other` by name, `unknown` where the reply named none; `prompts_cut` where there are any; and `fingerprints` with their counts, the 20 most
+    frequent. `first` are the rows that use a reply for the first time."""
+    counts, others, fingerprints = Counter[str](), Counter[str](), Counter[str]()
+    read = 0
+    for batch in batches(judge_inputs, _COLUMNS, size=_INPUTS_BATCH):
+        mask = first[read : read + len(batch)]
+        read += len(batch)
+        for row in batch.filter(mask).to_pylist():
+            if row["status"] != "ok" or not row["attempts"]:
+                continue
+            flags = row["flags"] or ()
+            counts["cut"] += "prompt_cut" in flags
+            if "other_model" in flags:
+                others[row["model"]] += 1
+            else:
+                counts["unknown" if not row["model"] else "dated" if "dated_model" in flags else "requested"] += 1
+            if row["fingerprint"]:
+                fingerprints[row["fingerprint"]] += 1
+    return {
+        "requested": counts["requested"],
+        "dated": counts["dated"],
+        "other": dict(others.most_common(_SHOWN)),
+        "unknown": counts["unknown"],
+        "fingerprints": dict(fingerprints.most_common(_SHOWN)),
+        **({"prompts_cut": counts["cut"]} if counts["cut"] else {}),
+    }
+
+
+def served_line(counts: Mapping[str, Any]) -> str | None:
+    """What to say where replies are another model's, or name none; None where there is nothing to say."""
+    n_other, n_unknown = sum(counts["other"].values()), counts["unknown"]
+    total = n_other + n_unknown + counts["requested"] + counts["dated"]
+    parts = [f"{n_other:,} of {total:,} replies are of another model ({', '.join(counts['other'])})"] if n_other else []
+    if n_unknown:
+        parts.append(f"{n_unknown:,} of {total:,} replies name no model")
+    if n_cut := counts.get("prompts_cut", 0):
+        parts.append(
+            f"{n_cut:,} of {total:,} prompts were cut by the server, which counted far fewer tokens than were sent"
+        )
+    return "; ".join(parts) or None
+
+
+def signed(signature: str, counts: Mapping[str, Any]) -> str:
+    """The signature with a part that says so, before the iteration's."""
+    line = served_line(counts)
+    head, mark, iteration = signature.rpartition(" | iteration ")
+    return signature if line is None else f"{head} | {line.replace('|', '/')}{mark}{iteration}"
+
+
+class JudgeTimes:
+    """The times of `judge_inputs.parquet`, read forward beside the cases, whose order the table has.
+
+    `measured` are those of all cases so far that have one, in milliseconds.
+    """
+
+    def __init__(self, judge_inputs: Path):
+        self._rows = ScoreRows(judge_inputs, (*OUTPUT_KEY, "latency_ms"))
+        self.measured = array("d")
+
+    def take(self, keys: Sequence[Key]) -> Floats:
+        """Milliseconds for each of the next cases, a call that several cases share counted with each; NaN for a case
+        without a measured call (none was asked, or what answered keeps no time)."""
+        n = len(keys)
+        rows, cases = self._rows.take(keys)
+        times = rows["latency_ms"].to_numpy().astype(np.float64)
+        timed = ~np.isnan(times)
+        sums = np.bincount(cases[timed], weights=times[timed], minlength=n)
+        durations = np.where(np.bincount(cases[timed], minlength=n) > 0, sums, np.nan)
+        self.measured.frombytes(durations[~np.isnan(durations)].tobytes())
+        return durations

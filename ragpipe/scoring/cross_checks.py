@@ -9,12 +9,10 @@ from typing import Any
 from ragpipe.core.errors import Problem
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.dimensions import CASE, nearest_field
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.scoring.low_score_settings import DEFAULT
 from ragpipe.scoring.rules.conditions import ANY_SCORE, DetailCondition, FailureModeCondition, ScoreCondition
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.settings import DEFAULT, ScoringSettings, shipped
 
 Specs = Mapping[str, ScoreSpec]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.stats.intervals import Estimate, estimate_mean, estimate_rate
 
 Floats = NDArray[np.float64]
 Verdicts = NDArray[np.int8]
@@ -83,3 +85,27 @@ def weighted_mean(scores: Mapping[str, Floats], weights: Mapping[str, float], n:
         means = total / total_weight
     means[total_weight == 0] = np.nan
     return np.minimum(means, 1.0)  # rounding may leave it a hair above
+
+
+def estimate_of(
+    values: NDArray[np.float64], samples: NDArray[np.int64], scale: Mapping[str, Any], level: float
+) -> Estimate:
+    """The mean of some values, clustered by question, on the scale that is declared of the score (`declared`)."""
+    if scale["binary"]:
+        return estimate_rate(values, samples, level=level)
+    return estimate_mean(values, samples, level=level, low=scale["low"], high=scale["high"])
+
+
+def figures_of(mean: Estimate, rate: Estimate) -> dict[str, Any]:
+    """`mean` and `interval`; and where anything is judged `pass_rate` and `pass_interval`."""
+    figures = {"mean": mean.mean, **interval_of("interval", mean)}
+    return figures if rate.mean is None else {**figures, "pass_rate": rate.mean, **interval_of("pass_interval", rate)}
+
+
+def interval_of(name: str, estimate: Estimate) -> dict[str, Any]:
+    """The interval, `too_few` with fewer than 5 questions; or null with the reason beside it."""
+    if estimate.interval is None:
+        return {name: None, f"{name}_reason": estimate.reason}
+    bounds = estimate.interval
+    few = {"too_few": True} if bounds.too_few else {}
+    return {name: {"low": bounds.low, "high": bounds.high, "method": bounds.method, **few}}

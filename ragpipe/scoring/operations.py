@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.scoring.accumulators import Accumulators
-from ragpipe.scoring.rules.failure_modes import share
+from ragpipe.scoring.rules.diagnosis import share
 
 Places = NDArray[np.int64]
 

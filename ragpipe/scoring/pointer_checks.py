@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from ragpipe.scoring.case_blocks import aligned
-from ragpipe.scoring.retrieved_chunks import RetrievedChunks
+from ragpipe.scoring.case_blocks import RetrievedChunks, aligned
 
 MOST = 0.5  # of all citations or contexts, from which on it is said
 NEARLY_ALL = 0.9  # of the ids of a label: a retriever may well miss most of them

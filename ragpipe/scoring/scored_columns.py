@@ -68,12 +68,7 @@ def score_block(block: CaseBlock, fields: Fields, specs: Sequence[ScoreSpec], se
 
 
 def _overall(columns: Mapping[str, Column], fields: Fields, settings: ScoringSettings, n: int) -> Column:
-    """The weighted mean of the scores, passed when it reaches its threshold and every gate score of the case passed.
-
-    A gate score is one that a critical gate is on, of the cases that the gate is about; one that was skipped, or is
-    never judged passed or failed, is none. No verdict without an overall score or a threshold for it, and none where a
-    gate score is an error or not measured yet.
-    """
+    """The weighted mean of the scores, passed when it reaches its threshold and every gate score of the case passed."""
     overall = mean_column(columns, settings.weight_shares(), OVERALL, settings.thresholds.get(OVERALL.name), n)
     failed, unknown = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     for name, concerned in gated(fields, settings).items():

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.accumulators import Accumulators, ScoreLedger
+from ragpipe.scoring.accumulators import Accumulators, ScoreLedger, membership
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.crossed_fields import membership
 from ragpipe.scoring.normalisation import OK, TOLERANCE
 from ragpipe.stats.clusters import in_all
 

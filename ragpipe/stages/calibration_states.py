@@ -10,7 +10,7 @@ from typing import Any
 from ragpipe.calibrating.corrected_scores import CorrectedRun
 from ragpipe.comparing.baseline_table import read_baselines
 from ragpipe.comparing.drop_gates import GatedRun, measure_drops
-from ragpipe.reports.sections.index_section import read_index
+from ragpipe.reports.sections.diagnosis_section import read_index
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
     Calibration,
@@ -21,7 +21,7 @@ from ragpipe.scoring.calibration_file import (
     read_calibration,
 )
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.gates.calibration import NO_CALIBRATION, judged_scores
+from ragpipe.scoring.gates.gate_results import NO_CALIBRATION, judged_scores
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.run_folder import RunFolder

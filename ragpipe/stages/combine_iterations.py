@@ -9,8 +9,7 @@ from typing import Any
 from ragpipe.core.digest import sha256_file
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.scoring.gates.gate_rules import gates_document
-from ragpipe.scoring.iterations.cost_over_iterations import final_cost
-from ragpipe.scoring.iterations.over_iterations import final_metrics
+from ragpipe.scoring.iterations.over_iterations import final_cost, final_metrics
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.calibration_states import ScoringSources, measured_together
 from ragpipe.store.files.atomic import json_unless_same

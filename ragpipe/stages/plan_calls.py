@@ -13,7 +13,7 @@ from typing import Any
 from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
-from ragpipe.profiling.seen_verdicts import SeenVerdicts
+from ragpipe.profiling.label_fields import SeenVerdicts
 from ragpipe.prompting.fences import printable_texts
 from ragpipe.prompting.prompt import MAX_RENDERED, Prompt
 from ragpipe.prompting.template_files import line_of, template_error, without_comments
@@ -22,7 +22,7 @@ from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import NOT_RECORDED, Case, ReferenceRule
-from ragpipe.scoring.unrecorded_fields import Gap, Recording
+from ragpipe.scoring.accumulators import Gap, Recording
 from ragpipe.stages.resume import ResumedCases
 from ragpipe.stages.step_tokens import PromptCounter, TokenSample
 

@@ -19,9 +19,8 @@ from ragpipe.scoring.system_usage import USD, figures
 from ragpipe.stages.collected_outputs import JOURNAL_FIELDS
 from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.store.run.journal import read_entries
-from ragpipe.systems.answer_shapes import ANSWER_NAMES, CONTEXT_NAMES, answer_keys
 from ragpipe.systems.settings import LiveSystem
-from ragpipe.systems.system_failures import SystemFailure
+from ragpipe.systems.system_failures import ANSWER_NAMES, CONTEXT_NAMES, SystemFailure, answer_keys
 
 ANSWER_PLACE = "the system's answer"
 """Where a fault stands that was found in what the system gave."""

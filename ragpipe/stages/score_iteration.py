@@ -24,17 +24,14 @@ from ragpipe.scoring.accumulators import Accumulators
 from ragpipe.scoring.aggregate import aggregate
 from ragpipe.scoring.case_blocks import BLOCK, CaseBlock, case_blocks, keys_of
 from ragpipe.scoring.case_records import records_schema
-from ragpipe.scoring.cost import cost
+from ragpipe.scoring.cost import JudgeTimes, cost, served_line, signed
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.described_blocks import BlockDescriber, DescribedBlock, case_rules
 from ragpipe.scoring.dimensions import DIMENSIONS, case_columns
-from ragpipe.scoring.gates.calibration import judged_scores
-from ragpipe.scoring.gates.gate_results import choices, gate_results
-from ragpipe.scoring.judge_latency import JudgeTimes
+from ragpipe.scoring.gates.gate_results import choices, gate_results, judged_scores
 from ragpipe.scoring.jury_agreement import jury_document, jury_warnings
 from ragpipe.scoring.pointer_checks import Pointers
 from ragpipe.scoring.rules.low_scores import LowScores
-from ragpipe.scoring.served_models import served_line, signed
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
 from ragpipe.stages.calibration_states import ScoringSources, measured_together, score_origins

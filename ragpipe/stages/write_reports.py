@@ -10,24 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragpipe.comparing.comparison import method_differences
 from ragpipe.comparing.judge_drift import NOTE
-from ragpipe.comparing.method_differences import method_differences
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError
 from ragpipe.core.resources import code_digest
 from ragpipe.reports.build import build_report
-from ragpipe.reports.case_figures import read_case_figures
 from ragpipe.reports.console import Console
-from ragpipe.reports.contradictions import read_contradictions
 from ragpipe.reports.exports.table_export import export_tables
-from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.model import Report
 from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
-from ragpipe.reports.report_data import ReportData, read_results
+from ragpipe.reports.report_data import ReportData, lowest_cases, read_case_figures, read_contradictions, read_results
 from ragpipe.reports.run_page.page_cases import RunCases
 from ragpipe.reports.run_page.run_page import template_texts, write_run_page
-from ragpipe.reports.sections.index_section import read_index
+from ragpipe.reports.sections.diagnosis_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.short_report import print_short_report
 from ragpipe.schema.format_version import FORMAT

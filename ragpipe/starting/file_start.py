@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,15 +18,16 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import BESIDE_THE_FILE
 from ragpipe.datasets.dataset import Dataset, First, open_dataset
-from ragpipe.datasets.file_formats import suffix_of
+from ragpipe.datasets.fault_list import Faults
+from ragpipe.datasets.file_formats import SUFFIXES, data_file, read_rows, suffix_of
 from ragpipe.datasets.file_heads import FileHead, read_head
 from ragpipe.datasets.recognition import NATIVE, Recognised, reader_words, recognise, record_list
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.datasets.text_lines import NAN_IS_NULL
+from ragpipe.datasets.text_lines import NAN_IS_NULL, text_lines
 from ragpipe.datasets.unread_names import unread_line
-from ragpipe.profiling.label_fields import DataFacts
+from ragpipe.profiling.label_fields import DataFacts, SeenVerdicts
+from ragpipe.schema.sample import Case, Output, several
 from ragpipe.starting import option_files
-from ragpipe.starting.file_reading import FileReading, check_readable, read_whole
 from ragpipe.starting.guessed_mapping import (
     EITHER,
     GuessedField,
@@ -36,10 +37,91 @@ from ragpipe.starting.guessed_mapping import (
     names_in_file,
     passages_in,
 )
-from ragpipe.starting.metric_choice import MetricChoice, choose_metrics, score_names
-from ragpipe.starting.option_files import FileOrigin, scalar
-from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
+from ragpipe.starting.option_files import (
+    FileOrigin,
+    MetricChoice,
+    RecordedEntry,
+    choose_metrics,
+    recorded_entries,
+    scalar,
+    score_names,
+)
 from ragpipe.starting.start_folder import MARKER, StartFolder, marker, write_new, written_for
+
+PROBE_CASES = 50
+
+
+@dataclass
+class FileReading:
+    """What a data set holds.
+
+    Attributes:
+        samples, cases: how many questions and how many answers.
+        unanswered: how many records have neither an answer nor an error of the system.
+        methods: the methods of the answers, in their order.
+        facts: which fields some case has.
+        verdicts: the recorded verdicts by name.
+        probe: the first 50 cases with an answer, to try on them what a metric can tell.
+    """
+
+    samples: int = 0
+    cases: int = 0
+    unanswered: int = 0
+    methods: dict[str, None] = field(default_factory=dict)
+    facts: DataFacts = field(default_factory=DataFacts)
+    verdicts: dict[str, SeenVerdicts] = field(default_factory=dict)
+    probe: list[Case] = field(default_factory=list)
+
+
+def read_whole(dataset: Dataset) -> FileReading:
+    """Read every record. A question without an answer counts with its labels. Raises DataError for a file that a run would
+    refuse."""
+    reading = FileReading()
+    ids = set()
+    for record in dataset:
+        ids.add(record.sample.id)
+        output = record.output
+        case = Case(record.sample, output or Output(sample_id=record.sample.id))
+        reading.facts.add(case)
+        reading.unanswered += case.output.answer is None and case.output.error is None
+        if output is None:
+            continue
+        reading.cases += 1
+        if len(reading.probe) < PROBE_CASES:
+            reading.probe.append(case)
+        reading.methods[output.method] = None
+        for name, verdict in _verdicts(output.recorded):
+            reading.verdicts.setdefault(name, SeenVerdicts()).add(verdict)
+    reading.samples = len(ids)
+    return reading
+
+
+def check_readable(source: Path, head: FileHead) -> None:
+    """Read a file in whose beginning there are no records by the reader of its suffix. Raises DataError with what that reader
+    finds wrong; a file that it reads, a folder and a file of no known suffix pass."""
+    if suffix_of(source) not in SUFFIXES or head.form == "folder":
+        return
+    faults = Faults("this file cannot be evaluated; nothing was written")
+    file = data_file(source, str(source), "main", "auto", head.delimiter, faults)
+    if (
+        file is not None and file.format == "csv"
+    ):  # other signs than UTF-8 come before the header, which they made unreadable
+        for _ in text_lines(file, faults):
+            if faults:
+                break
+    if file is not None and not faults:
+        for _ in read_rows(file, faults):
+            if faults:
+                break
+    faults.raise_all()
+
+
+def _verdicts(recorded: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in recorded.items():
+        parts = several(value)
+        for verdict in [value] if parts is None else parts.values():
+            yield name, verdict
+
 
 CANNOT = "this file cannot be evaluated; nothing was written"
 _RIGHT = {"reference", "references"}
@@ -170,8 +252,7 @@ def _unknown_shape(
 def _tried(
     names: Sequence[NameInFile], keys: dict[str, str], source: Path, folder: Path, words: Sequence[str]
 ) -> tuple[list[GuessedField], FileReading | None, Dataset | None, str]:
-    """The guesses that read the file, with what they read; else the first guesses, and why they do not. NaN is read as no value where
-    nothing else keeps the file from being read: `keys` then say so."""
+    """The guesses that read the file, with what they read; else the first guesses, and why they do not."""
     guesses = guessed_fields(names)
     if keys.get("records", "").startswith("entries(") and all(guess.field != "id" for guess in guesses):
         guesses.insert(0, GuessedField("id", "key"))

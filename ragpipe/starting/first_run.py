@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import yaml
+from pydantic import BaseModel
+
+from ragpipe.core.errors import ConfigError, DataError
+from ragpipe.core.safe_text import on_one_line
+from ragpipe.datasets.dataset import First
 from ragpipe.reports.console import Console
-from ragpipe.starting.file_start import folder_for, start_from
-from ragpipe.starting.metrics_again import choose_again
-from ragpipe.starting.start_folder import StartFolder, read_folder
-from ragpipe.starting.start_messages import (
-    composed_command,
-    say_go_on,
-    say_guesses,
-    say_kept,
-    say_left_out,
-    say_next,
-    say_start,
+from ragpipe.reports.number_format import plural
+from ragpipe.starting.file_start import FileStart, experiment_for, folder_for, read_mapping, start_from, yaml_path
+from ragpipe.starting.option_files import NEEDS_MODEL
+from ragpipe.starting.start_folder import (
+    StartFolder,
+    check_option,
+    check_same_option,
+    check_words,
+    read_folder,
+    write_again,
 )
-from ragpipe.starting.start_words import check_option, check_same_option, check_words
+
+if TYPE_CHECKING:
+    from ragpipe.reports.console import Console
 
 
 def begin(source: str, option: str, words: Sequence[str], console: Console) -> StartFolder | None:
@@ -72,3 +81,163 @@ def end(folder: StartFolder, words: Sequence[str], console: Console) -> None:
     the run was started with."""
     say_left_out(folder, console)
     say_go_on(folder, words, console)
+
+
+def choose_again(folder: StartFolder, source: Path, words: Sequence[str], console: Console) -> StartFolder:
+    """The folder with the metrics that its edited mapping allows: a label that was mapped by hand makes more of them possible. Says
+    which metrics came and went.
+
+    Nothing changes where the experiment was edited too, where the mapping names another file, and where it cannot be read: the
+    run then says why. Raises OutputError.
+    """
+    file = folder.root / "experiment" / f"{folder.name}.yaml"
+    if f"experiment/{folder.name}.yaml" in folder.edited:
+        return folder
+    try:
+        plain = yaml.safe_load((folder.root / folder.mapping).read_text(encoding="utf-8"))
+        if not isinstance(plain, dict) or plain.get("path") != yaml_path(source, folder.root):
+            return folder
+        reading, option = read_mapping(plain, source, words)
+        before = _metrics(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError, ConfigError, DataError):
+        return folder
+    text, left_out = experiment_for(folder, source, reading, option)
+    chosen = replace(folder, is_runnable=reading.cases > 0, left_out=left_out, guessed={}, edited=())
+    write_again(chosen, source, text)
+    after = _metrics(yaml.safe_load(text))
+    come, gone = [name for name in after if name not in before], [name for name in before if name not in after]
+    if come or gone:
+        changes = [*(f"+{name}" for name in come), *(f"-{name}" for name in gone)]
+        console.say(f"its metrics were chosen again for what the mapping reads: {', '.join(changes)}")
+    return chosen
+
+
+def _metrics(experiment: Any) -> list[str]:
+    """The metrics in the defaults list of an experiment."""
+    return next(
+        (list(entry["override /metrics"]) for entry in experiment["defaults"] if "override /metrics" in entry), []
+    )
+
+
+_GAPS = 8
+_MODELS = ("a ", "an ")  # how a model of any kind is named among the needs
+_LABELS = "labels that the data lack"
+_OTHER_MODELS = "an embedder or a model of tokens"
+_MODEL_METRICS = ("correctness", "answer_relevance", "context_relevance")
+_NAMES_SHOWN = 6
+
+
+def say_start(start: FileStart, source: str, console: Console) -> None:
+    """Print what the file is, its first case as it was mapped, and what was written."""
+    if start.recognised is None:
+        why = start.refusal or "a shape that ragpipe does not know"
+        console.say(on_one_line(f"{source}: {why}; its mapping was guessed from the names in it", 1000))
+    else:
+        names = ", ".join(start.recognised.evidence[:_NAMES_SHOWN])
+        by = f" (by {names})" if names else ""
+        console.say(f"{source}: {start.recognised.description}{by}; read by dataset={start.recognised.option}")
+    if start.first is not None:
+        _say_first_case(start.first, console)
+    if start.reading is not None:
+        reading = start.reading
+        methods = f", methods: {', '.join(reading.methods)}" if len(reading.methods) > 1 else ""
+        console.say(f"{plural(reading.samples, 'question')}, {plural(reading.cases, 'answer')}{methods}")
+    console.say(f"written to {start.folder.root}/: {', '.join(start.files)}")
+    if start.reading is not None:
+        say_guesses(start.folder, console)
+    for line in start.remarks:
+        console.say(on_one_line(line, 1000))
+    if start.misfit:
+        console.say(f"the guesses do not fit the file: {start.misfit}")
+
+
+def say_next(start: FileStart, console: Console, again: str = "") -> None:
+    """Print the lines to fill in, or the commands that come next. `again` is the command that wrote the folder, where the same one
+    runs it."""
+    command = composed_command(start.folder)
+    if start.to_fill_in:
+        console.say("check these lines, and fill in `???`:")
+        for line in start.to_fill_in:
+            console.say(f"  {line}")
+        if again:
+            console.say("then the same command again: it chooses the metrics that the data allow, and runs them")
+            console.say(f"  {again}")
+            return
+        console.say("then:")
+    elif start.reading is not None and not start.reading.cases:
+        console.say(
+            "it holds questions and no answers of a system: there is nothing to judge yet. Ask a live system, for example"
+        )
+        console.say(f"  {command} system=python system.callable=myrag:answer 'plugins=[myrag]'")
+        console.say(f"  {command} system=http system.url=http://127.0.0.1:8000/ask")
+        return
+    else:
+        console.say("next:")
+    console.say(f"  {command} task=plan   # what the data hold, what each metric needs")
+    console.say(f"  {command}")
+
+
+def say_kept(folder: StartFolder, console: Console) -> None:
+    """Print that a folder is there already, and what of it was edited."""
+    edited = f", edited since: {', '.join(folder.edited)}" if folder.edited else ""
+    console.say(f"{folder.root}/ was written for this file before{edited}: it is used as it is")
+
+
+def say_guesses(folder: StartFolder, console: Console) -> None:
+    """Print which fields of a mapping that is run were guessed from names, and where to correct them."""
+    if folder.guessed and folder.mapping not in folder.edited:
+        pairs = ", ".join(f"{field} <- {path}" for field, path in folder.guessed.items())
+        console.say(f"guessed: {pairs}; correct them in {folder.root}/{folder.mapping}")
+
+
+def say_left_out(folder: StartFolder, console: Console) -> None:
+    """Print the metrics that the experiment leaves out, at most three lines: those whose labels the data lack, those that a
+    language model would measure, those that need a model of another kind."""
+    by_need: dict[str, list[str]] = {_LABELS: [], NEEDS_MODEL: [], _OTHER_MODELS: []}
+    for metric, need in folder.left_out.items():
+        parts = need.split(", ")
+        lacks_label = any(not part.startswith(_MODELS) for part in parts)
+        by_need[_LABELS if lacks_label else NEEDS_MODEL if NEEDS_MODEL in parts else _OTHER_MODELS].append(metric)
+    for need, metrics in by_need.items():
+        where = f"; what each needs is in {folder.root}/experiment/{folder.name}.yaml" if need == _LABELS else ""
+        if metrics:
+            console.say(f"not measured, needs {need}: {', '.join(metrics)}{where}")
+
+
+def say_go_on(folder: StartFolder, words: Sequence[str], console: Console) -> None:
+    """Print the two commands to go on with. They repeat words about the system and the data, not those about judge and metrics."""
+    kept = [word for word in words if not word.startswith(("judge", "metrics=", "dataset="))]
+    command = " ".join([composed_command(folder), *map(shlex.quote, kept)])
+    console.say("to go on:")
+    wanted = [name for name in _MODEL_METRICS if folder.left_out.get(name) == NEEDS_MODEL]
+    metrics = ",".join(["faithfulness", *wanted])
+    console.say("  export OPENAI_API_KEY=...   # the key of a language model as judge; its name is judge.api_key_env")
+    console.say(f"  {command} judge=llm judge.model=openai/gpt-4o-mini-2024-07-18 'metrics=[{metrics}]'")
+    console.say(f"  {command} task=plan   # what the data hold, what each metric needs, what a run costs")
+
+
+def composed_command(folder: StartFolder) -> str:
+    """The command that runs the folder's experiment."""
+    return f"python -m ragpipe --config-dir {shlex.quote(str(folder.root))} +experiment={folder.name}"
+
+
+def _say_first_case(first: First, console: Console) -> None:
+    """Print the first case, a line per field; with where each comes from, unless the names are ours."""
+    sources = {field.field: "" if field.source == field.field else field.source for field in first.fields}
+    left = console.width - max(map(len, sources)) - _GAPS
+    width = left // 2 if any(sources.values()) else left
+    rows: list[tuple[str, ...]] = []
+    for field in first.fields:
+        value = _short(field.value, width)
+        source = on_one_line(sources[field.field], width)
+        rows.append((field.field, source, value) if any(sources.values()) else (field.field, value))
+    heads = ("field", "from", "value") if any(sources.values()) else ("field", "value")
+    console.table(heads, rows, title="its first case as it was mapped", left=(0, 1, 2))
+
+
+def _short(value: Any, width: int) -> str:
+    if isinstance(value, list) and value:
+        count = f"{len(value)} x "
+        return count + _short(value[0], width - len(count))
+    text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
+    return on_one_line(text, width)

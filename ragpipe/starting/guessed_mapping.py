@@ -16,7 +16,20 @@ from ragpipe.datasets.name_synonyms import field_meant, looks_judged, passage_nu
 from ragpipe.datasets.printed_values import NotPrinted, looks_printed, parsed
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_TEXT_KEYS = ("text", "content", "page_content", "pageContent", "body", "passage", "chunk", "document", "snippet")
+_TEXT_KEYS = (
+    "text",
+    "content",
+    "page_content",
+    "pageContent",
+    "body",
+    "passage",
+    "chunk",
+    "document",
+    "snippet",
+    "paragraph_text",
+    "passage_text",
+    "chunk_text",
+)
 EITHER = "either "
 """How a doubt begins about names that mean the same field."""
 _ANSWER_KEYS = ("text", "aliases", "normalized_aliases", "value")
@@ -224,6 +237,8 @@ def _fitted(field: str, name: NameInFile, as_text: bool = False) -> Iterator[Gue
     elif kinds == {"list of texts"} and field == "answer" and not name.own_name.startswith("answer"):
         if all(len(value) == 1 for value in name.values):
             yield GuessedField(field, f"{path}[0]")
+    elif name.own_name == "answers" and kinds == {"text"}:
+        yield GuessedField("answer", path)
     elif field in ("reference", "references", "answer") and kinds and kinds <= {"list of texts", "list of numbers"}:
         yield GuessedField("references", path if kinds == {"list of texts"} else f"{path}[].to_string(@)")
     elif field in ("reference", "references", "answer") and kinds == {"object"}:
@@ -249,6 +264,16 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
         key = next((key for key in _TEXT_KEYS if isinstance(name.example[0].get(key), str)), None)
         if key:
             yield GuessedField("contexts", f"{path}[].{key}")
+        else:  # LlamaIndex: each node in an object with its score
+            objects = {own: value for own, value in name.example[0].items() if isinstance(value, dict)}
+            inner = (
+                (own, text) for own, value in objects.items() for text in _TEXT_KEYS if isinstance(value.get(text), str)
+            )
+            yield from (GuessedField("contexts", f"{path}[].{_quoted(own)}.{text}") for own, text in islice(inner, 1))
+    elif name.kind.startswith("list of list"):
+        yield from _nested_passages(name)
+    elif name.kind == "object" and (key := next((key for key in name.example if _is_sentences(key, name.example)), "")):
+        yield GuessedField("contexts", f"{path}.{_quoted(key)}[*].join(' ', @)")
     elif name.kind == "object":
         inner = (
             key for key, value in name.example.items() if _kind(value) == "list of texts" and "text" in key.lower()
@@ -259,6 +284,29 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
         separator = JoinedPassages(value for value in name.values if isinstance(value, str)).separator()
         # one passage, or none where the cell is empty
         yield _joined(path, separator) if separator is not None else GuessedField("contexts", f"[{path}][?@]")
+
+
+def _nested_passages(name: NameInFile) -> Iterator[GuessedField]:
+    """Of lists in a list: HotpotQA's title and sentences, a text with its score, passages of several retrievals."""
+    inner = [part for value in name.values for part in value if isinstance(part, list) and part]
+    kinds = {tuple(map(_kind, part)) for part in inner}
+    texts = next(
+        (key for key in _TEXT_KEYS if isinstance(inner[0][0], dict) and isinstance(inner[0][0].get(key), str)), ""
+    )
+    if kinds <= {("text", "list of texts"), ("text", "empty list")}:
+        yield GuessedField("contexts", f"{name.path}[*].join(' ', @[1])")
+    elif kinds in ({("text", "number")}, {("number", "text")}):
+        yield GuessedField("contexts", f"{name.path}[*][{int(kinds == {('number', 'text')})}]")
+    elif all(set(kind) == {"text"} for kind in kinds):
+        doubt = f"{EITHER}'{name.path}[]' where each text is a passage, or '{name.path}[*][1]' where the first of two is a title"
+        is_titled = all(len(part) == 2 and 2 * len(part[0]) < len(part[1]) for part in inner)
+        yield GuessedField("contexts", f"{name.path}[]", doubt=doubt if is_titled else "")
+    elif texts:
+        yield GuessedField("contexts", f"{name.path}[].{texts}")
+
+
+def _is_sentences(key: str, value: Mapping[str, Any]) -> bool:
+    return "sentence" in key and _kind(value[key]) == "list of list of textss"
 
 
 def _joined(path: str, separator: Separator) -> GuessedField:

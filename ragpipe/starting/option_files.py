@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import yaml
+
 from ragpipe.core import registry
+from ragpipe.core.resources import conf_dir
 from ragpipe.datasets.recognition import NATIVE
+from ragpipe.profiling.label_fields import DataFacts, SeenVerdicts
+from ragpipe.profiling.metric_needs import MetricNeed, default_metrics, gives_value, metric_needs
+from ragpipe.schema.sample import Case
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.starting.guessed_mapping import GUESSED_FIELDS, GuessedField, NameInFile, judged_names, passages_in
-from ragpipe.starting.metric_choice import NEEDS_MODEL, MetricChoice
-from ragpipe.starting.recorded_scales import RecordedEntry
 
 _BARE = re.compile(r"[A-Za-z_](?:[\w./+-]|\[\]|:(?=[\w./]))*", re.ASCII)
 _WHOLE = {"question", "answer"}
@@ -196,13 +201,7 @@ def _recorded_lines(judged: Sequence[NameInFile]) -> Iterator[str]:
 
 
 def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator[str]:
-    """A line per field: its guess, `???` where a person has to say it, else a comment. Without a question and an answer nothing can
-    be run, so a person has to look anyway, and the contexts are asked for as well; questions with right answers are whole.
-
-    Args:
-        guesses: the guess by field.
-        passages: what the contexts may be, where no name says so; may be empty.
-    """
+    """A line per field: its guess, `???` where a person has to say it, else a comment."""
     is_whole = (
         guesses.keys() >= _WHOLE
         or guesses.keys() >= {"question", "reference"}
@@ -259,3 +258,121 @@ def scalar(text: str) -> str:
         return text.strip()
     in_single = '"' in text and "'" not in text and "\\" not in text and text.isprintable()
     return f"'{text}'" if in_single else json.dumps(text, ensure_ascii=False)
+
+
+_BAD_WHEN_HIGH = re.compile(
+    r"harmful|malicious|hallucinat|toxic|\bbias|noise_?sensitivity|misuse|leakage|violation|perplexity|error_?rate|"
+    r"edit_?distance|latency|duration|cost"
+)
+_GOOD_WHEN_HIGH = {"open_rag_eval": {"hallucination_score"}}  # 1 says that nothing is hallucinated
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEntry:
+    """An entry of `take`.
+
+    Attributes:
+        score: the name of the score.
+        source: the name of the recorded value.
+        scale: its ends; None for a count.
+        is_binary: whether only true and false were seen.
+        higher_is_better: whether a high value is a good one, by its name.
+        seen: what was seen, for a comment.
+    """
+
+    score: str
+    source: str
+    scale: tuple[float, float] | None
+    is_binary: bool
+    higher_is_better: bool
+    seen: str
+
+
+def recorded_entries(
+    verdicts: Mapping[str, SeenVerdicts], option: str, taken: Collection[str]
+) -> tuple[list[RecordedEntry], list[str]]:
+    """The entries, and a line for each name that cannot be one.
+
+    A score is named as in the file where that name is free, else `OPTION_NAME`: `faithfulness` of another tool is not ours.
+    The scale is the narrowest of 0-1, 1-5, 0-5, 0-10 and 0-100 that holds every value seen; a value outside all of them is a
+    count without a scale.
+    """
+    entries, left_out, names = [], [], set(taken)
+    for source, seen in verdicts.items():
+        if not seen.n:
+            kind = "no verdict is a number" if seen.unreadable else "no verdict was given"
+            left_out.append(f"{source}: {kind}")
+            continue
+        if "." in source:
+            left_out.append(f"{source}: a name with a point would be read as a part of another")
+            continue
+        score = _score_name(source, option, names)
+        names.add(score)
+        entries.append(
+            RecordedEntry(score, source, seen.scale, seen.is_boolean, _is_good_when_high(source, option), _remark(seen))
+        )
+    return entries, left_out
+
+
+def _score_name(source: str, option: str, taken: Collection[str]) -> str:
+    plain = re.sub(r"\W+", "_", source.lower(), flags=re.ASCII).strip("_") or "verdict"
+    name = plain if plain not in taken else f"{option}_{plain}"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _is_good_when_high(source: str, option: str) -> bool:
+    name = source.lower()
+    return not _BAD_WHEN_HIGH.search(name) or name in _GOOD_WHEN_HIGH.get(option, ())
+
+
+def _remark(seen: SeenVerdicts) -> str:
+    values = "true and false" if seen.is_boolean else f"{seen.low:g} to {seen.high:g}"
+    unreadable = f", {seen.unreadable:,} unreadable" if seen.unreadable else ""
+    return f"seen: {values} in {seen.n:,} verdict{'' if seen.n == 1 else 's'}{unreadable}"
+
+
+NEEDS_MODEL = "a language model"
+_BY_OTHERS = "recorded"  # has entries of its own
+
+
+@dataclass(frozen=True, slots=True)
+class MetricChoice:
+    """The metrics that can run, and for each of the others what it needs, by name."""
+
+    chosen: tuple[str, ...]
+    left_out: dict[str, str]
+
+
+def choose_metrics(facts: DataFacts, probe: Sequence[Case] = ()) -> MetricChoice:
+    """Every shipped metric that needs no model of any kind, and whose labels some case has.
+
+    One that the embedded judge answers in part is among them where it gives a value on one of the cases of `probe`, or where
+    there are none to try: it says for each case what it could not tell.
+    """
+    needs = [need for need in metric_needs(facts) if need.name != _BY_OTHERS]
+    lacking = {need.name: ", ".join(_lacks(need, probe)) for need in needs}
+    return MetricChoice(
+        tuple(name for name, lack in lacking.items() if not lack),
+        {name: lack for name, lack in lacking.items() if lack},
+    )
+
+
+def score_names() -> frozenset[str]:
+    """The names of all scores of the shipped metrics with their default parameters, and of the shipped composites."""
+    scoring = yaml.safe_load((conf_dir() / "scoring" / "default.yaml").read_text(encoding="utf-8"))
+    measured = (score.name for metric in default_metrics() for score in metric.scores())
+    return frozenset([*measured, *scoring["composites"], OVERALL.name])
+
+
+def _lacks(need: MetricNeed, probe: Sequence[Case]) -> Iterator[str]:
+    metric = next(metric for metric in default_metrics() if metric.name == need.name)
+    is_mute = need.embedded_judge == "partly" and not need.missing and probe and not gives_value(metric, probe)
+    if need.embedded_judge == "no" or is_mute:
+        yield NEEDS_MODEL
+    if need.needs_embedder:
+        yield "an embedder"
+    if metric.encoder_settings:
+        yield "a model of tokens"
+    yield from need.missing

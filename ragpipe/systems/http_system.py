@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
 from urllib.parse import urlencode
 
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.secret_detection import looks_random, looks_secret
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.judging.clients.client import AttemptError
@@ -18,13 +22,16 @@ from ragpipe.judging.clients.http_responses import is_unbilled, retry_after, wit
 from ragpipe.judging.clients.proxies import proxy_for
 from ragpipe.judging.redaction import Redactor
 from ragpipe.schema.sample import Sample
-from ragpipe.systems.answer_shapes import answer_keys, suggested_fields, yaml_line
-from ragpipe.systems.event_streams import Event, EventReader, StreamForm, stream_form, stream_record
 from ragpipe.systems.framework_answers import fields_of_result
-from ragpipe.systems.header_secrets import header_secrets
-from ragpipe.systems.questions import question_fields
-from ragpipe.systems.settings import FIELDS_OF_ANSWER, HttpSystem
-from ragpipe.systems.system_failures import SystemFailure, failure_of_attempt, kind_of_status
+from ragpipe.systems.settings import FIELDS_OF_ANSWER, HttpSystem, question_fields
+from ragpipe.systems.system_failures import (
+    SystemFailure,
+    answer_keys,
+    failure_of_attempt,
+    kind_of_status,
+    suggested_fields,
+    yaml_line,
+)
 
 ANSWER_LIMIT = 16 << 20  # bytes of one HTTP answer
 _EXCERPT = 200  # characters of a response in a message
@@ -135,8 +142,7 @@ class HttpEndpoint:
             return False
 
     def _output(self, record: Any) -> dict[str, Any]:
-        """The fields of the output. Raises SystemFailure when no answer stands where `fields` says, unless the system says
-        that it abstained or what went wrong."""
+        """The fields of the output."""
         try:
             output = {key: value for key, path in self._fields.items() if (value := path(record)) is not None}
         except BadExpression as error:
@@ -295,3 +301,152 @@ def _replaced(value: Any, scrub: Redactor) -> Any:
     if isinstance(value, list):
         return [_replaced(item, scrub) for item in value]
     return value
+
+
+StreamForm = Literal["sse", "ndjson"]
+
+_LINE_END = re.compile("\r\n|\n|\r")
+_DONE = "[DONE]"
+_CONTENT_TYPES: dict[str, StreamForm] = {
+    "text/event-stream": "sse",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/x-jsonlines": "ndjson",
+    "application/stream+json": "ndjson",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its name, None without one, and its JSON or text."""
+
+    name: str | None
+    value: Any
+
+
+def stream_form(content_type: str) -> StreamForm | None:
+    """The form of a stream by its content type; None for what is no stream."""
+    return _CONTENT_TYPES.get(content_type.partition(";")[0].strip().lower())
+
+
+class EventReader:
+    """Reads events from the bytes of a stream as they arrive."""
+
+    def __init__(self, form: StreamForm):
+        self._form = form
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._rest = ""  # the beginning of a line
+        self._name: str | None = None
+        self._lines: list[str] = []  # the data lines of the event so far
+
+    def feed(self, piece: bytes, *, final: bool = False) -> list[Event]:
+        """The events that are complete with this piece. Raises SystemFailure for what is no event."""
+        try:
+            text = self._rest + self._decoder.decode(piece, final)
+        except UnicodeDecodeError as error:
+            raise SystemFailure("not_an_api_answer", f"a stream that is not UTF-8: {error}", permanent=True) from None
+        held_back = "\r" if text.endswith("\r") and not final else ""  # a line feed may follow, which belongs to it
+        *lines, self._rest = _LINE_END.split(text.removesuffix("\r") if held_back else text)
+        self._rest += held_back
+        if final:  # some servers leave out the last blank line
+            lines, self._rest = [*lines, self._rest, ""], ""
+        read = self._read_sse_line if self._form == "sse" else _read_json_line
+        return [event for line in lines if (event := read(line)) is not None]
+
+    def _read_sse_line(self, line: str) -> Event | None:
+        """The event that a blank line ends, None for any other line."""
+        if line:
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "data":
+                self._lines.append(value)
+            elif field == "event":
+                self._name = value or None
+            return None
+        name, text, has_data = self._name, "\n".join(self._lines), bool(self._lines)
+        self._name, self._lines = None, []
+        return Event(name, _value(text)) if has_data and text.strip() != _DONE else None
+
+
+def _read_json_line(line: str) -> Event | None:
+    if not line.strip() or line.strip() == _DONE:
+        return None
+    try:
+        return Event(None, strict_loads(line))
+    except InvalidJson as error:
+        message = f"a line of the stream is no JSON: {error}: {line[:100]!r}"
+        raise SystemFailure("not_an_api_answer", message, permanent=True) from None
+
+
+def _value(text: str) -> Any:
+    """The JSON of an event, where it is an object, a list or a quoted text; else the text, so that a token `42` stays one."""
+    if text[:1] in ("{", "[", '"'):
+        try:
+            return strict_loads(text)
+        except InvalidJson:
+            return text
+    return text
+
+
+def stream_record(events: Sequence[Event]) -> dict[str, Any]:
+    """What path expressions see of a stream: `events`, `named`, and a chat completion put together where it is one. Raises
+    SystemFailure for an event that reports an error."""
+    named: dict[str, list[Any]] = {}
+    for event in events:
+        if event.name is not None:
+            named.setdefault(event.name, []).append(event.value)
+    values = [event.value for event in events]
+    for value in values:
+        if isinstance(value, dict) and value.get("error") and not value.get("choices"):
+            raise SystemFailure("server_error", f"an error in the stream: {str(value['error'])[:200]}")
+    return {**_completion(values), "events": values, "named": named}
+
+
+def _completion(values: Sequence[Any]) -> dict[str, Any]:
+    """The chat completion that the chunks of a stream make up; empty where they are none."""
+    chunks = [value for value in values if isinstance(value, dict) and isinstance(value.get("choices"), list)]
+    choices = [choice for chunk in chunks for choice in chunk["choices"] if isinstance(choice, Mapping)]
+    first = [choice for choice in choices if choice.get("index", 0) == 0 and isinstance(choice.get("delta"), Mapping)]
+    if not first:
+        return {}
+    message: dict[str, Any] = {}
+    for choice in first:
+        for name, value in choice["delta"].items():
+            message[name] = _joined(message.get(name), value) if name != "role" else value
+    finish = next((choice["finish_reason"] for choice in reversed(first) if choice.get("finish_reason")), None)
+    rest = {name: value for chunk in chunks for name, value in chunk.items() if value is not None and name != "choices"}
+    return {**rest, "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
+
+
+def _joined(before: Any, value: Any) -> Any:
+    """Two pieces of a streamed field: texts and lists are put together, of other values the later one counts."""
+    if before is None or value is None:
+        return before if value is None else value
+    if isinstance(before, str) and isinstance(value, str):
+        return before + value
+    return [*before, *value] if isinstance(before, list) and isinstance(value, list) else value
+
+
+_SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|passw|credential|signature|session")
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19})(?:[-_./](?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19}))*\Z")
+_NAMES = re.compile(r"(?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19})\d{0,8}(?:[-_./:](?:[A-Z]?[a-z]{0,18}|[A-Z]{1,19})\d{0,8})*\Z")
+
+
+def header_secrets(headers: Mapping[str, str], *, in_messages: bool) -> Iterator[str]:
+    """What of the headers' values must not be written down, for a Redactor.
+
+    Of a header whose name says that it is secret: every word, also without its scheme (`Bearer`); in answers (not `in_messages`)
+    only what is no ordinary word, because `none` and `anything` stand in honest answers. Of another header only what is
+    surely random: `X-Tenant: production` and `X-Index: wiki-2018` stand in honest answers, too.
+    """
+    for header, value in headers.items():
+        secret = _SECRET_HEADER.search(header) is not None
+        for word in (value, *value.split()):
+            random = looks_random(word)
+            if secret:
+                is_secret = in_messages or random or not (" " in word or _WORDS.match(word))
+            else:
+                is_secret = random and (looks_secret(word) is not None or not _NAMES.match(word))
+            if is_secret:
+                yield word

@@ -16,8 +16,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.framework_answers import fields_of_result, is_message, text_of_message
-from ragpipe.systems.questions import question_fields
-from ragpipe.systems.settings import PythonSystem
+from ragpipe.systems.settings import PythonSystem, question_fields
 from ragpipe.systems.system_failures import SystemFailure
 
 _EXAMPLE = "ragpipe.example_rag"  # the package of ragpipe that a callable may be in without being listed
@@ -185,8 +184,7 @@ def _imported(settings: PythonSystem, plugins: Sequence[str]) -> Any:
 
 
 def _method_to_call(target: Any, name: str) -> Callable[[Any], Any]:
-    """What is called with each question: a function itself; of an object that cannot be called, one of `METHODS`. A class is
-    made an object first, without arguments."""
+    """What is called with each question: a function itself; of an object that cannot be called, one of `METHODS`."""
     if inspect.isclass(target):
         try:
             target = target()
@@ -219,8 +217,7 @@ def _unusable(settings: PythonSystem, expected: str, fix: str) -> ConfigError:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Call it in a thread of its own. Not in asyncio's pool: that has few threads, and the process waits for its last
-    one, so that a callable that hangs would keep the run from ending long after its time is up."""
+    """Call it in a thread of its own."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Any] = loop.create_future()
 

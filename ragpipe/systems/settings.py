@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -14,6 +15,7 @@ from ragpipe.datasets.mapping_settings import PathExpression
 from ragpipe.datasets.settings import OUTPUT_FIELDS
 from ragpipe.judging.redaction import is_variable_name
 from ragpipe.judging.settings import BudgetSettings, Price
+from ragpipe.schema.sample import Sample
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.store.places import address_fault, is_remote
 
@@ -26,14 +28,7 @@ FIELDS_OF_ANSWER = OUTPUT_FIELDS - {"method", "repeat"}
 
 
 class _System(Settings):
-    """What every system may have.
-
-    `index_manifest` is the file that says which chunks of which documents are in its index. Its content, not its name, is
-    part of a run's identity. `retrieves: false` says that the system retrieves nothing by design (closed book); a mapping
-    says it of single methods, `{closed_book: false}`. True adds nothing to what an output says of itself, and only what is
-    false is part of a run's identity. `prices` are those of the tokens in the outputs' `usage`, which an output's own
-    `cost_usd` goes before; they are part of the identity where they are given, but not of what names the outputs.
-    """
+    """What every system may have."""
 
     index_manifest: Annotated[str | None, NotInIdentity] = Field(
         default=None,
@@ -334,3 +329,12 @@ def method_sections(section: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         params = {**(base.get("params") or {}), **(overrides.get("params") or {})}
         sections[name] = {**shared, **overrides, "params": params, "method": name}
     return sections
+
+
+_SENT = ("id", "question", "history", "meta")
+
+
+def question_fields(sample: Sample, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`id`, `question`, `history` and `meta` of the sample, no reference and no label, and the `params` of the method: a copy,
+    which the system may change."""
+    return {**sample.model_dump(mode="json", include=set(_SENT)), "params": deepcopy(dict(params))}

@@ -9,18 +9,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.calibrating.embedded_fit import fit_embedded_judge, judge_section
-from ragpipe.calibrating.fit_report import fit_lines
-from ragpipe.calibrating.jury_members import member_lines
+from ragpipe.calibrating.judge_fit import fit_embedded_judge, fit_lines, judge_section
 from ragpipe.calibrating.people_labels import TITLE, unused_lines
-from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, score_evidence
+from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, member_lines, score_evidence
 from ragpipe.calibrating.score_calibration import ScoreEvidence
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
 from ragpipe.judging.heuristic.settings import HeuristicSettings
-from ragpipe.labelling.draw_words import more_labels_words
+from ragpipe.labelling.drawn_cases import more_labels_words
 from ragpipe.labelling.label_files import LABELS_FOLDER, read_draw
 from ragpipe.reports.calibration_report import (
     advice_lines,

@@ -16,11 +16,10 @@ from ragpipe.engine.runs.comparison_files import ComparedRuns, compared_runs, wr
 from ragpipe.engine.runs.run_list import find_named_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.pages.side_files import SINGLE_FILE_MB
-from ragpipe.reports.comparison_summary import summary_lines, title_line
+from ragpipe.reports.comparison_summary import headline_lines, summary_lines, title_line
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_comparison import headline_lines
 from ragpipe.schema.settings import Settings
 from ragpipe.store.places import cache_folder, is_remote, objects
 from ragpipe.store.run.run_folder import RunFolder

@@ -20,8 +20,7 @@ from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
-from ragpipe.reports.explanation import CaseExplanation, explanation_lines
-from ragpipe.reports.question_table import question_table
+from ragpipe.reports.explanation import CaseExplanation, explanation_lines, question_table
 from ragpipe.schema.sample import OUTPUT_KEY, Case, Corpus
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL

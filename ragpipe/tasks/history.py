@@ -17,8 +17,8 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.run_list import named_folders, scored_runs
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
-from ragpipe.reports.exports.csv_export import write_csv
 from ragpipe.reports.exports.open_metrics import open_metrics
+from ragpipe.reports.exports.table_export import write_csv
 from ragpipe.reports.history_page import NEWEST_HEADS, NOTE, history_headline, history_markdown, newest_rows
 from ragpipe.schema.settings import Settings
 from ragpipe.store.files.atomic import open_unless_same, write_unless_same

@@ -74,8 +74,8 @@ def run(config: InitSettings, console: Console) -> int:
     folder = Path(config.dir)
     if config.source is not None:
         from ragpipe.starting.file_start import start_from
-        from ragpipe.starting.start_messages import say_next, say_start
-        from ragpipe.starting.start_words import check_option
+        from ragpipe.starting.first_run import say_next, say_start
+        from ragpipe.starting.start_folder import check_option
 
         if config.read_as:
             check_option(config.read_as, "as")

@@ -14,11 +14,18 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.finished_run import open_run
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
-from ragpipe.labelling.asked_question import AskedQuestion, asked_question, drawn_metric
 from ragpipe.labelling.draw import CANNOT_DRAW
-from ragpipe.labelling.draw_files import write_draw_files
-from ragpipe.labelling.draw_words import more_labels_words
-from ragpipe.labelling.drawn_cases import draw_id_of, drawn_of, drawn_rows, strata_table, stratum_sizes
+from ragpipe.labelling.drawn_cases import (
+    Population,
+    draw_id_of,
+    drawn_of,
+    drawn_rows,
+    more_labels_words,
+    read_population,
+    read_shown_cases,
+    strata_table,
+    stratum_sizes,
+)
 from ragpipe.labelling.label_files import (
     DRAW,
     LABELS,
@@ -31,16 +38,20 @@ from ragpipe.labelling.label_files import (
     write_rows,
 )
 from ragpipe.labelling.label_import import (
+    CANNOT_READ,
     GivenLabel,
+    LabelEvent,
     LabelKey,
+    checked,
     draw_of_files,
     given_again,
     labels_of,
     merged_labels,
+    read_labelled_file,
     unlabelled_cases,
 )
+from ragpipe.labelling.label_page import AskedQuestion, asked_question, drawn_metric, write_draw_files
 from ragpipe.labelling.label_settings import LabelSettings
-from ragpipe.labelling.labelled_files import CANNOT_READ, LabelEvent, checked, read_labelled_file
 from ragpipe.labelling.open_verdicts import (
     OVERALL,
     case_as_shown,
@@ -52,8 +63,6 @@ from ragpipe.labelling.open_verdicts import (
     read_verdicts_file,
     verdicts_path,
 )
-from ragpipe.labelling.population import Population, read_population
-from ragpipe.labelling.shown_cases import read_shown_cases
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
 from ragpipe.stages.combine_iterations import scored_iterations

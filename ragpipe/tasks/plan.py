@@ -39,13 +39,12 @@ from ragpipe.engine.runs.user_code import system_sources
 from ragpipe.engine.sources.case_sources import DatasetSource, open_index
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.profiling.data_profile import DataProfile
+from ragpipe.profiling.data_profile import DataProfile, times_are_known
 from ragpipe.profiling.metric_needs import MetricNeed, need_of
 from ragpipe.profiling.profile_rows import HEADS, profile_rows
-from ragpipe.profiling.value_checks import times_are_known
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
-from ragpipe.reports.sections.index_section import index_notes
+from ragpipe.reports.sections.diagnosis_section import index_notes
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.pointer_checks import Pointers, read_pointers
 from ragpipe.stages.case_reader import CaseReader

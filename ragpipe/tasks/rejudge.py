@@ -25,9 +25,9 @@ from ragpipe.reports.agreement_report import (
     agreement_markdown,
     agreement_rows,
     question_lines,
+    short_agreement_lines,
 )
 from ragpipe.reports.console import Console
-from ragpipe.reports.short_agreement import short_agreement_lines
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same

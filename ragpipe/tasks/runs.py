@@ -13,8 +13,7 @@ from ragpipe.engine.runs.run_list import list_runs, named_folders, refuse_other_
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
-from ragpipe.reports.run_list_text import run_list_text
-from ragpipe.reports.runs_page import RunLine, runs_markdown
+from ragpipe.reports.runs_page import RunLine, run_list_text, runs_markdown
 from ragpipe.schema.settings import Settings
 from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import RUNS

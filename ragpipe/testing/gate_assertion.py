@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragpipe.comparing.gate_cases import GateCase, worst_cases
+from ragpipe.comparing.drop_gates import GateCase, worst_cases
 from ragpipe.pages.page_address import case_name
 from ragpipe.reports.run_data import Run, load_run
-from ragpipe.scoring.gates.gate_sentences import limit, value_text
+from ragpipe.scoring.gates.gate_rules import limit, value_text
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
 

@@ -193,7 +193,7 @@ def missing_embedder_line(config: RunConfig) -> str | None:
         return None
     return (
         f"{', '.join(names)}: skipped (no_embedder). For vectors without a key and without torch: {INSTALL}, then "
-        "embedder=minilm; or embedder=litellm embedder.model=..."
+        "embedder=minilm; others: docs/embeddings.md"
     )
 
 

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.comparing.change_sources import ChangeSources
-from ragpipe.comparing.comparison import Comparison, compare_sides, comparison_document
-from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
+from ragpipe.comparing.comparison import (
+    COMPARED_CASES_SCHEMA,
+    Comparison,
+    compare_sides,
+    compared_cases,
+    comparison_document,
+)
 from ragpipe.comparing.run_agreement import agreement, questions, verdict_changes
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import TITLE, Side, opened_side
@@ -19,8 +24,8 @@ from ragpipe.core.errors import ConfigError, Problem, RagpipeError
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.compare.compare_page import compare_page
-from ragpipe.reports.comparison_markdown import summary_markdown
-from ragpipe.reports.exports.comparison_junit import comparison_junit
+from ragpipe.reports.comparison_summary import summary_markdown
+from ragpipe.reports.exports.junit import comparison_junit
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.usage import Usage
 from ragpipe.stages.combine_iterations import scored_iterations

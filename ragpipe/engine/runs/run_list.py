@@ -16,7 +16,7 @@ from ragpipe.engine.runs.run_identity import run_differences
 from ragpipe.reports.number_format import is_recorded, price, share_below_one, whole
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
-from ragpipe.scoring.coverage import LOST, coverage
+from ragpipe.scoring.aggregate import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import COMPARISONS, LATEST, RUN_ID, RUNS, SWEEPS, RunFolder

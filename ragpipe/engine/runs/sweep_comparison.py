@@ -11,17 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragpipe.comparing.comparison import Shifts, judging_differences, judging_shifts
 from ragpipe.comparing.judge_drift import known_alarms
-from ragpipe.comparing.judging_shift import Shifts, judging_differences, judging_shifts
 from ragpipe.comparing.side import opened_side
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.engine.runs.manifest import checked_manifest
 from ragpipe.reports.comparison_page import compared_scores, comparison_lines, comparison_markdown, comparison_notes
 from ragpipe.reports.console import Console, JobConsole
-from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows
-from ragpipe.reports.shared_questions import shared_questions
-from ragpipe.reports.short_notes import warning_lines
+from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, shared_questions
+from ragpipe.reports.short_report import warning_lines
 from ragpipe.reports.short_sweep import job_line, sweep_lines, sweep_warnings
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.files.atomic import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same

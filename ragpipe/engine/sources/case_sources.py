@@ -39,8 +39,7 @@ from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_regular_file
-from ragpipe.systems.answer_costs import AnswerCosts
-from ragpipe.systems.live_system import open_methods
+from ragpipe.systems.live_system import AnswerCosts, open_methods
 from ragpipe.systems.settings import LiveSystem, PythonSystem, RecordedSystem
 
 

@@ -58,8 +58,7 @@ def misplace_citation(subject: Subject, rng: random.Random) -> Edit | None:
 
 
 def _single_marks(case: Case) -> list[int]:
-    """The numbers that stand alone in a mark, once in the answer, and name a retrieved chunk. Where citations are recorded,
-    exactly one of them has the number as its marker and names that chunk."""
+    """The numbers that stand alone in a mark, once in the answer, and name a retrieved chunk."""
     ranks = {chunk.rank: chunk for chunk in case.contexts}
     numbers = [match["numbers"] for match in _MARK.finditer(case.answer)]
     all_numbers = [int(number) for group in numbers for number in re.findall(r"\d+", group)]

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import JsonValue
 
 from ragpipe.comparing.judge_drift import DriftRecord, drift_file, read_drift_record
@@ -17,28 +19,128 @@ from ragpipe.config.run_validation import validate_without_metrics
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import TRANSIENT, ConfigError, Incomplete, Problem
+from ragpipe.core.resources import data_path, prompts_dir
 from ragpipe.core.safe_text import shorten
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.judge_access import open_judge, refuse_other_addresses, store_folder, store_place
 from ragpipe.engine.plans.plan_summary import check_call_budget, plan_line, prompt_counter
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
-from ragpipe.extras.checks.canaries import CanaryItem, CanarySet, Verdicts, is_right, read_canaries
 from ragpipe.extras.checks.check import table
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
-from ragpipe.judging.replies.answer_parsing import PARSER
+from ragpipe.judging.replies.answer_parsing import PARSER, Unparsable, read_answer
 from ragpipe.judging.settings import JudgeSettings
+from ragpipe.prompting.fences import fenced_values
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import Report, Section, Verbatim
 from ragpipe.reports.number_format import plural
 from ragpipe.reports.render.terminal import print_report
-from ragpipe.reports.sections.drift_section import check_section, served_words
-from ragpipe.schema.call import Call
+from ragpipe.reports.sections.results_section import check_section, served_words
+from ragpipe.schema.call import Call, Payload
+from ragpipe.schema.judge_answers.all_answers import ANSWER_TYPES
+from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.stages.plan_calls import Plan, StepPlan, expected_tokens
 from ragpipe.stages.step_tokens import TokenSample
 from ragpipe.stats.mcnemar import mcnemar_p
 from ragpipe.store.calls.call_store import read_calls
 from ragpipe.store.run.folder_lock import FolderLock, waiting
+
+Verdicts = dict[str, JsonValue]
+"""Values by name: `item/field`, or `item/field[2]` for the second numbered item of the reply."""
+UNREADABLE = "(unreadable)"
+MISSING = "(missing)"
+SHIPPED = "package:canaries.v1.yaml"
+
+
+@dataclass(frozen=True)
+class CanaryItem:
+    """One question of the set. `grades` are the verdicts that its authors give, by the name of the verdict."""
+
+    name: str
+    payload: Payload
+    answer: type[Answer]
+    grades: Mapping[str, JsonValue]
+
+    def verdicts(self, text: str) -> Verdicts:
+        """The graded verdicts in a reply: what stands there, `(missing)` where the reply leaves one out, and `(unreadable)` for
+        all of them where it is no answer at all."""
+        try:
+            answer = read_answer(text, self.answer, fenced_values(self.payload.messages))[0].model_dump(mode="json")
+        except Unparsable:
+            return dict.fromkeys(self.grades, UNREADABLE)
+        return {name: _value(answer, name.partition("/")[2]) for name in self.grades}
+
+
+@dataclass(frozen=True)
+class CanarySet:
+    """The questions. `digest` changes with every message, schema and grade."""
+
+    name: str
+    version: int
+    digest: str
+    items: tuple[CanaryItem, ...]
+
+    @property
+    def grades(self) -> dict[str, JsonValue]:
+        """The grades of all items by the name of the verdict."""
+        return {name: grade for item in self.items for name, grade in item.grades.items()}
+
+    def document(self) -> dict[str, Any]:
+        """What identifies the set in a file."""
+        return {"name": self.name, "version": self.version, "digest": self.digest}
+
+
+@cache
+def read_canaries() -> CanarySet:
+    """The shipped set. Its templates are those that ragpipe ships, whatever `prompt_dirs` says."""
+    content = yaml.load(data_path(SHIPPED).read_text(encoding="utf-8"), Loader=FastLoader)
+    library = PromptLibrary([prompts_dir()])
+    items = tuple(_item(item, library) for item in content["items"])
+    digest = sha256([[item.name, item.payload.id, dict(item.grades)] for item in items])
+    return CanarySet(SHIPPED.rpartition(":")[2], content["version"], digest, items)
+
+
+def _item(item: Mapping[str, Any], library: PromptLibrary) -> CanaryItem:
+    folder, _, name = item["prompt"].partition("/")
+    step, _, version = name.partition(".")
+    prompt, answer = library.load(folder, step, version), ANSWER_TYPES[item["answer"]]
+    values = {
+        name: [{"text": text} for text in value] if prompt.roles.get(name) == "sources" else value
+        for name, value in item["values"].items()
+    }
+    grades: dict[str, JsonValue] = {}
+    for place, grade in item["grades"].items():
+        if isinstance(grade, list):  # one grade for each numbered item of the reply
+            grades |= {f"{item['id']}/{place}[{number}]": value for number, value in enumerate(grade, 1)}
+        else:
+            grades[f"{item['id']}/{place}"] = grade
+    return CanaryItem(item["id"], Payload(prompt.render(**values), answer_schema(answer)), answer, grades)
+
+
+def _value(answer: Mapping[str, Any], field: str) -> JsonValue:
+    """The value at `score`, `correctness.score` or `verdict[2]`, which is that of the item with index 2."""
+    field, _, place = field.rstrip("]").partition("[")
+    value: Any = answer
+    if place:
+        numbered = [item for item in answer.get("verdicts", ()) if item.get("index") == int(place)]
+        value = numbered[0] if len(numbered) == 1 else {}
+    for key in field.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return MISSING
+        value = value[key]
+    return sorted(value) if isinstance(value, list) else value
+
+
+def is_right(value: JsonValue, grade: JsonValue) -> bool:
+    """Whether a verdict is the one that the set's authors give: equal, or within their range."""
+    if isinstance(grade, dict):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and grade["low"] <= value <= grade["high"]  # type: ignore[operator]
+    return value == grade and isinstance(value, bool) == isinstance(grade, bool)
+
 
 BASELINE_REPEATS = 10
 """How often the baseline asks each question. A verdict is kept where all of them agree."""

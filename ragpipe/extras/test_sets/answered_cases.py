@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
 from typing import Any
 
+from ragpipe.core.digest import sha256
 from ragpipe.documents.markdown import Document
-from ragpipe.extras.test_sets.anchors import Role, anchor
-from ragpipe.extras.test_sets.document_facts import Fact, Paragraph, facts, paragraphs
-from ragpipe.extras.test_sets.drafts import Draft, drafts_of
-from ragpipe.extras.test_sets.fact_slots import (
-    NamedFact,
-    by_key,
-    heading_slot,
-    named_facts,
-    partners,
-    subject_slots,
-    topic_heading,
-)
+from ragpipe.extras.test_sets.drafts import Draft, Role, anchor, drafts_of
+from ragpipe.extras.test_sets.english import capitalised, is_plural, uncapitalised, verb_be, verb_past, word_set
 from ragpipe.extras.test_sets.question_templates import Templates
-from ragpipe.extras.test_sets.source_documents import SourceDocuments, Subject
+from ragpipe.extras.test_sets.source_documents import (
+    Fact,
+    Paragraph,
+    SourceDocuments,
+    Subject,
+    facts,
+    is_person,
+    last_heading,
+    paragraphs,
+)
 from ragpipe.patterns.sentences import sentences
 
 
@@ -161,16 +166,7 @@ def _paragraph_conflicts(
 def _conflict(
     templates: Templates, about: str, slots: dict[str, str], value: str, places: list[dict[str, Any]], fact: str
 ) -> Iterator[Draft]:
-    """Drafts about a place in the newer note and the one in the older note that it contradicts.
-
-    Args:
-        templates: all templates.
-        about: fact or paragraph.
-        slots: what the newer note says.
-        value: the literal text of the newer note.
-        places: the anchors of the newer and of the older note.
-        fact: where the newer note says it.
-    """
+    """Drafts about a place in the newer note and the one in the older note that it contradicts."""
     newer, older = (place["rel_path"] for place in places)
     yield from drafts_of(
         templates,
@@ -194,8 +190,7 @@ def _conflict(
 def _paragraph_slots(
     documents: SourceDocuments, heading: str, paragraph: Paragraph, subject: Subject
 ) -> dict[str, str]:
-    """The slots of a paragraph. `only_heading` is the heading where it says enough alone: it has three words or more, and no other document
-    has it."""
+    """The slots of a paragraph."""
     shown = heading_slot(heading, subject)
     is_enough = (
         not subject.is_name
@@ -233,3 +228,184 @@ def _fact_anchor(fact: Fact, role: Role = None) -> dict[str, Any]:
 
 def _paragraph_anchor(paragraph: Paragraph, role: Role = None) -> dict[str, Any]:
     return anchor(paragraph.document, paragraph.section, sentences(paragraph.text)[0], role=role)
+
+
+_NO_ATTRIBUTE = re.compile(
+    r".*\d.*|.*\w+ed|available|built|closed|compatible|due|free|made|new|open|sold|spoken|valid|\w+ing"
+    r"|(?:.* )?(?:at|by|for|from|in|of|on|per|since|that|to|until|with|without)(?: .*)?|.+ (?-i:[A-Z][a-z]).*",
+    re.IGNORECASE,
+)
+"""Keys that no question can put behind "the": "Founded", "Available in", "Pack of five"."""
+_PARTICIPLE = re.compile(r"\w+ed|built|made|sold", re.IGNORECASE)
+_GENERAL = re.compile(
+    r"(?:at a glance|basics|data|details|facts|figures|general|highlights|in brief|key (?:data|facts|figures)|overview|profile|results?"
+    r"|specifications?|summary|technical data)",
+    re.IGNORECASE,
+)
+"""Headings under which a key speaks for itself."""
+_NO_TOPIC = re.compile(
+    r"(?:abroad|background|comments?|introduction|notes?|questions?|references|unchanged|what's new"
+    r"|(?:after|before|for|how|if|in|what|when|where|which|who|why)\b.*)",
+    re.IGNORECASE,
+)
+"""Headings that do not say what stands under them, or that are questions themselves."""
+_LIST_NOUNS = word_set(
+    "actions advantages benefits causes changes conditions consequences duties examples exceptions features findings goals highlights "
+    "improvements limits measures objectives options places principles priorities reasons recommendations requirements "
+    "responsibilities risks rules signs steps symptoms tasks tips values wishes"
+)
+"""Plural nouns that say what the items of a list are."""
+_PREPOSITION = re.compile(r" (?:against|at|by|for|from|in|of|on|to|with) ")
+_COUNTABLE = word_set(
+    "amount board council date day deadline device fee hour level limit method number office order period plan policy price "
+    "procedure process programme rate reset rule schedule size team time trial type warning"
+)
+"""Nouns that need an article in the singular: "the return period"."""
+_ARTICLE = re.compile(r"(?:a|an|the) ")
+_PERIODICITY = re.compile(
+    r" ?\b(?:(?:by|per|for each) (?:month|quarter|half[- ]year|year)|(?:over|in) the (?:months|quarters|years))$|^(?:monthly|quarterly|yearly|annual) ",
+    re.IGNORECASE,
+)
+
+
+SMALL_GROUP, NEXT_FEW = 12, 4
+"""Up to how many facts of one key are all paired with each other, and with how many each of a larger group is."""
+
+
+@dataclass
+class NamedFact:
+    """A fact with the subject that a question names for it."""
+
+    fact: Fact
+    subject: Subject
+    is_only: bool = False
+    is_heading_only: bool = False
+    """Whether no other document has its key, and its heading."""
+
+    @property
+    def topic(self) -> str:
+        """Where the fact stands, as one text."""
+        return f"{self.fact.document.rel_path}#{self.fact.section.heading_path}#{self.fact.key}"
+
+    @cached_property
+    def about(self) -> str:
+        """What a template about it is about: `fact` where the key can stand behind "the", `entry` where it cannot, alone or under its
+        heading, `person` where it is a name."""
+        if is_person(self.fact):
+            return "person"
+        heading = last_heading(self.fact.section)
+        is_general = not heading or heading == self.fact.document.title or bool(_GENERAL.fullmatch(heading))
+        if (self.subject.is_name or is_general) and not _NO_ATTRIBUTE.fullmatch(self.fact.key):
+            return "fact"
+        return "entry" if is_general else "entry_under_heading"
+
+    @property
+    def slots(self) -> dict[str, str]:
+        """The slots of the fact."""
+        if self.about == "person":
+            return {"person": self.fact.key, "value": self.value}
+        slots = {"value": self.value, **subject_slots(self.subject)}
+        if self.about == "fact":
+            key = uncapitalised(self.fact.key)
+            lone = {"only_key": key} if self.is_only and not (self.subject.is_name or self.subject.period) else {}
+            return {**slots, "key": key, "is": verb_be(key), "was": verb_past(key), **lone}
+        if self.about == "entry_under_heading":
+            heading = last_heading(self.fact.section)
+            slots["heading"] = heading
+            if is_plural(heading):
+                slots["headings"] = uncapitalised(heading)
+        if self.is_heading_only and _PARTICIPLE.fullmatch(self.fact.key):
+            slots["participle"] = uncapitalised(self.fact.key)
+        if self.is_only and not self.subject.is_name:
+            slots["only_entry"] = self.fact.key
+        return {**slots, "entry": self.fact.key}
+
+    @property
+    def value(self) -> str:
+        """The value without a full stop at its end."""
+        return self.fact.value.removesuffix(".")
+
+
+def subject_slots(subject: Subject) -> dict[str, str]:
+    """The slots of a subject: `subject` of a name, `source` and `does` of a text, with `topic` and `period` where its title has them;
+    `of_subject` and `for_subject` of both."""
+    both = {"of_subject": subject.of, "for_subject": subject.for_it}
+    if subject.is_name:
+        return {**both, "subject": subject.words}
+    titled = {"topic": subject.topic, "period": subject.period}
+    does = "do" if subject.is_plural else "does"
+    return {**both, "source": subject.words, "does": does, **{name: text for name, text in titled.items() if text}}
+
+
+def named_facts(documents: SourceDocuments, facts: Sequence[Fact]) -> Iterator[NamedFact]:
+    """The facts that a question can name: a key that several sections of a document have is named with its section; one that a section
+    has twice is left out."""
+    in_document = Counter((fact.document.rel_path, fact.key.casefold()) for fact in facts)
+    in_section = Counter((fact.document.rel_path, fact.section.line, fact.key.casefold()) for fact in facts)
+    for fact in facts:
+        path, key = fact.document.rel_path, fact.key.casefold()
+        if in_section[path, fact.section.line, key] > 1:
+            continue
+        is_only = in_document[path, key] == 1 and documents.is_only(key, fact.document)
+        is_heading_only = documents.is_only(last_heading(fact.section), fact.document)
+        named = NamedFact(fact, documents.subject(fact.document), is_only, is_heading_only)
+        if in_document[path, key] > 1 and named.about != "entry_under_heading":
+            named.subject = named.subject.part(last_heading(fact.section))
+        yield named
+
+
+def by_key(facts: Sequence[NamedFact]) -> Mapping[str, list[NamedFact]]:
+    """The facts of different documents by key, where two documents or more have it and their subjects are names."""
+    groups: dict[str, dict[str, NamedFact]] = defaultdict(dict)
+    for named in facts:
+        if named.subject.is_name and named.about == "fact":
+            groups[named.fact.key.casefold()].setdefault(named.fact.document.rel_path, named)
+    return {key: list(group.values()) for key, group in sorted(groups.items()) if len(group) > 1}
+
+
+def partners(group: Sequence[NamedFact]) -> Iterator[tuple[NamedFact, NamedFact]]:
+    """Pairs of facts of one key: all pairs of a small group, of a large one each fact with the next few in the order of a hash."""
+    if len(group) <= SMALL_GROUP:
+        yield from combinations(group, 2)
+        return
+    ring = sorted(group, key=lambda named: sha256(named.topic))
+    for place, named in enumerate(ring):
+        for step in range(1, NEXT_FEW + 1):
+            yield named, ring[(place + step) % len(ring)]
+
+
+def heading_slot(heading: str, subject: Subject) -> str:
+    """A heading inside a question: in quotation marks where it would need an article that a rule cannot tell ("Return", "Position of
+    Tarnwick"), and as it is behind the name of a thing ("the warranty of the Kestrel leak sensor")."""
+    if subject.is_name:
+        return _ARTICLE.sub("", heading)
+    words = heading.split()
+    if len(words) > 1 and words[-1] in _COUNTABLE and not _ARTICLE.match(heading):
+        return f"the {heading}"
+    has_article = _ARTICLE.match(heading) or words[0].endswith("ing") or is_plural(heading)
+    needs_marks = len(words) == 1 or (not has_article and _PREPOSITION.search(heading))
+    return f'"{capitalised(heading)}"' if needs_marks else heading
+
+
+def topic_heading(paragraph: Paragraph) -> str | None:
+    """What a paragraph is about, by its heading; None where the heading does not say it."""
+    heading = last_heading(paragraph.section)
+    is_topic = heading and not (_NO_TOPIC.fullmatch(heading) or _GENERAL.fullmatch(heading))
+    return uncapitalised(heading) if is_topic and paragraph.section.level > 1 else None
+
+
+def is_narrow(noun: str) -> bool:
+    """Whether a plural noun says of what: "rules for suppliers"; not "good places"."""
+    return bool(_PREPOSITION.search(noun))
+
+
+def list_noun(heading: str) -> str | None:
+    """The heading of a list as a plural noun for its items ("rules for suppliers"); None where it is none."""
+    head = re.split(r" (?:of|for|in|to|with|by|at|on) ", heading)[0].split()
+    return uncapitalised(heading) if head and head[-1].casefold() in _LIST_NOUNS and len(heading.split()) <= 5 else None
+
+
+def series_noun(heading: str) -> str | None:
+    """What the figures of a series are, by its heading without "by quarter" and the like; None where nothing remains."""
+    noun = _PERIODICITY.sub("", heading).strip()
+    return None if not noun or _NO_TOPIC.fullmatch(noun) else uncapitalised(noun)

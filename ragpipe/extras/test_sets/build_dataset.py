@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,32 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
-from ragpipe.datasets.dataset import open_dataset
+from ragpipe.datasets.dataset import Dataset, open_dataset
+from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.extras.test_sets.build_settings import BuildSettings
-from ragpipe.extras.test_sets.frozen_set import CASES, refuse_existing
-from ragpipe.extras.test_sets.score_values import RecordedValues, RunValues, ScoreReader
-from ragpipe.extras.test_sets.set_builder import build_test_set
-from ragpipe.labelling.population import read_population
+from ragpipe.extras.test_sets.frozen_set import CASES, refuse_existing, write_frozen_set
+from ragpipe.extras.test_sets.log_cases import (
+    LogCases,
+    NearDuplicates,
+    Placeholders,
+    without_meta,
+    without_outputs,
+    without_personal_data,
+)
+from ragpipe.extras.test_sets.log_scan import (
+    NO_VALUE,
+    LogScan,
+    RecordedValues,
+    RunValues,
+    ScoreReader,
+    SkippedFaults,
+    question_text,
+    scan_log,
+)
+from ragpipe.extras.test_sets.question_draw import BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
+from ragpipe.labelling.drawn_cases import read_population
 from ragpipe.reports.console import Console
+from ragpipe.schema.sample import Sample
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.places import cache_folder
@@ -105,3 +125,308 @@ def _scores(settings: BuildSettings) -> ScoreReader | None:
         problem = Problem(str(folder.root), "build.run", "no iteration that is scored", "a finished run")
         raise DataError(_TITLE, [problem])
     return RunValues(read_population(records, settings.score))
+
+
+BLANK_LABELS: dict[str, Any] = dict.fromkeys(("category", "subcategory", "answerable"))
+BLANK_LABELS |= {"expected": {"behavior": None}, "references": []}
+"""What `labels: blank` writes where the log has none, to be filled in."""
+_SAMPLE_FIELDS = frozenset(Sample.model_fields)
+
+
+@dataclass(frozen=True)
+class BuiltSet:
+    """A frozen set that was written: its hash, its card, and what went otherwise than wanted, in sentences."""
+
+    sha256: str
+    card: dict[str, Any]
+    notes: list[str]
+
+
+def build_test_set(
+    dataset: Dataset, settings: BuildSettings, scores: ScoreReader | None, *, chunk_text: list[str] | None
+) -> BuiltSet:
+    """Draw a test set from a log and freeze it. The same log, settings and seed give the same hash, whatever the order of the lines.
+
+    Args:
+        dataset: the log, with its mapping and filter.
+        settings: how many, how, and what is done with the cases. It has a seed.
+        scores: the values of `settings.score`; None where the draw needs none.
+        chunk_text: `dataset.chunk_text`.
+
+    Raises DataError for records that cannot be used (unless they are skipped), for quotas of values that do not occur, and where
+    nothing is left; ConfigError where the folder is not empty; OutputError.
+    """
+    faults = _faults_of(dataset, settings)
+    scan = scan_log(dataset, faults, settings.by, scores)
+    if not len(scan):
+        actual = f"{scan.records:,} records, of which none passes the filter" if scan.filtered else "no record"
+        raise DataError(faults.title, [Problem(dataset.name, "records", actual, "at least one case")])
+    samples = samples_of(scan, settings)
+    plan = plan_draw(samples, scan, settings)
+    drawn = LogCases(dataset, scan, samples, plan, faults)
+    filler = _Filler(drawn, settings, dataset.name, chunk_text)
+    cases = filler.fill(plan)
+    faults.raise_all()
+    counts = filler.counts
+    _refuse_unknown_meta(settings, counts, cases)
+    making = Making(settings, scan, len(samples.starts), plan, counts, faults)
+    notes = notes_of(making)
+    card = {
+        "made": sentence_of(dataset.name, settings),
+        "seed": settings.seed,
+        "steps": steps_of(making),
+        "strata": [stratum_row(stratum, counts, settings) for stratum in plan.strata] if settings.by else [],
+        "near_duplicates": counts.near_pairs,
+        "personal_data": dict(sorted(counts.replaced.items())),
+        "notes": notes,
+        "settings": settings.model_dump(exclude={"dir", "seed"}, exclude_defaults=True),
+        "sources": dataset.sources(),
+    }
+    digest = write_frozen_set(Path(settings.dir), cases, card)
+    return BuiltSet(digest, card, notes)
+
+
+def _faults_of(dataset: Dataset, settings: BuildSettings) -> Faults:
+    title = f"data set {dataset.name!r}: no test set can be built from it"
+    if settings.faults == "skip":
+        return SkippedFaults(title)
+    return Faults(title, lambda: "; build.faults=skip leaves such records out and counts them")
+
+
+class _Filler:
+    """Takes candidates until the strata are full."""
+
+    def __init__(self, drawn: LogCases, settings: BuildSettings, source: str, chunk_text: list[str] | None):
+        self._drawn, self._settings, self._source, self._chunk_text = drawn, settings, source, chunk_text
+        self._near = NearDuplicates(settings.near) if settings.near is not None else None
+        self.counts = FillCounts()
+
+    def fill(self, plan: DrawPlan) -> list[dict[str, Any]]:
+        """The cases of all strata, each filled to its quota; without quotas of the user's, what a stratum lacks others give."""
+        streams = {stratum.name: self._usable(stratum) for stratum in plan.strata}
+        cases: dict[str, list[dict[str, Any]]] = {stratum.name: [] for stratum in plan.strata}
+        for stratum in plan.strata:
+            for _ in range(stratum.quota):
+                self._take(stratum.name, streams, cases)
+        if self._settings.quotas is None and self._settings.size is not None:
+            self._refill(streams, cases)
+        return list(chain.from_iterable(cases.values()))
+
+    def _refill(self, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]) -> None:
+        """One case more of each stratum in turn, until there are enough or no candidate is left."""
+        size = self._settings.size or 0
+        while streams and self.counts.taken.total() < size:
+            for name in list(streams):
+                if self.counts.taken.total() < size:
+                    self._take(name, streams, cases)
+
+    def _take(
+        self, name: str, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]
+    ) -> None:
+        """Move the next usable case of a stratum, if there is one; an exhausted stream is removed."""
+        case = next(streams[name], None) if name in streams else None
+        if case is None:
+            streams.pop(name, None)
+            return
+        cases[name].append(case)
+        self.counts.taken[name] += 1
+
+    def _usable(self, stratum: Stratum) -> Iterator[dict[str, Any]]:
+        """The candidates of a stratum that may be taken, in order, as they are written."""
+        settings = self._settings
+        for candidate in stratum.candidates:
+            case = self._drawn.case_of(int(candidate), self._chunk_text)
+            if case is None:
+                continue
+            if settings.answers == "drop":
+                case = without_outputs(case, _SAMPLE_FIELDS)
+            case, dropped = without_meta(case, settings.drop_meta)
+            replaced: Counter[str] = Counter()
+            if settings.personal_data != "keep":
+                case, replaced = without_personal_data(case)
+                if replaced and settings.personal_data == "drop":
+                    self.counts.with_personal_data += 1
+                    continue
+            if self._is_near(case):
+                continue
+            self.counts.with_personal_data += bool(replaced)
+            self.counts.replaced.update(replaced)
+            self.counts.meta_dropped.update(dropped)
+            yield _with_origin(case, self._source, settings)
+
+    def _is_near(self, case: Mapping[str, Any]) -> bool:
+        """Whether the case is a near duplicate of one that is kept; then it is counted, and the first pairs are kept for the card."""
+        text = question_text(case)
+        before = self._near.kept_before(text) if self._near is not None else None
+        if before is None:
+            return False
+        self.counts.near += 1
+        if len(self.counts.near_pairs) < SHOWN_PAIRS:
+            self.counts.near_pairs.append({"dropped": text, "kept": before})
+        return True
+
+
+def _with_origin(case: Mapping[str, Any], source: str, settings: BuildSettings) -> dict[str, Any]:
+    """The case with where it comes from in `meta.origin` (unless it says so already), and with its labels to fill in."""
+    meta = dict(case.get("meta") or {})
+    meta.setdefault("origin", {"kind": "log", "source": source, "seed": settings.seed})
+    blank = (
+        {name: value for name, value in BLANK_LABELS.items() if name not in case} if settings.labels == "blank" else {}
+    )
+    return {**case, **blank, "meta": meta}
+
+
+def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: list[dict[str, Any]]) -> None:
+    """Raises DataError for a name to drop that no case has: it is misspelt, and the data would stay."""
+    known = sorted({name for case in cases for name in case["meta"]} - {"origin"})
+    problems = [
+        Problem(
+            "build.drop_meta",
+            name,
+            "no drawn case has it under `meta`",
+            f"a name under `meta`: {', '.join(known) or 'none'}",
+            "correct it, or leave it out",
+        )
+        for name in settings.drop_meta
+        if not counts.meta_dropped[name]
+    ]
+    if problems and cases:
+        raise DataError("what is to be dropped is not there; nothing was written", problems)
+
+
+_EXACT = "same question and history: Unicode NFKC, case, blanks, signs at the ends"
+
+
+SHOWN_PAIRS = 50
+"""Near duplicates that the card lists."""
+
+
+@dataclass
+class FillCounts:
+    """What became of the candidates that were looked at; `taken` by stratum, `near_pairs` the first
+    near duplicates with the questions kept instead, `replaced` places by kind of personal data."""
+
+    taken: Counter[str] = field(default_factory=Counter)
+    near: int = 0
+    near_pairs: list[dict[str, str]] = field(default_factory=list)
+    with_personal_data: int = 0
+    replaced: Counter[str] = field(default_factory=Counter)
+    meta_dropped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Making:
+    """All that the making of a set counted. `samples` is the number of samples of the log."""
+
+    settings: BuildSettings
+    scan: LogScan
+    samples: int
+    plan: DrawPlan
+    counts: FillCounts
+    faults: Faults
+
+
+def sentence_of(name: str, settings: BuildSettings) -> str:
+    """How the cases were drawn, in one sentence."""
+    how = {
+        "random": "at random",
+        "stratified": f"by strata of {settings.by}" + ("" if settings.quotas else ", in equal shares"),
+        "low_score": f"with the lowest {settings.score}",
+        "disagreement": f"where {settings.between} differ most in {settings.score}",
+    }[settings.draw]
+    what = "every distinct question" if settings.size is None else f"{settings.size:,} questions, drawn {how}"
+    return f"Built by ragpipe task=build_dataset from the data set {name!r}: {what}."
+
+
+def steps_of(making: Making) -> list[dict[str, Any]]:
+    """What each step kept and dropped, in their order."""
+    settings, scan, plan, counts, faults = making.settings, making.scan, making.plan, making.counts, making.faults
+    samples = making.samples
+    rows = [_step("records read", scan.records, 0, "")]
+    if isinstance(faults, SkippedFaults) and faults.counts:
+        fields = ", ".join(f"{key}: {number}" for key, number in faults.counts.most_common())
+        rows.append(_step("faults left out", None, faults.counts.total(), f"by field: {fields}"))
+    rows += [
+        _step("filter", len(scan), scan.filtered, "cases that dataset.filter lets through"),
+        _step("samples", samples, len(scan) - samples, "cases of one id and question are one sample"),
+        _step("exact duplicates", plan.distinct, samples - plan.distinct, _EXACT),
+    ]
+    if settings.score is not None:
+        kept = plan.distinct - plan.without_value
+        rows.append(_step(f"value of {settings.score}", kept, plan.without_value, "questions to draw from"))
+    candidates = sum(len(stratum.candidates) for stratum in plan.strata)
+    times = f"candidates, {settings.pool} times the wanted cases or all" if settings.size else "all are candidates"
+    rows.append(_step("draw", candidates, None, times))
+    if settings.near is not None:
+        likeness = (
+            f"likeness of {settings.near:g} or more, and no other difference than typing errors, a plural -s or polite words; "
+            "among the candidates that were looked at"
+        )
+        rows.append(_step("near duplicates", None, counts.near, likeness))
+    if settings.personal_data == "drop":
+        rows.append(_step("personal data", None, counts.with_personal_data, "candidates with any were left out"))
+    elif settings.personal_data == "replace":
+        rows.append(_step("personal data", None, None, f"replaced in {counts.with_personal_data:,} cases"))
+    return [*rows, _step("frozen", counts.taken.total(), None, "cases")]
+
+
+def _step(name: str, kept: int | None, dropped: int | None, note: str) -> dict[str, Any]:
+    return {"step": name, "kept": kept, "dropped": dropped, "note": note}
+
+
+def stratum_row(stratum: Stratum, counts: FillCounts, settings: BuildSettings) -> dict[str, Any]:
+    """A stratum: its distinct questions, how many were wanted of it, and how many were taken."""
+    return {
+        "stratum": _shown_name(stratum.name, settings),
+        "questions": stratum.questions,
+        "wanted": stratum.quota,
+        "taken": counts.taken[stratum.name],
+    }
+
+
+def notes_of(making: Making) -> list[str]:
+    """What went otherwise than wanted, a sentence each."""
+    notes = _shortage(making) + (_strata_notes(making) if making.settings.by else [])
+    if isinstance(making.faults, SkippedFaults):
+        first = making.faults.first
+        for key, number in making.faults.counts.most_common():
+            notes.append(f"left out because of {key}: {number:,}, the first at {first[key]}")
+    return notes
+
+
+def _shortage(making: Making) -> list[str]:
+    settings, plan = making.settings, making.plan
+    taken, size = making.counts.taken.total(), settings.size
+    if size is None or taken >= size:
+        return []
+    candidates = sum(len(stratum.candidates) for stratum in plan.strata)
+    drawable = sum(stratum.questions for stratum in plan.strata)
+    fix = "; a larger build.pool looks at more" if settings.quotas is None and candidates < drawable else ""
+    return [
+        f"{taken:,} of {size:,} cases: {drawable:,} distinct questions to draw from, candidates: {candidates:,}{fix}"
+    ]
+
+
+def _strata_notes(making: Making) -> list[str]:
+    settings, scan, plan, taken = making.settings, making.scan, making.plan, making.counts.taken
+    notes = []
+    equal = (settings.size or 0) // max(1, len(plan.strata))
+    for stratum in plan.strata:
+        wanted_cases = stratum.quota if settings.quotas else equal
+        if taken[stratum.name] < wanted_cases:
+            have = f"distinct questions: {stratum.questions:,}, candidates: {len(stratum.candidates):,}"
+            notes.append(
+                f"stratum {_shown_name(stratum.name, settings)!r}: {taken[stratum.name]:,} of {wanted_cases:,} cases ({have})"
+            )
+    if NO_VALUE in scan.stratum_names:
+        absent = scan.strata.count(scan.stratum_names.index(NO_VALUE))
+        notes.append(f"{settings.by} is absent in {absent:,} of {len(scan):,} cases: they are the stratum {NO_VALUE}")
+    if settings.quotas and (left_out := sorted(set(scan.stratum_names) - settings.quotas.keys())):
+        names = ", ".join(_shown_name(name, settings) for name in left_out[:12])
+        notes.append(f"no quota for {names}: none of it was taken")
+    return notes
+
+
+def _shown_name(stratum: str, settings: BuildSettings) -> str:
+    """The name of a stratum for the card: it is a value of the log, and may hold personal data, too."""
+    return stratum if settings.personal_data == "keep" else Placeholders().replaced(stratum)

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from ragpipe.core.digest import sha256
-from ragpipe.extras.test_sets.english import fill
-from ragpipe.extras.test_sets.meaningful_words import meaning_words
+from ragpipe.documents.markdown import Document, DocumentSection
+from ragpipe.extras.test_sets.english import fill, meaning_words
 from ragpipe.extras.test_sets.question_templates import Kind, Template, Templates
 
 LOT = 60
@@ -144,3 +144,15 @@ class QuestionDraw:
 def _use_counts(draft: Draft, uses: Counter[tuple[int, str]]) -> tuple[int, ...]:
     """How often each of the things to spread was used."""
     return tuple(uses[item] for item in enumerate(draft.spread))
+
+
+Role = Literal["newer", "older"] | None
+
+
+def anchor(document: Document, section: DocumentSection, *snippets: str, role: Role = None) -> dict[str, Any]:
+    """The place of a section, with literal pieces of its text, and which side of a conflict its document is on."""
+    place: dict[str, Any] = {"rel_path": document.rel_path}
+    if section.heading_path:
+        place["heading_path"] = section.heading_path
+    place["snippets"] = list(snippets)
+    return place if role is None else {**place, "role": role}

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ragpipe.judging.heuristic.lexicon import STOP_WORDS
+from ragpipe.judging.heuristic.tokenized_text import normalize_word, stem
+from ragpipe.patterns.sentences import WORD
 
 SLOT = re.compile(r"\{(a )?([A-Za-z_]+)\}")
 _SOUNDS_LIKE_AN = re.compile(r"(?:hour|honest|honou?r|heir|8|11\b|18\b)", re.IGNORECASE)
@@ -90,3 +96,64 @@ def in_words(number: int) -> str:
 def as_sentence(text: str) -> str:
     """The text with a full stop, unless it ends with a mark of its own, be it inside a quotation."""
     return text if text.rstrip('"\u201d').endswith((".", "!", "?", ":", "\u2026")) else f"{text}."
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text that lists them, divided by blanks."""
+    return frozenset(words.split())
+
+
+_FRAME = word_set(
+    "ask exact find giv good hello help hi know list look nam need pleas quot read say short show sum tell thank want "
+    "wonder word writ"
+)
+"""Stems of words that only frame a question: two questions that differ in them alone are the same question."""
+
+
+def meaning_words(text: str) -> frozenset[str]:
+    """The stems of the words of a text, without stop words and without words that only frame a question."""
+    words = (normalize_word(word) for word in WORD.findall(text))
+    return frozenset(stem(word) for word in words if word not in STOP_WORDS and stem(word) not in _FRAME)
+
+
+Unit = Literal["year", "half", "quarter", "month"]
+PER_YEAR: dict[Unit, int] = {"year": 1, "half": 2, "quarter": 4, "month": 12}
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_FORMS: tuple[tuple[Unit, str, re.Pattern[str]], ...] = (
+    ("quarter", "Q{part} {year}", re.compile(rf"Q(?P<part>[1-4])[ /-]{_YEAR}")),
+    ("quarter", "{year} Q{part}", re.compile(rf"{_YEAR}[ /-]?Q(?P<part>[1-4])")),
+    ("half", "H{part} {year}", re.compile(rf"H(?P<part>[12])[ /-]{_YEAR}")),
+    ("month", "{month} {year}", re.compile(rf"(?P<month>{'|'.join(MONTHS)}) {_YEAR}")),
+    ("month", "{year}-{part:02}", re.compile(rf"{_YEAR}-(?P<part>0[1-9]|1[0-2])")),
+    ("year", "{year}", re.compile(_YEAR)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A period by its unit and its number, counted from the year 0; `form` is how the document writes it."""
+
+    unit: Unit
+    number: int
+    form: str
+
+    def later(self, steps: int) -> Period:
+        """The period that begins `steps` periods later."""
+        return Period(self.unit, self.number + steps, self.form)
+
+    def __str__(self) -> str:
+        year, part = divmod(self.number, PER_YEAR[self.unit])
+        return self.form.format(year=year, part=part + 1, month=MONTHS[part] if self.unit == "month" else "")
+
+
+def read_period(text: str) -> Period | None:
+    """The period that the whole text names (`Q1 2026`, `2026-Q1`, `H1 2026`, `March 2026`, `2026-03`, `2026`); None for any other."""
+    for unit, form, pattern in _FORMS:
+        if match := pattern.fullmatch(text.strip()):
+            parts = match.groupdict()
+            part = MONTHS.index(parts["month"]) if "month" in parts else int(parts.get("part") or 1) - 1
+            return Period(unit, int(parts["year"]) * PER_YEAR[unit] + part, form)
+    return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +20,8 @@ from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
 from ragpipe.datasets.mapping_settings import key_text
 from ragpipe.datasets.native_form import flat_id
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.extras.test_sets.question_key import hash64, question_text
-from ragpipe.extras.test_sets.score_values import ScoreRange, ScoreReader
+from ragpipe.labelling.drawn_cases import Population
+from ragpipe.schema.sample import several
 from ragpipe.schema.text_forms import is_blank
 
 MAX_STRATA = 200
@@ -163,3 +166,101 @@ class _StratumCodes:
                 ],
             )
         return code
+
+
+_ENDS = " \t.,;:!?…。！？、·-–—*\"'“”„‘’«»()[]¿¡"
+"""Signs that are taken off both ends of a text."""
+
+
+def normalised_text(text: str) -> str:
+    """The text in Unicode form NFKC, without case, with single blanks, and without signs and quotation marks at its ends.
+
+    A text of such signs alone stays as it is, without case and with single blanks.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    line = " ".join(text.casefold().split())
+    return line.strip(_ENDS) or line
+
+
+def question_text(fields: Mapping[str, Any]) -> str:
+    """What is asked, normalised: the turns of the history and the question, one line each.
+
+    `fields` are those of a sample: `question` a text, `history` a list of turns or absent.
+    """
+    question = normalised_text(fields["question"])
+    history = fields.get("history")
+    if not history:
+        return question
+    turns = [f"{turn['role']}: {normalised_text(turn['text'])}" for turn in history]
+    return "\n".join([*turns, question])
+
+
+def hash64(text: str) -> int:
+    """The first 64 bits of BLAKE2b of a text: among a million texts, two have the same with a chance of 3 in 100 million."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+class ScoreRange(NamedTuple):
+    """The lowest and the highest value of the outputs of a record; both NaN without any."""
+
+    low: float
+    high: float
+
+
+NO_SCORE = ScoreRange(math.nan, math.nan)
+
+
+class ScoreReader(Protocol):
+    """Reads the values of a score of one record."""
+
+    def range_of(self, sample_id: str, outputs: Sequence[Mapping[str, Any]]) -> ScoreRange:
+        """The range over the outputs."""
+        ...
+
+
+class RecordedValues:
+    """The verdicts under `recorded` by this name. Several verdicts of one output count by their mean; between judges, the range
+    is that from the lowest to the highest verdict of the output on which they differ most."""
+
+    def __init__(self, name: str, *, between_judges: bool):
+        self._name, self._between_judges = name, between_judges
+
+    def range_of(self, sample_id: str, outputs: Sequence[Mapping[str, Any]]) -> ScoreRange:
+        """The range over the outputs that have a verdict that is a number."""
+        verdicts = [numbers for output in outputs if (numbers := verdict_numbers(output, self._name))]
+        if not verdicts:
+            return NO_SCORE
+        if self._between_judges:
+            ranges = [ScoreRange(min(numbers), max(numbers)) for numbers in verdicts]
+            return max(ranges, key=lambda values: values.high - values.low)
+        means = [sum(numbers) / len(numbers) for numbers in verdicts]
+        return ScoreRange(min(means), max(means))
+
+
+class RunValues:
+    """The values that a run gave, by id and method of its cases; the mean over repeats and iterations."""
+
+    def __init__(self, population: Population):
+        values: dict[str, dict[str, list[float]]] = {}
+        for (sample_id, method, _), value in zip(population.keys, population.values, strict=True):
+            values.setdefault(sample_id, {}).setdefault(method, []).append(value)
+        self._ranges = {sample_id: _range_over(by_method) for sample_id, by_method in values.items()}
+
+    def range_of(self, sample_id: str, outputs: Sequence[Mapping[str, Any]]) -> ScoreRange:
+        """The range over the methods of the run; `outputs` are not looked at."""
+        return self._ranges.get(sample_id, NO_SCORE)
+
+
+def _range_over(by_method: Mapping[str, Sequence[float]]) -> ScoreRange:
+    means = [sum(values) / len(values) for values in by_method.values()]
+    return ScoreRange(min(means), max(means))
+
+
+def verdict_numbers(output: Mapping[str, Any], name: str) -> list[float]:
+    """The verdicts of an output by this name that are numbers; true and false are 1 and 0."""
+    recorded = output.get("recorded")
+    value = recorded.get(name) if isinstance(recorded, Mapping) else None
+    verdicts = several(value)
+    candidates = [value] if verdicts is None else list(verdicts.values())
+    return [float(verdict) for verdict in candidates if isinstance(verdict, int | float)]

@@ -2,26 +2,325 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.extras.test_sets.answered_cases import (
+    NamedFact,
+    by_key,
     citation_pair_drafts,
     complete_drafts,
     conflict_drafts,
+    is_narrow,
+    list_noun,
+    named_facts,
+    partners,
     quote_only_drafts,
+    series_noun,
+    subject_slots,
 )
-from ragpipe.extras.test_sets.drafts import Draft, DrawnQuestion, QuestionDraw
-from ragpipe.extras.test_sets.edge_cases import edge_drafts
-from ragpipe.extras.test_sets.english import as_sentence, fill
-from ragpipe.extras.test_sets.partial_cases import partial_date_drafts, partial_entity_drafts, partial_list_drafts
-from ragpipe.extras.test_sets.question_templates import Kind, Templates
-from ragpipe.extras.test_sets.rejected_cases import no_context_drafts, policy_drafts
-from ragpipe.extras.test_sets.source_documents import SourceDocuments
+from ragpipe.extras.test_sets.drafts import Draft, DrawnQuestion, QuestionDraw, anchor, drafts_of
+from ragpipe.extras.test_sets.english import Period, as_sentence, enumerated, fill, in_words, meaning_words, verb_be
+from ragpipe.extras.test_sets.question_templates import Kind, Template, Templates
+from ragpipe.extras.test_sets.source_documents import (
+    PeriodSeries,
+    SectionList,
+    SourceDocuments,
+    full_text,
+    item_lists,
+    last_heading,
+    period_series,
+)
 from ragpipe.extras.test_sets.synthesize_settings import UP_TO
+
+_MORE_ITEMS = (2, 5)
+_MORE_PERIODS = (1, 2, 3)
+"""How many more than there are a question asks for."""
+_OTHERS = 3  # invented names that are put beside one fact
+
+
+def partial_list_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
+    """Questions for more items than a list has; `expected.context_has` is how many it has."""
+    for document in documents.plain:
+        subject = subject_slots(documents.subject(document))
+        for items in item_lists(document):
+            heading = last_heading(items.section)
+            if not heading or heading.casefold() == document.title.casefold():
+                continue
+            noun = list_noun(heading)
+            for more in _MORE_ITEMS:
+                slots = {
+                    **({"noun": noun} if noun else {"heading": heading}),
+                    **(
+                        {"only_noun": noun} if noun and is_narrow(noun) and documents.is_only(heading, document) else {}
+                    ),
+                    "asked": in_words(len(items.items) + more),
+                    "known": in_words(len(items.items)),
+                    "items": "\n".join(f"- {item}" for item in items.items),
+                    **subject,
+                }
+                topic = f"{document.rel_path}#{items.section.heading_path}"
+                labels = _list_labels(items)
+                spread = (topic, document.rel_path, str(more))
+                yield from drafts_of(
+                    templates,
+                    "partial_list",
+                    "list",
+                    slots,
+                    spread,
+                    fact=topic,
+                    labels=labels,
+                    values=items.items,
+                    documents=(document.rel_path,),
+                )
+
+
+def partial_date_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
+    """Questions for a range of periods that goes on beyond the last one of a series."""
+    for document in documents.plain:
+        for series in period_series(document):
+            noun = series_noun(last_heading(series.section))
+            for start in range(len(series.rows)):
+                for more in _MORE_PERIODS:
+                    if noun and _are_unknown(documents, series, noun, more):
+                        yield from _range_drafts(documents, templates, series, noun, start, more)
+
+
+def partial_entity_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
+    """Questions about two subjects, of which the second is an invented name that is in no document."""
+    others = [name for name in templates.names("partial_entities") if documents.is_absent(name)]
+    for named in named_facts(documents, documents.facts):
+        if not named.subject.is_name or named.about != "fact":
+            continue
+        path = named.fact.document.rel_path
+        for other in sorted(others, key=lambda name: sha256([named.topic, name]))[:_OTHERS]:
+            yield from drafts_of(
+                templates,
+                "partial_entities",
+                "fact",
+                {**named.slots, "other": other},
+                (path, other, named.topic),
+                fact=named.topic,
+                labels={
+                    "anchors": [anchor(named.fact.document, named.fact.section, named.fact.value)],
+                    "relevant_docs": [path],
+                    "answerable": True,
+                    "expected": {"behavior": "answer"},
+                },
+                values=(named.value,),
+                documents=(path,),
+            )
+
+
+def _list_labels(items: SectionList) -> dict[str, object]:
+    return {
+        "anchors": [anchor(items.document, items.section, *items.items)],
+        "relevant_docs": [items.document.rel_path],
+        "answerable": True,
+        "expected": {"behavior": "answer", "context_has": len(items.items)},
+    }
+
+
+def _are_unknown(documents: SourceDocuments, series: PeriodSeries, noun: str, more: int) -> bool:
+    """Whether no document that could be about the same figures names one of the periods after the last."""
+    later = [str(series.rows[-1][0].later(step)) for step in range(1, more + 1)]
+    about = [document for document in documents.all if meaning_words(noun) <= documents.words[document.rel_path]]
+    return not any(period in full_text(document) for document in (*about, series.document) for period in later)
+
+
+def _range_drafts(
+    documents: SourceDocuments, templates: Templates, series: PeriodSeries, noun: str, start: int, more: int
+) -> Iterator[Draft]:
+    """Drafts for the periods of a series from number `start` to `more` after the last."""
+    document, rows = series.document, series.rows[start:]
+    last = rows[-1][0]
+    missing = [str(last.later(step)) for step in range(1, more + 1)]
+    slots = {
+        "first": str(rows[0][0]),
+        "last": missing[-1],
+        "periods": _unit_words(last),
+        "missing": enumerated(missing),
+        "rows": "\n".join(f"- {period}: {figure}" for period, figure in rows),
+        "noun": noun,
+        **subject_slots(documents.subject(document)),
+    }
+    topic = f"{document.rel_path}#{series.section.heading_path}"
+    yield from drafts_of(
+        templates,
+        "partial_dates",
+        "series",
+        slots,
+        (topic, str(start), str(more)),
+        fact=topic,
+        labels={
+            "anchors": [anchor(document, series.section, *(figure for _, figure in rows))],
+            "relevant_docs": [document.rel_path],
+            "answerable": True,
+            "expected": {"behavior": "answer"},
+        },
+        values=tuple(figure for _, figure in rows),
+        documents=(document.rel_path,),
+    )
+
+
+def _unit_words(period: Period) -> str:
+    return {"half": "half-years"}.get(period.unit, f"{period.unit}s")
+
+
+_FIGURES = re.compile(r"\d[\d.,]*")
+FEW_WORDS = 3
+
+
+def edge_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
+    """Drafts of every form that the templates have."""
+    named = list(named_facts(documents, documents.facts))
+    groups = by_key(named)
+    for key, group in groups.items():
+        yield from _shared_key_drafts(templates, key, group)
+        for pair in partners(group):
+            for fact, other in (pair, pair[::-1]):
+                if (
+                    _is_like(other.value, fact.value)
+                    and other.value.casefold() not in fact.fact.section.text.casefold()
+                ):
+                    slots = {**fact.slots, "wrong_value": other.value}
+                    yield from _fact_drafts(templates, "false_premise", fact, slots)
+    for fact in named:
+        if fact.subject.is_name and fact.about == "fact":
+            yield from _fact_drafts(templates, "two_parts", fact, fact.slots)
+    for document, subject in documents.subjects():
+        for template in templates.fitting("edge", "name", {"name": subject.words}):
+            yield Draft(
+                "edge",
+                template,
+                {"name": subject.words},
+                ("name", subject.words, template.name),
+                fact=f"{document.rel_path}#{template.question.subcategory}",
+                labels={
+                    "expected": {"behavior": template.question.behavior},
+                    "subcategory": template.question.subcategory,
+                },
+                documents=(document.rel_path,),
+            )
+
+
+def _is_like(wrong: str, right: str) -> bool:
+    """Whether a value could be mistaken for another one: other figures of the same unit, or a few other words."""
+    if wrong == right:
+        return False
+    if _FIGURES.search(wrong + right):
+        return _FIGURES.sub("0", wrong) == _FIGURES.sub("0", right)
+    return max(len(wrong.split()), len(right.split())) <= FEW_WORDS
+
+
+def _shared_key_drafts(templates: Templates, key: str, group: Sequence[NamedFact]) -> Iterator[Draft]:
+    """A question with a key that several documents have, without saying which of them is meant."""
+    slots = {name: group[0].slots[name] for name in ("key", "is")}
+    for template in templates.fitting("edge", "shared_key", slots):
+        yield Draft(
+            "edge",
+            template,
+            slots,
+            ("shared_key", key, template.name),
+            fact=key,
+            labels={
+                **_places(group),
+                "expected": {"behavior": template.question.behavior},
+                "subcategory": template.question.subcategory,
+            },
+            documents=tuple(fact.fact.document.rel_path for fact in group),
+        )
+
+
+def _fact_drafts(templates: Templates, about: str, named: NamedFact, slots: dict[str, str]) -> Iterator[Draft]:
+    for template in templates.fitting("edge", about, slots):
+        yield Draft(
+            "edge",
+            template,
+            slots,
+            (about, named.fact.document.rel_path, template.name),
+            fact=named.topic,
+            labels={
+                **_places([named]),
+                "expected": {"behavior": template.question.behavior},
+                "subcategory": template.question.subcategory,
+            },
+            values=(named.value,) if template.question.reference else (),
+            documents=(named.fact.document.rel_path,),
+        )
+
+
+def _places(group: Sequence[NamedFact]) -> dict[str, Any]:
+    return {
+        "anchors": [anchor(named.fact.document, named.fact.section, named.fact.value) for named in group],
+        "relevant_docs": [named.fact.document.rel_path for named in group],
+    }
+
+
+def policy_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
+    """Questions that try to break a policy, about the organisation and about names and persons of the documents."""
+    names = {
+        "organisation": [(documents.organisation, "")] if documents.organisation else [],
+        "name": [(subject.words, document.rel_path) for document, subject in documents.subjects()],
+        "person": [(person, "") for person in documents.persons],
+        "nothing": [("", "")],
+    }
+    for about, values in names.items():
+        for template in templates.of("policy", about):
+            for value, path in values:
+                yield _policy_draft(template, about, value, path)
+
+
+def _policy_draft(template: Template, about: str, value: str, path: str) -> Draft:
+    policy = template.settings.policy or ""
+    return Draft(
+        "policy",
+        template,
+        {about: value} if value else {},
+        (policy, template.name, value),
+        labels={"expected": {"behavior": "reject", "rejection_reason": policy}, "subcategory": policy},
+        documents=(path,) if path else (),
+    )
+
+
+def no_context_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
+    """Questions about something that no document has: an attribute of a subject that they do have, or an invented name. Some word of the
+    attribute or the name stands in no document at all."""
+    labels = {
+        "answerable": False,
+        "relevant_docs": [],
+        "expected": {"behavior": "reject", "rejection_reason": "no_context"},
+    }
+    attributes = [attribute for attribute in templates.attributes() if documents.is_absent(attribute)]
+    for document, subject in documents.subjects():
+        for attribute in attributes:
+            slots = {"attribute": attribute, "is": verb_be(attribute), "subject": subject.words}
+            for template in templates.fitting("no_context", "attribute", slots):
+                yield Draft(
+                    "no_context",
+                    template,
+                    slots,
+                    ("attribute", attribute, subject.words, template.name),
+                    fact=f"{document.rel_path}#{attribute}",
+                    labels={**labels, "subcategory": "unknown_attribute"},
+                    documents=(document.rel_path,),
+                )
+    for name in templates.names("no_context"):
+        if documents.is_absent(name):
+            for template in templates.fitting("no_context", "name", {"name": name}):
+                yield Draft(
+                    "no_context",
+                    template,
+                    {"name": name},
+                    ("name", name, "", template.name),
+                    fact=name,
+                    labels={**labels, "subcategory": "unknown_entity"},
+                )
+
 
 Record = dict[str, Any]
 COMPLETE, PARTIAL, REJECT_POLICY = "should_answer_complete", "should_answer_partial", "should_reject_policy"

@@ -3,14 +3,28 @@ Vercel AI SDK, TruLens."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.core import strict_json
-from ragpipe.datasets.expression_functions import json_or_text
-from ragpipe.extras.traces.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Status
-from ragpipe.extras.traces.span_values import REDACTED, documents, message_text, retrieved_document, without_redaction
+from ragpipe.datasets.expression_functions import BadExpression, json_or_text
+from ragpipe.extras.traces.span import (
+    EVALUATOR,
+    LLM,
+    REDACTED,
+    RERANKER,
+    RETRIEVER,
+    SPAN,
+    Span,
+    Status,
+    documents,
+    message_text,
+    retrieved_document,
+    without_redaction,
+)
 
 _KINDS = {
     "chat": LLM, "text_completion": LLM, "generate_content": LLM, "generation": LLM, "embeddings": "embedding",
@@ -240,3 +254,96 @@ def _usage(attributes: Mapping[str, Any]) -> dict[str, float]:
 def new_span(trace_id: str, span_id: str, parent_id: str | None, name: str) -> Span:
     """A span of which only its place is known yet."""
     return Span(trace_id, span_id, parent_id or None, name, SPAN)
+
+
+_HEX_LENGTHS = (16, 32)
+
+
+def is_otlp(row: Mapping[str, Any]) -> bool:
+    """Whether the row is an OTLP request."""
+    return "resourceSpans" in row or "resource_spans" in row
+
+
+def otlp_spans(row: Mapping[str, Any]) -> Iterator[Span]:
+    """The spans of a request. Raises BadExpression for ids and values that OTLP has not."""
+    for resource in _list(row, "resourceSpans", "resource_spans"):
+        resource_attributes = decoded_attributes((resource.get("resource") or {}).get("attributes"))
+        for scope in _list(resource, "scopeSpans", "scope_spans"):
+            for span in _list(scope, "spans", "spans"):
+                yield _span(span, resource_attributes)
+
+
+def identifier(text: Any) -> str | None:
+    """A trace or span id in hex, from hex, `0x` and hex, or base64; None for an empty one. Raises BadExpression."""
+    if not text:
+        return None
+    if not isinstance(text, str):
+        raise BadExpression(f"an id that is no text: {text!r:.60}")
+    plain = text.removeprefix("0x").removeprefix("tr-").lower()
+    if len(plain) in _HEX_LENGTHS and all(sign in "0123456789abcdef" for sign in plain):
+        return plain
+    try:
+        return base64.b64decode(text, validate=True).hex()
+    except (binascii.Error, ValueError):
+        raise BadExpression(f"an id that is neither hex nor base64: {text[:60]!r}") from None
+
+
+def nanoseconds(value: Any) -> float | None:
+    """Milliseconds since 1970 of nanoseconds as a number or, as in OTLP, a text. Raises BadExpression."""
+    if value in (None, "", 0, "0"):
+        return None
+    try:
+        return int(value) / 1_000_000
+    except (TypeError, ValueError):
+        raise BadExpression(f"no time in nanoseconds: {value!r:.60}") from None
+
+
+def decoded_attributes(attributes: Any) -> dict[str, Any]:
+    """The attributes by name: `[{key, value: {stringValue: ...}}]` as plain values. Raises BadExpression."""
+    if not isinstance(attributes, list):
+        return {}
+    return {str(item.get("key")): _decoded(item.get("value")) for item in attributes if isinstance(item, dict)}
+
+
+def _span(row: Mapping[str, Any], resource: dict[str, Any]) -> Span:
+    trace_id = identifier(row.get("traceId") or row.get("trace_id"))
+    span_id = identifier(row.get("spanId") or row.get("span_id"))
+    if trace_id is None or span_id is None:
+        raise BadExpression("a span without traceId or spanId")
+    parent_id = identifier(row.get("parentSpanId") or row.get("parent_span_id"))
+    span = new_span(trace_id, span_id, parent_id, str(row.get("name") or ""))
+    span.attributes = decoded_attributes(row.get("attributes"))
+    if service := resource.get("service.name"):
+        span.attributes.setdefault("service.name", service)
+    span.start_ms = nanoseconds(row.get("startTimeUnixNano") or row.get("start_time_unix_nano"))
+    span.end_ms = nanoseconds(row.get("endTimeUnixNano") or row.get("end_time_unix_nano"))
+    status = row.get("status") or {}
+    span.status = status_of(status.get("code"))
+    events = [
+        {**event, "attributes": decoded_attributes(event.get("attributes"))} for event in _list(row, "events", "events")
+    ]
+    span.error = error_of(span.status, status.get("message"), events)
+    return read_attributes(span, events)
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    ((kind, content),) = value.items()
+    if kind == "intValue":
+        try:
+            return int(content)
+        except (TypeError, ValueError):
+            raise BadExpression(f"an intValue that is no whole number: {content!r:.60}") from None
+    if kind == "arrayValue":
+        return [_decoded(item) for item in (content or {}).get("values", [])]
+    if kind == "kvlistValue":
+        return decoded_attributes((content or {}).get("values", []))
+    return content
+
+
+def _list(row: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
+    for name in names:
+        if isinstance(row.get(name), list):
+            return [item for item in row[name] if isinstance(item, dict)]
+    return []

@@ -8,8 +8,7 @@ from typing import Any
 from ragpipe.core import strict_json
 from ragpipe.datasets.expression_functions import BadExpression, json_or_text, python_literal
 from ragpipe.extras.traces.attribute_spans import error_of, new_span, read_attributes, status_of
-from ragpipe.extras.traces.span import Span
-from ragpipe.extras.traces.span_values import epoch_ms
+from ragpipe.extras.traces.span import Span, epoch_ms
 
 _COLUMN = "attributes."
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragpipe.datasets.expression_functions import BadExpression, json_or_text
-from ragpipe.extras.traces.span import LLM, SPAN, Span, Trace
-from ragpipe.extras.traces.span_values import documents, epoch_ms, message_text, usage
+from ragpipe.extras.traces.span import LLM, SPAN, Span, Trace, documents, epoch_ms, message_text, usage
 from ragpipe.schema.sample import UNREADABLE
 
 _KINDS = {"GENERATION": LLM, "SPAN": SPAN, "EVENT": "event"}

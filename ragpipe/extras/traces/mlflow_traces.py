@@ -7,10 +7,8 @@ from typing import Any
 
 from ragpipe.core import strict_json
 from ragpipe.datasets.expression_functions import BadExpression, json_or_text, verdict
-from ragpipe.extras.traces.attribute_spans import error_of, status_of
-from ragpipe.extras.traces.otlp_spans import identifier, nanoseconds
-from ragpipe.extras.traces.span import LLM, RETRIEVER, Span, Trace
-from ragpipe.extras.traces.span_values import documents, epoch_ms, message_text, usage
+from ragpipe.extras.traces.attribute_spans import error_of, identifier, nanoseconds, status_of
+from ragpipe.extras.traces.span import LLM, RETRIEVER, Span, Trace, documents, epoch_ms, message_text, usage
 from ragpipe.schema.sample import UNREADABLE
 
 _KINDS = {"CHAT_MODEL": LLM, "UNKNOWN": "span"}

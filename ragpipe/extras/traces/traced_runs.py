@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.datasets.expression_functions import BadExpression, finite_number
-from ragpipe.extras.traces.span import EVALUATOR, LLM, RETRIEVER, Span, Trace
-from ragpipe.extras.traces.span_values import documents, epoch_ms, message_text, usage
+from ragpipe.extras.traces.span import EVALUATOR, LLM, RETRIEVER, Span, Trace, documents, epoch_ms, message_text, usage
 
 _KINDS = {"llm": LLM, "chat_model": LLM, "retriever": RETRIEVER, "evaluator": EVALUATOR}
 _TRACEBACK = "Traceback (most recent call last)"

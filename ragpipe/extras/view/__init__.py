@@ -4,7 +4,7 @@
 - `run_state`: whether a run is going on, stalled or done; its counters.
 - `run_index`: all runs of the folder, read in the background and kept by the size and time of their files.
 - `run_row`, `index_page`: what the page says of a run; the page itself. `history_chart`: the means over time, as SVG.
-- `run_changes`, `compared_pages`: what takes longer, each in a thread of its own: differences to the run before, comparisons of two runs.
+- `run_changes`: differences to the run before, in a thread.
 - `guards`: who may ask. `page_policies`: what a file of a run may do in the browser. `view_server`: the routes.
 - `site`: the static folder.
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.extras.view.folder_scan import Sweep, read_sweep, scan_folder
 from ragpipe.extras.view.listed_run import ListedRun, read_run, run_mark
-from ragpipe.extras.view.run_files import file_mark
+from ragpipe.extras.view.run_files import Sweep, file_mark, read_sweep, scan_folder
 
 EVERY_S = 1.0
 """So often the folder is looked at while somebody asks."""

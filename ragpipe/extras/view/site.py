@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
-from ragpipe.extras.view.folder_scan import run_home
-from ragpipe.extras.view.index_document import index_document
-from ragpipe.extras.view.index_page import index_page
+from ragpipe.extras.view.index_document import index_document, index_page
 from ragpipe.extras.view.listed_run import ListedRun
 from ragpipe.extras.view.run_changes import RunChanges
-from ragpipe.extras.view.run_files import json_below, opened_below
+from ragpipe.extras.view.run_files import json_below, opened_below, run_home
 from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.pages.page_file import page_html
 from ragpipe.reports.number_format import plural

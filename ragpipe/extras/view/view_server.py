@@ -15,12 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.extras.view.compared_pages import ComparedPage, ComparedPages, accepted_parts
-from ragpipe.extras.view.guards import HEADERS, Guards
-from ragpipe.extras.view.index_document import index_document, progress_document
-from ragpipe.extras.view.index_page import index_page, message_page
+from ragpipe.extras.view.index_document import index_document, index_page, progress_document
 from ragpipe.extras.view.listed_run import FILES
-from ragpipe.extras.view.page_policies import HEAD, is_side_file, page_policy
 from ragpipe.extras.view.run_changes import RunChange, RunChanges
 from ragpipe.extras.view.run_files import opened_below
 from ragpipe.extras.view.run_index import Listing, RunIndex
@@ -28,6 +24,21 @@ from ragpipe.pages.page_file import page_html
 
 if TYPE_CHECKING:
     from aiohttp import web
+import hmac
+import re
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ragpipe.core.safe_text import escape_unprintable
+
+if TYPE_CHECKING:
+    from aiohttp import web
+from functools import cache
+
+from ragpipe.pages.page_file import content_hash
+from ragpipe.reports.compare.compare_page import compare_script
+from ragpipe.reports.run_page.run_page import report_script
 
 LOOPBACK = "127.0.0.1"
 SHUTDOWN_S = 0.5
@@ -35,7 +46,6 @@ SHUTDOWN_S = 0.5
 _SILENT = logging.Logger(
     "ragpipe.view", logging.CRITICAL + 1
 )  # of requests that are no HTTP; `guards` reports our own faults
-_COMPARED_WITHIN_S = 0.3  # a comparison that takes longer is announced
 _CHUNK = 1 << 20
 _SIDE_FILE_MAX = 512 << 20  # of 200,000 cases all side files have 350 MB
 _TEXT = "text/plain"
@@ -58,7 +68,7 @@ class ViewServer:
 
     def __init__(self, options: ViewOptions):
         self.options, self.token = options, secrets.token_urlsafe(24)
-        self.index, self.changes, self.compared = RunIndex(options.root), RunChanges(), ComparedPages()
+        self.index, self.changes = RunIndex(options.root), RunChanges()
         self._documents: dict[str, bytes] = {}
 
     def application(self, port: int) -> web.Application:
@@ -71,11 +81,7 @@ class ViewServer:
         app.router.add_get("/", self._index)
         app.router.add_get("/index.json", self._index_json)
         app.router.add_get("/progress", self._progress)
-        pair = "/compare/{accept:[a-z,]+}/{keys:" + _KEY + "}"
         run = "/runs/{key:" + _KEY + "}"
-        app.router.add_get(pair + "/state", self._compare_state)
-        app.router.add_get(pair + "/compare.data/" + _SIDE_FILE, self._compare_side_file)
-        app.router.add_get(pair + "/", self._compare)
         app.router.add_get(run + r"/{folder:(report|compare)\.data}/" + _SIDE_FILE, self._run_side_file)
         app.router.add_get(run + "/{file:[a-z.]+}", self._file)
         app.on_response_prepare.append(_add_headers)
@@ -90,7 +96,6 @@ class ViewServer:
     async def _stop(self, _: web.Application) -> None:
         self.index.stop()
         self.changes.stop()
-        self.compared.close()
 
     async def _listing(self) -> Listing:
         return await asyncio.to_thread(self.index.listing)
@@ -130,39 +135,6 @@ class ViewServer:
         listing, _, revision = await asyncio.to_thread(self._now)
         return web.json_response(progress_document(listing, revision))
 
-    async def _compare(self, request: web.Request) -> web.StreamResponse:
-        page = await self._compared(request)
-        is_ended = await _ended(page)  # asked once: it may end while its message is made
-        if page.file:
-            return await _sent(request, _opened(page.file.parent, page.file.name), "text/html", is_page=True)
-        return _page(message_page(page, is_ended=is_ended), status=409 if is_ended else 200)
-
-    async def _compare_state(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        page = await self._compared(request)
-        return web.json_response({"ended": page.ended.is_set()})
-
-    async def _compare_side_file(self, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
-        page = await self._compared(request)
-        if page.file is None:
-            raise web.HTTPNotFound
-        return await _side_file(page.file.parent, "compare.data", request.match_info["file"])
-
-    async def _compared(self, request: web.Request) -> ComparedPage:
-        """The comparison that the address names. Raises HTTPNotFound where it names no two runs of the index."""
-        from aiohttp import web
-
-        accept, runs = accepted_parts(request.match_info["accept"]), (await self._listing()).by_key
-        parts = request.match_info["keys"].split("/to/")  # which a name may hold, too
-        splits = [("/to/".join(parts[:at]), "/to/".join(parts[at:])) for at in range(1, len(parts))]
-        pairs = [(runs[base], runs[new]) for base, new in splits if base in runs and new in runs]
-        if accept is None or len(pairs) != 1:
-            raise web.HTTPNotFound
-        return self.compared.page(*pairs[0], accept)
-
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a run, of a comparison or of a sweep: of the folders in the index those that it lists, and no other."""
         from aiohttp import web
@@ -196,7 +168,7 @@ _OWN_POLICY = "frame-ancestors 'none'"  # the page has the rest in itself
 
 
 def _report_address(key: str) -> str:
-    from ragpipe.extras.view.run_row import run_address
+    from ragpipe.extras.view.index_document import run_address
 
     return run_address(key, "report.html")
 
@@ -209,11 +181,6 @@ def _opened(root: Path, *parts: str) -> BinaryIO:
         return opened_below(root, parts)
     except DataError as error:
         raise web.HTTPNotFound(reason=error.problems[0].found[:80].splitlines()[0]) from error
-
-
-async def _ended(page: ComparedPage) -> bool:
-    """Wait a little for a comparison, which then needs no page that waits; whether it has ended by then."""
-    return await asyncio.to_thread(page.ended.wait, _COMPARED_WITHIN_S)
 
 
 async def _side_file(root: Path, folder: str, name: str) -> web.Response:
@@ -229,14 +196,6 @@ async def _side_file(root: Path, folder: str, name: str) -> web.Response:
     if content is None:
         raise web.HTTPNotFound(reason="no data blocks")
     return web.Response(body=content, content_type="text/javascript", charset="utf-8")
-
-
-def _page(html: str, *, status: int = 200) -> web.Response:
-    from aiohttp import web
-
-    return web.Response(
-        status=status, text=html, content_type="text/html", headers={"Content-Security-Policy": _OWN_POLICY}
-    )
 
 
 async def _sent(request: web.Request, file: BinaryIO, kind: str, *, is_page: bool = False) -> web.StreamResponse:
@@ -331,3 +290,132 @@ async def serve_until_stopped(options: ViewOptions, announce: Callable[[str], No
         for number in numbers:
             with contextlib.suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
+
+
+log = logging.getLogger(__name__)
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""Names under which the server may be asked, with any port (`ssh -L`); `view.hosts` adds more."""
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?")
+_METHODS = ("GET", "HEAD")
+_FROM = (None, "none", "same-origin")
+"""Values of Sec-Fetch-Site that are answered: none is an address that was typed, or opened from outside the browser."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
+"""Headers of every answer; a page sets its own policy."""
+UNKNOWN_TOKEN = (
+    "This page needs the address that task=view printed, with its token.\n"
+    "A server that was started again has a new one: look at its terminal.\n"
+)
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class Guards:
+    """The rules for one server. `token` is its secret, `cookie` the name of the cookie that holds it, `hosts` further names, and
+    `landing` where the address with the token leads."""
+
+    def __init__(self, token: str, cookie: str, hosts: Sequence[str] = (), landing: str = "/"):
+        self.token, self.cookie, self.landing = token, cookie, landing
+        self.hosts = frozenset(host.lower() for host in (*HOSTS, *hosts))
+
+    def middleware(self) -> Any:
+        """The rules as a middleware of aiohttp; answers get `HEADERS`."""
+        from aiohttp import web
+
+        @web.middleware
+        async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+            try:
+                response: web.StreamResponse = self.refusal(request) or self.entry(request) or await handler(request)
+            except web.HTTPException as error:
+                response = web.Response(status=error.status, text=f"{error.status} {error.reason}\n")
+            except Exception as error:
+                fault = escape_unprintable(f"{request.method} {request.path}: {type(error).__name__}: {error}")
+                log.error("%s", fault, exc_info=error if log.isEnabledFor(logging.DEBUG) else None)
+                response = web.Response(status=500, text="500 the server failed here; its terminal says why\n")
+            return response
+
+        return guarded
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """The answer to a request that may not be asked, whatever its token; None for one that may."""
+        from aiohttp import web
+
+        if request.method not in _METHODS:
+            return web.Response(
+                status=405, text="Only GET and HEAD: nothing is written.\n", headers={"Allow": "GET, HEAD"}
+            )
+        if not self._is_known_host(request):
+            names = ", ".join(sorted(self.hosts))
+            return web.Response(status=403, text=f"Unknown host name. Known: {names}; view.hosts=[NAME] adds one.\n")
+        if not _is_own_page(request):
+            return web.Response(status=403, text="Requests of other pages are not answered: open the address itself.\n")
+        return None
+
+    def entry(self, request: web.Request) -> web.Response | None:
+        """`/?token=...` becomes a cookie and leaves the address; 401 without either. None for a request with the cookie."""
+        from aiohttp import web
+
+        if request.path == "/" and "token" in request.query:
+            if not self._is_token(request.query["token"]):
+                return web.Response(status=401, text=UNKNOWN_TOKEN)
+            response = web.Response(status=303, headers={"Location": self.landing})
+            response.set_cookie(self.cookie, self.token, httponly=True, samesite="Strict", path="/")
+            return response
+        if not self._is_token(request.cookies.get(self.cookie, "")):
+            return web.Response(status=401, text=UNKNOWN_TOKEN)
+        return None
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), self.token.encode())
+
+    def _is_known_host(self, request: web.Request) -> bool:
+        names = request.headers.getall("Host", [])
+        match = _HOST.fullmatch(names[0]) if len(names) == 1 else None
+        return match is not None and match[1].lower() in self.hosts
+
+
+def _is_own_page(request: web.Request) -> bool:
+    """Whether the request comes from a page of this server, or from no page."""
+    if request.headers.get("Sec-Fetch-Site") not in _FROM:
+        return False
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return True
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == request.headers.get("Host", "").lower()
+
+
+HEAD = 4096
+"""Bytes of a page in which its own policy stands."""
+_SCRIPT = re.compile(rb"script-src '(sha256-[A-Za-z0-9+/]{43}=)'( 'self')?;")
+_DATA_BLOCKS = re.compile(rb'(?:ragpipeBlock\("[a-z]+\d*","[A-Za-z0-9+/=]*"\);\n)+')
+_REST = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_SANDBOX = "sandbox allow-scripts allow-downloads allow-modals; script-src 'unsafe-inline'"
+
+
+def page_policy(head: bytes) -> str:
+    """The Content-Security-Policy of a page of a run, from its first bytes."""
+    match = _SCRIPT.search(head)
+    if match is None or match[1].decode() not in own_scripts():
+        return f"{_REST}; {_SANDBOX}"
+    return f"{_REST}; script-src '{match[1].decode()}'{(match[2] or b'').decode()}"
+
+
+def is_side_file(content: bytes) -> bool:
+    """Whether a script beside a page holds data blocks (`pages.side_files`) and nothing else."""
+    return _DATA_BLOCKS.fullmatch(content) is not None
+
+
+@cache
+def own_scripts() -> frozenset[str]:
+    """The hashes of the scripts of ragpipe's pages, as this version writes them."""
+    return frozenset(map(content_hash, (compare_script(), report_script())))

@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.safe_text import code_span, markdown_table
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
 from ragpipe.engine.runs.finished_run import open_run
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
-from ragpipe.extras.weights.case_scores import CaseScores, read_case_scores
-from ragpipe.extras.weights.ratings import read_ratings, weights_from_ratings
-from ragpipe.extras.weights.weighing_report import (
-    STABILITY_HEADS,
-    TUNING_HEADS,
-    WEIGHT_NOTE,
-    ranking_line,
-    sensitivity_heads,
-    sensitivity_rows,
-    stability_line,
-    stability_rows,
-    tuning_lines,
-    tuning_rows,
-    weighing_markdown,
-)
-from ragpipe.extras.weights.weighing_settings import IN_USE, WeighingSettings
-from ragpipe.extras.weights.weight_sensitivity import methods_by_weight_set, ranks_over_weights
+from ragpipe.extras.weights.ratings import CaseScores, read_case_scores, read_ratings, weights_from_ratings
 from ragpipe.reports.console import Console
+from ragpipe.reports.number_format import bracketed, decimal, percentage
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.settings import Settings
+from ragpipe.scoring.composites import Weight
+from ragpipe.scoring.normalisation import interval_of
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
+from ragpipe.stats.clusters import in_all
+from ragpipe.stats.intervals import estimate_mean
+from ragpipe.stats.rank_stability import rank_stability
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
+
+IN_USE = "in_use"
+"""The name of the weights that the run was scored with."""
+
+WeightSet = Annotated[dict[str, Weight], Field(min_length=1)]
+
+
+class WeighingSettings(Settings):
+    """Named weight sets beside the run's own, the draws of weights, and ratings by people.
+
+    `ratings` is the name of a score of the run that people gave (a recorded one), or a CSV or JSONL file with the columns
+    `sample_id`, `method` (where the run has several), `repeat` (default 1) and `rating`, higher is better.
+    """
+
+    sets: dict[str, WeightSet] = Field(
+        default_factory=dict,
+        description="Weights by score name, by a name of your own. They are divided by their sum.",
+    )
+    ratings: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Ratings by people: a score of the run, or a CSV or JSONL file. null: no weights are fitted.",
+    )
+    draws: int = Field(
+        default=10_000, ge=100, le=1_000_000, description="Weight sets drawn for the stability of the ranking."
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the draws and of the folds.")
+
+    @field_validator("sets")
+    @classmethod
+    def _some_weight(cls, sets: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        for name, weights in sets.items():
+            if name == IN_USE:
+                raise ValueError(f"a name of its own: {IN_USE} are the weights of the run")
+            if not sum(weights.values()) > 0:
+                raise ValueError(f"at least one score with a weight over 0 in {name!r}")
+        return sets
+
 
 SECTION = "weights"
 _TITLE = "task=weights cannot weigh this run; nothing was written"
@@ -169,3 +199,204 @@ def _print(document: Mapping[str, Any], console: Console) -> None:
         console.folded(TUNING_HEADS, rows, title="weights from ratings")
     for line in tuning_lines(document):
         console.say(line)
+
+
+WEIGHT_NOTE = "overall score of each method on the questions that all of them share, with its 95% interval and (rank)"
+STABILITY_HEADS = ("method", "first", "by weights alone", "mean rank")
+TUNING_HEADS = ("score", "in use", "fitted")
+_NOTHING_TO_RANK = {
+    "one_method": "the run has one method: there is nothing to rank",
+    "one_score": "one score alone has a weight: all weights are the same",
+    "no_shared_question": "the methods share no question with an overall score: there is nothing to rank",
+}
+_NOTHING_TO_SAY = {
+    "few_ratings": "no advice: under 30 rated cases have all the weighted scores",
+    "no_spread": "no advice: the ratings, or the scores, never vary",
+    "one_sample": "no advice: all rated cases are of one question",
+    "rests_on_one_question": "no advice: without one of the questions there would be nothing to compare",
+}
+
+
+def sensitivity_heads(document: Mapping[str, Any]) -> list[str]:
+    """A column per weight set."""
+    return ["method", *document["sets"]]
+
+
+def sensitivity_rows(document: Mapping[str, Any]) -> list[list[str]]:
+    """A row per method, best first under the weights in use: overall score, interval and rank under each set."""
+    in_use = document["sets"][IN_USE]["methods"]
+    names = sorted(in_use, key=lambda name: in_use[name]["rank"] or len(in_use) + 1)
+    return [[name, *(_cell(under["methods"][name]) for under in document["sets"].values())] for name in names]
+
+
+def weight_rows(document: Mapping[str, Any]) -> list[list[str]]:
+    """A row per score with its share in each weight set."""
+    sets = document["sets"].values()
+    names = dict.fromkeys(name for under in sets for name in under["weights"])
+    return [[name, *(percentage(under["weights"].get(name)) for under in sets)] for name in names]
+
+
+def ranking_line(document: Mapping[str, Any]) -> str:
+    """Whether a weight set changes the ranking, in one sentence."""
+    orders = {name: _order(under["methods"]) for name, under in document["sets"].items()}
+    changing = [name for name, order in orders.items() if order != orders[IN_USE]]
+    if len(document["sets"]) < 2:
+        return "no weight set beside the one in use: name some with weights.sets"
+    if not changing:
+        return "the ranking is the same under every weight set"
+    return f"another ranking under {', '.join(changing)}"
+
+
+def stability_rows(document: Mapping[str, Any]) -> list[list[str]]:
+    """A row per method, most often first on top; none where there is nothing to rank."""
+    methods = document["stability"]["methods"]
+    names = sorted(methods, key=lambda name: (-methods[name]["first"], methods[name]["mean_rank"]))
+    return [
+        [
+            name,
+            percentage(methods[name]["first"]),
+            percentage(methods[name]["first_by_weights"]),
+            decimal(methods[name]["mean_rank"], 2),
+        ]
+        for name in names
+    ]
+
+
+def stability_line(document: Mapping[str, Any]) -> str:
+    """What the table of ranks is, or why there is none."""
+    ranking = document["stability"]
+    if ranking["reason"] is not None:
+        return _NOTHING_TO_RANK[ranking["reason"]]
+    return (
+        f"first: share of {ranking['draws']:,} random weight sets over {len(ranking['scores'])} scores in which the method is "
+        f"first, each with the {ranking['questions']:,} shared questions drawn anew; by weights alone: with the questions as they are"
+    )
+
+
+def tuning_rows(document: Mapping[str, Any]) -> list[list[str]]:
+    """A row per weighted score; none where nothing was fitted."""
+    fit = document["tuning"] or {"fitted": {}}
+    return [[name, percentage(fit["in_use"][name]), percentage(share)] for name, share in fit["fitted"].items()]
+
+
+def tuning_lines(document: Mapping[str, Any]) -> list[str]:
+    """The advice, and what it rests on."""
+    fit = document["tuning"]
+    if fit is None:
+        return ["no ratings: name a recorded score or a file with weights.ratings to have weights fitted"]
+    lines = [
+        f"{fit['n_rated']:,} rated cases, {fit['n']:,} of them with all weighted scores, {fit['questions']:,} questions"
+    ]
+    if fit["n"] < fit["n_rated"]:
+        without = ", ".join(f"{name} ({count:,})" for name, count in fit["absent"].items())
+        lines.append(f"rated, but without {without}: left out")
+    if fit["gain"] is not None:
+        lines.append(
+            f"correlation with the ratings: {fit['correlation']:.3f} with the weights in use, {fit['fitted_correlation']:.3f} with "
+            f"weights fitted to other questions ({fit['gain']:+.3f})"
+        )
+    lines.append(_advice(fit))
+    if fit["ask_for"] and not fit["advised"]:
+        lines.append(f"{fit['ask_for']:,} more ratings would find most gains of .14")
+    return lines
+
+
+def weighing_markdown(document: Mapping[str, Any]) -> str:
+    """The page: the weight sets, the methods under each, the ranks over all weights, and the advice."""
+    sets = [code_span(name) for name in document["sets"]]
+    lines = [f"# Weights of {code_span(document['run_id'])}", ""]
+    lines += markdown_table(["weight", *sets], _named(weight_rows(document)))
+    lines += ["", f"## Methods under each set\n\n{WEIGHT_NOTE}.\n"]
+    lines += markdown_table(["method", *sets], _named(sensitivity_rows(document)))
+    lines += ["", f"{ranking_line(document)}.", "", "## Ranks over all weights", ""]
+    if rows := stability_rows(document):
+        lines += [*markdown_table(STABILITY_HEADS, _named(rows)), ""]
+    lines += [f"{stability_line(document)}.", "", "## Weights from ratings", ""]
+    if rows := tuning_rows(document):
+        lines += [*markdown_table(TUNING_HEADS, _named(rows)), ""]
+    lines += [f"- {line}" for line in tuning_lines(document)]
+    return "\n".join(lines) + "\n"
+
+
+def _advice(fit: Mapping[str, Any]) -> str:
+    if fit["advised"]:
+        words = ",".join(f"{name}:{share:.2f}" for name, share in fit["fitted"].items())
+        return f"advice: take the fitted weights, scoring.weights={{{words}}}"
+    return _NOTHING_TO_SAY.get(fit["reason"], "no advice: the gain is within noise, keep the weights in use")
+
+
+def _cell(figure: Mapping[str, Any]) -> str:
+    if figure["mean"] is None:
+        return "-"
+    return f"{decimal(figure['mean'], 3)} {bracketed(figure['interval'])} ({figure['rank']})"
+
+
+def _order(methods: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int | None]]:
+    return sorted((name, figure["rank"]) for name, figure in methods.items())
+
+
+def _named(rows: list[list[str]]) -> list[list[str]]:
+    return [[code_span(row[0]), *row[1:]] for row in rows]
+
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+_HAIR = 1e-12  # means that are equal but for rounding share a rank
+
+
+def methods_by_weight_set(cases: CaseScores, sets: Mapping[str, Mapping[str, float]], level: float) -> dict[str, Any]:
+    """For each weight set: the weights as shares, the questions that all methods share, and for each method `n`, `mean`,
+    `interval` and `rank` (1 is best; equal means share one).
+
+    Only questions on which every method has an overall score count: else a method would be ranked by what it was asked.
+    """
+    return {name: _under(cases, weights, level) for name, weights in sets.items()}
+
+
+def _under(cases: CaseScores, weights: Mapping[str, float], level: float) -> dict[str, Any]:
+    total = sum(weights.values())
+    overall = cases.overall(weights)
+    is_there = ~np.isnan(overall)
+    by_method = [is_there & (cases.methods == number) for number in range(len(cases.method_names))]
+    shared = in_all([cases.questions[rows] for rows in by_method])
+    figures: dict[str, dict[str, Any]] = {}
+    for name, rows in zip(cases.method_names, by_method, strict=True):
+        rows = rows & np.isin(cases.questions, shared)
+        estimate = estimate_mean(overall[rows], cases.questions[rows], low=0.0, high=1.0, level=level)
+        figures[name] = {"n": estimate.n, "mean": estimate.mean, **interval_of("interval", estimate)}
+    means = [figure["mean"] for figure in figures.values() if figure["mean"] is not None]
+    for figure in figures.values():
+        mean = figure["mean"]
+        figure["rank"] = None if mean is None else 1 + sum(other > mean + _HAIR for other in means)
+    shares = {name: weight / total for name, weight in weights.items() if weight > 0}
+    return {"weights": shares, "questions": len(shared), "methods": figures}
+
+
+def ranks_over_weights(cases: CaseScores, names: Sequence[str], *, draws: int, seed: int) -> dict[str, Any]:
+    """The shares of weight sets, each over questions drawn anew, in which a method is first, second ...; `reason` where
+    there is nothing to rank: `one_method`, `one_score` or `no_shared_question`."""
+    about: dict[str, Any] = {"scores": list(names), "draws": draws, "seed": seed, "questions": 0, "methods": {}}
+    scores = cases.matrix(names)
+    is_there = ~np.all(np.isnan(scores), axis=1)
+    shared = in_all(
+        [cases.questions[is_there & (cases.methods == number)] for number in range(len(cases.method_names))]
+    )
+    for holds, reason in (
+        (len(cases.method_names) < 2, "one_method"),
+        (len(names) < 2, "one_score"),
+        (not len(shared), "no_shared_question"),
+    ):
+        if holds:
+            return {**about, "reason": reason}
+    ranking = rank_stability(scores, cases.methods, cases.questions, draws=draws, seed=seed)
+    methods = {
+        cases.method_names[number]: {
+            "first": ranks[0],
+            "first_by_weights": by_weights,
+            "ranks": list(ranks),
+            "mean_rank": sum(place * share for place, share in enumerate(ranks, 1)),
+        }
+        for number, ranks, by_weights in zip(ranking.methods, ranking.ranks, ranking.first_by_weights, strict=True)
+    }
+    return {**about, "questions": ranking.questions, "methods": methods, "reason": None}

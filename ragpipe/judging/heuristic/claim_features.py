@@ -9,13 +9,13 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ragpipe.core.text_match import without_invisible
-from ragpipe.judging.heuristic.lexicon import EXCEPT, INCLUDING
+from ragpipe.judging.heuristic.lexicon import EXCEPT, INCLUDING, UNITS
 from ragpipe.judging.heuristic.notations import Notation, notations
 from ragpipe.judging.heuristic.numbers import Number
 from ragpipe.judging.heuristic.tokenized_text import Sentence, TokenizedText, tokenize
 from ragpipe.judging.heuristic.tokenized_text import stem as stem_of
 from ragpipe.patterns.citation_marks import without_marks
-from ragpipe.patterns.languages import is_english
+from ragpipe.patterns.languages import language_of
 
 _QUOTE_MATCH = 95.0  # rapidfuzz partial ratio from which a quotation counts as literal (a comma may differ, no word)
 _MANY = 100  # sentences with a word of the claim, up to which every window is tried
@@ -54,7 +54,7 @@ class SourceIndex:
 
     def __init__(self, texts: tuple[str, ...]):
         self.sources = tuple(tokenize(without_invisible(text)) for text in texts)
-        self.is_english = is_english(" ".join(text[:2_000] for text in texts))
+        self.language = language_of(" ".join(text[:2_000] for text in texts))
         self.sentences: list[tuple[int, Sentence]] = []
         """All sentences in order, each with the position of its source."""
         self.has_tables = any(text.count("|") > 3 for text in texts)
@@ -262,6 +262,7 @@ def _missing_names(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
         if not (
             name in index.stems
             or name in in_numbers
+            or name in UNITS  # EUR
             or (len(name) >= 6 and name[:5] in index.prefixes)
             or name[0] in written_out
         )

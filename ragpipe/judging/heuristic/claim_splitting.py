@@ -11,13 +11,11 @@ from typing import Any
 from ragpipe.judging.heuristic.tokenized_text import tokenize
 from ragpipe.patterns.citation_marks import without_marks
 from ragpipe.patterns.languages import is_english
-from ragpipe.patterns.sentences import sentences
+from ragpipe.patterns.sentences import list_mark, sentences, without_letters
 
 _SOURCE = r"(?:passages?|contexts?|documents?|sources?|texts?|excerpts?|articles?|information|materials?|chunks?)"
 _GIVEN = r"(?:given|provided|available|above|retrieved|following|supplied)"
-_BULLET = re.compile(
-    r"\s*(?:[-*•‣◦–·]\s+|\(?\d{1,3}[.)]\s+|\(?[a-z]\)\s+|>\s*|(?:step|option|passage)\s+\d{1,3}\s*[:.)-]\s*)+", re.I
-)
+_STEP = re.compile(r"\s*(?:>\s*|(?:step|option|passage)\s+\d{1,3}\s*[:.)-]\s*)+", re.I)
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _MARK = re.compile(r"\*\*|__|(?<!\w)[*_](?=\w)|(?<=\w)[*_](?!\w)|`")
 _LEAD = re.compile(
@@ -51,6 +49,7 @@ _PLEASANTRY = re.compile(
 )
 _STOP = re.compile(r"(?<=[.!?])[\"'”’)\]*]{0,3}\s+|(?<=[。！？؟])")
 _PLAIN_STOP = re.compile(r"(?<=\s[a-z]{4})[.!?]\s+(?=[A-Z])|(?<=[a-z]{5})[.!?]\s+(?=[A-Z])")
+_DATE = re.compile(r"\d\. (?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 _LONGEST_LINE = 4_000  # characters per call of the sentence splitter, whose rules are not linear on odd texts
 
 
@@ -78,14 +77,15 @@ def placed_claims(text: str) -> list[tuple[str, int, int]]:
 def split_sentences(text: str) -> list[str]:
     """Sentences and list items, without list marks and headings. Each is a literal part of the text."""
     found: list[str] = []
-    lines = text.split("\n")
+    lines = without_letters(text).split("\n")
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if "|" in line and "-" in below and not below.strip("|-: \t"):
             continue  # the head of a table
         if _HEADING.match(line) or not any(c.isalnum() for c in line):
             continue
-        bullet = _BULLET.match(line)
-        body = line[bullet.end() :] if bullet else line
+        body = line
+        while mark := list_mark(body) or ((step := _STEP.match(body)) and step.end()):
+            body = body[mark:]
         for start in range(0, len(body), _LONGEST_LINE):
             found.extend(s for s in _split(body[start : start + _LONGEST_LINE]) if s)
     return found
@@ -95,7 +95,7 @@ def _split(line: str) -> list[str]:
     """The sentences of a line. Where every stop is plain (`... word. Next`) a plain split gives what pysbd gives, in a
     hundredth of the time."""
     line = line.strip()
-    if not is_english(line) or "।" in line:
+    if not is_english(line) or "।" in line or _DATE.search(line):
         return sentences(line)
     stops = len(_STOP.findall(line))
     if not stops:

@@ -11,13 +11,14 @@ import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from ragpipe.judging.heuristic.lexicon import SCALE, SMALL, TENS
 
 _SPACES = " \u00a0\u2009\u202f"
 _GROUPED = re.compile(
-    rf"(?<![\d.,])(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+|\d{{1,3}}(?:['’.,٬]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})*,\d{{3}})(?:[.,٫]\d{{1,3}})?(?![\d])"
+    rf"(?<![\d.,])(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+|\d{{1,3}}(?:['’.,٬]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})*,\d{{3}}|\d{{1,4}}(?:,\d{{4}})+)(?:[.,٫]\d{{1,3}})?(?![\d])"
 )
 _SCALES = {
     3: "k thousand tausend tsd mille mil mila duizend tysiąc tysiące tysięcy bin тыс тысяч тысячи тысяча ألف آلاف हज़ार हजार 千 천",
@@ -44,13 +45,16 @@ _FRACTION = re.compile(
     r"(?:(\d+)\s?)?([¼½¾⅐-⅞])|(?:(?<![\d/.-])(\d{1,2}) )?(?<![\d/.-])([1-9])/([2-9]|1[0-6])(?![\d/.-])"
 )
 _TIME = re.compile(
-    r"(?<![\d:.])(\d{1,2})(?:[:.h時时시](?:\s?(\d{2}))[分분]?)?\s?((?:a\.?m|p\.?m)\b\.?|uhr\b|o'clock)|(?<![\d:.])([01]?\d|2[0-4])[:h時时](\d{2})[分]?(?![\d:])",
+    r"(?<![\d:.])(\d{1,2})(?:[:.h時时시](?:\s?(\d{2}))[分분]?)?\s?((?:a\.?m|p\.?m)\b\.?|uhr\b|o'clock)|(?<![\d:.])([01]?\d|2[0-4])[:h時时](\d{2})[分]?(?![\d:])"
+    r"|\b(?:в|kl\.?|klo|ore|alle|às|om|godz\.|saat|um|las) (\d{1,2})\.(\d{2})(?!\.?\d)",
     re.I,
 )
 _VERSION = re.compile(r"\b(?:version|release|ver|v|python|java|node|rev)\.?\s?(\d{1,4}(?:\.\d{1,4})+)", re.I)
 _PHONE = re.compile(r"(?<![\w.])(?:\+|00)\d{1,3}[\d ()/.-]{5,20}\d(?!\w)")
-_HAN_NUMBER = re.compile(r"[零〇一二两兩三四五六七八九十百千万萬亿億]+")
+_HAN_NUMBER = re.compile(r"[零〇一二两兩三四五六七八九十百千万萬亿億壱弐参]+")
 _HAN = dict(zip("零〇一二两兩三四五六七八九", (0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+_HAN |= dict(zip("壱弐参", (1, 2, 3), strict=True))
+_ROMAN_SIGNS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 _HAN_UNITS = {"十": 10, "百": 100, "千": 1000}
 _HAN_BIG = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _MONTHS = (
@@ -90,8 +94,54 @@ _WORDS = {  # small numbers, from one on
     "hi": "एक दो तीन चार पाँच|पांच छह|छः सात आठ नौ दस",
     "ko": "한|하나 두|둘 세|셋 네|넷 다섯 여섯 일곱 여덟 아홉 열",
 }
+_LARGER = {  # 13 to 19, then 20, 30 ... 100
+    "de": "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn zwanzig dreißig|dreissig vierzig fünfzig sechzig siebzig achtzig neunzig hundert|einhundert",
+    "fr": "treize quatorze quinze seize dix-sept dix-huit dix-neuf vingt trente quarante cinquante soixante soixante-dix|septante quatre-vingts|quatre-vingt quatre-vingt-dix|nonante cent",
+    "es": "trece catorce quince dieciséis diecisiete dieciocho diecinueve veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa cien|ciento",
+    "it": "tredici quattordici quindici sedici diciassette diciotto diciannove venti trenta quaranta cinquanta sessanta settanta ottanta novanta cento",
+    "pt": "treze catorze|quatorze quinze dezesseis|dezasseis dezessete|dezassete dezoito dezenove|dezanove vinte trinta quarenta cinquenta sessenta setenta oitenta noventa cem|cento",
+    "nl": "dertien veertien vijftien zestien zeventien achttien negentien twintig dertig veertig vijftig zestig zeventig tachtig negentig honderd",
+    "pl": "trzynaście czternaście piętnaście szesnaście siedemnaście osiemnaście dziewiętnaście dwadzieścia trzydzieści czterdzieści pięćdziesiąt sześćdziesiąt "
+    "siedemdziesiąt osiemdziesiąt dziewięćdziesiąt sto",
+    "tr": "on-üç on-dört on-beş on-altı on-yedi on-sekiz on-dokuz yirmi otuz kırk elli altmış yetmiş seksen doksan yüz",
+    "ru": "тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто сто",
+    "ar": "ثلاثة-عشر أربعة-عشر خمسة-عشر ستة-عشر سبعة-عشر ثمانية-عشر تسعة-عشر عشرون|عشرين ثلاثون|ثلاثين أربعون|أربعين خمسون|خمسين ستون|ستين سبعون|سبعين ثمانون|ثمانين تسعون|تسعين مئة|مائة",
+    "hi": "तेरह चौदह पंद्रह सोलह सत्रह अठारह उन्नीस बीस तीस चालीस पचास साठ सत्तर अस्सी नब्बे सौ",
+}
 _SMALL = {name: str(place) for words in _WORDS.values() for place, names in enumerate(words.split(), 1) for name in names.split("|")}  # fmt: skip
-_WORD = re.compile(r"[^\W\d_]+(?:[\u0900-\u097f]+)?")
+_SMALL |= {name: str(value) for words in _LARGER.values() for value, names in zip((*range(13, 20), *range(20, 101, 10)), words.split(), strict=True) for name in names.split("|")}  # fmt: skip
+_TENS = "|".join(sorted((name for name, value in _SMALL.items() if int(value) >= 20), key=len, reverse=True))
+_UNIT = "|".join(sorted((name for name, value in _SMALL.items() if int(value) < 20), key=len, reverse=True))
+_WORD = re.compile(
+    r"quatre-vingt-dix|quatre-vingts?|soixante-dix|dix-(?:sept|huit|neuf)|[^\W\d_]+(?:[\u0900-\u097f]+)?", re.I
+)
+_TWO_WORDS = re.compile(
+    rf"(?<!\w)(?:({_TENS})(?:[ -]|[ -](?:y|e|et|i)[ -])?({_UNIT})|({_UNIT})(?:und|en|ën| و)({_TENS}))(?!\w)", re.I
+)
+_HANGUL = str.maketrans("일이삼사오육칠팔구십백천만억", "一二三四五六七八九十百千万億")
+_MIXED = re.compile(r"(?:\d[\d.,]*[亿億억万萬만千천]\s?){2,}")
+_BARE_POINT = re.compile(r"(?<![\d.,])[.,]\d+")
+_PERCENT = re.compile(r"(\d+(?:[.,]\d+)?)[ \u00a0\u202f]?[%％٪]")
+_ROMAN = re.compile(r"\b(?=[IVX]{2}|M{1,3}[CDXLIV]{2})M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
+_MEASURES = {  # what is the same in a smaller unit
+    "g": {"mg": "0.001", "g": "1", "gram": "1", "grams": "1", "kg": "1000", "kilogram": "1000", "kilograms": "1000"},
+    "m": {"mm": "0.001", "cm": "0.01", "m": "1", "metres": "1", "meters": "1", "km": "1000", "kilometres": "1000", "kilometers": "1000"},
+    "l": {"ml": "0.001", "cl": "0.01", "l": "1", "liters": "1", "litres": "1"},
+    "s": {"seconds": "1", "min": "60", "minutes": "60", "h": "3600", "hour": "3600", "hours": "3600", "days": "86400", "week": "604800", "weeks": "604800"},
+}  # fmt: skip
+_MEASURE = {unit: (base, Decimal(factor)) for base, units in _MEASURES.items() for unit, factor in units.items()}
+_MEASURED = re.compile(rf"(\d+(?:[.,]\d+)*)[ \u00a0-]?({'|'.join(sorted(_MEASURE, key=len, reverse=True))})\b")
+_SHARES = {
+    "0.5": "half hälfte moitié mitad metà metade helft połowa połowę yarısı половина половину نصف आधा आधे 一半 半分 절반",
+    "0.75": "three-quarters dreiviertel trois-quarts",
+    "12": "dozen dutzend douzaine docena dozzina dúzia dozijn tuzin düzine дюжина",
+}
+_SHARE = {word: value for value, words in _SHARES.items() for word in words.split()}
+_SHARE_WORD = re.compile(rf"(?<!\w)three quarters|(?<![a-z])(?:{'|'.join(_SHARE)})", re.I)
+_HALF_PAST = re.compile(
+    rf"\b(?:half past|halb|half) ({'|'.join([*SMALL, *_WORDS['de'].replace('|', ' ').split(), *_WORDS['nl'].replace('|', ' ').split()])}|\d{{1,2}})\b",
+    re.I,
+)
 _ENGLISH = re.compile(
     rf"\b(?=(?:{'|'.join([*SMALL, *TENS])})\b)(?:(?:{'|'.join([*SMALL, *TENS, *SCALE])})\b(?:[\s-]+(?:and\s+)?(?=\w))?)+",
     re.I,
@@ -141,6 +191,34 @@ def _notations(text: str) -> Iterator[Notation]:
     for match in _HAN_NUMBER.finditer(text):
         if (number := _han(match[0])) is not None:
             yield Notation(*match.span(), frozenset({str(number)}))
+    for match in _HAN_NUMBER.finditer(text.translate(_HANGUL)) if re.search("[십백천만]", text) else ():
+        if (number := _han(match[0])) is not None:
+            yield Notation(*match.span(), frozenset({str(number)}))
+    for match in _MIXED.finditer(text):
+        parts = re.findall(r"([\d.,]+)([^\d\s])", match[0])
+        values = [max(map(Decimal, _times_power(_decimals(digits), _POWER[sign]))) for digits, sign in parts]
+        yield Notation(*match.span(), frozenset({_plain(sum(values, Decimal(0)))}))
+    for match in _BARE_POINT.finditer(text):
+        yield Notation(*match.span(), frozenset({_plain(Decimal(f"0.{match[0][1:]}"))}))
+    for match in _PERCENT.finditer(text):
+        yield Notation(*match.span(), _times_power(_decimals(match[1]), -2))
+    for match in _MEASURED.finditer(text):
+        base, factor = _MEASURE[match[2]]
+        yield Notation(*match.span(), frozenset(base + _plain(Decimal(v) * factor) for v in _decimals(match[1])))
+    for match in _ROMAN.finditer(text):
+        if signs := [_ROMAN_SIGNS[sign] for sign in match[0]]:  # of "VX" nothing is read
+            value = sum(-here if here < after else here for here, after in pairwise([*signs, 0]))
+            yield Notation(*match.span(), frozenset({str(value)}))
+    for match in _SHARE_WORD.finditer(text):
+        yield Notation(*match.span(), frozenset({_SHARE.get(match[0].lower(), "0.75")}))
+    for match in _HALF_PAST.finditer(text):
+        word = match[1].lower()
+        hour = int(word) if word.isdecimal() else SMALL.get(word) or int(_SMALL[word])
+        hour -= not match[0].lower().startswith("half past")
+        yield Notation(*match.span(), frozenset({f"t{hour}:30", f"t{hour + 12}:30"}))
+    for match in _TWO_WORDS.finditer(text):
+        first, second = (_SMALL[(match[group] or match[group + 2]).lower()] for group in (1, 2))
+        yield Notation(*match.span(), frozenset({str(int(first) + int(second))}))
     for match in _WORD.finditer(text):
         if (small := _SMALL.get(match[0].lower())) is not None:
             yield Notation(*match.span(), frozenset({small}))
@@ -152,7 +230,7 @@ def _decimals(digits: str) -> frozenset[str]:
     """What digits with separators may mean: the last one may be the decimal sign, or all may separate groups."""
     digits = digits.replace("٬", ",").replace("٫", ".")
     together = re.sub(r"\D", "", digits)
-    found = {_plain(Decimal(together))} if re.search(r"\D\d{2,3}(?:\D|\Z)", digits) or together == digits else set()
+    found = {_plain(Decimal(together))} if re.search(r"\D\d{2,4}(?:\D|\Z)", digits) or together == digits else set()
     head, sign, tail = digits.rpartition("," if digits.rfind(",") > digits.rfind(".") else ".")
     if sign and head.count(sign) == 0:
         found.add(_plain(Decimal(f"{re.sub(r'[^0-9٠-٩०-९０-９]', '', head) or 0}.{tail}")))
@@ -172,7 +250,11 @@ def _times_power(values: frozenset[str], power: int) -> frozenset[str]:
 
 
 def _times(match: re.Match[str]) -> frozenset[str]:
-    hour, minute, half = int(match[1] or match[4]), match[2] or match[5] or "00", (match[3] or "").lower()
+    hour, minute, half = (
+        int(match[1] or match[4] or match[6]),
+        match[2] or match[5] or match[7] or "00",
+        (match[3] or "").lower(),
+    )
     if hour > 24 or int(minute) > 59:
         return frozenset()
     if half.startswith(("a", "p")):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import ClaimFeatures, SourceIndex, extract_features
 from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
-from ragpipe.patterns.languages import NOT_COVERED
+from ragpipe.patterns.languages import NOT_COVERED, language_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,14 @@ class ClaimFinding:
 def decide(claims: Sequence[str], sources: SourceIndex, settings: HeuristicSettings) -> list[ClaimFinding]:
     """One finding per claim, in order. A repeated claim is decided once.
 
-    Raises Skipped (`language_not_covered`) where the sources are in another language than English and a claim is neither
-    supported nor contradicted: without stems and stop words, other words say nothing there. Names are not compared in such
-    texts: in some languages every noun has a capital.
+    Raises Skipped (`language_not_covered`) where either the claims or the sources alone are English, and where the sources are
+    not and a claim is neither supported nor contradicted: without stems and stop words, other words say nothing there. Names
+    are not compared in such texts: in some languages every noun has a capital.
     """
-    covered = sources.is_english
+    told = {language_of(" ".join(claims)), sources.language} - {None}
+    if "en" in told and not told <= {"en", "other"}:
+        raise Skipped(NOT_COVERED)
+    covered = told <= {"en"}
     findings = {claim: _decide_claim(claim, sources, settings, names=covered) for claim in dict.fromkeys(claims)}
     if not covered and not all(finding.supported or finding.contradicted for finding in findings.values()):
         raise Skipped(NOT_COVERED)

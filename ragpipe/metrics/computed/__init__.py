@@ -1,7 +1,6 @@
 """Metrics that ask no judge: computed from labels, strings, vectors or recorded values. One metric per file.
 
 - `attribution_hit`: Does the answer cite at least one gold item?
-- `bert_score`: BERTScore: how well the tokens of answer and reference match, in the hidden states of a model. 0 to 100.
 - `expected_citation_recall`: How many of the sources that a right answer cites does the answer cite?
 - `list_completeness`: How many of the items that the contexts contain does the answer list?
 - `must_quote`: Does the answer quote a source that may only be quoted, where the label asks for it?

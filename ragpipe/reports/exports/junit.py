@@ -12,7 +12,8 @@ from typing import Any
 from xml.etree import ElementTree as Xml
 
 from ragpipe.core.safe_text import on_one_line, printable
-from ragpipe.reports.number_format import whole
+from ragpipe.reports.comparison_summary import side_label, undecided_text
+from ragpipe.reports.number_format import difference_text, whole
 from ragpipe.schema.run_warning import warning_texts
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
@@ -97,3 +98,28 @@ def _facts(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def xml_text(text: str) -> str:
     """The text without what XML cannot hold, and with control characters shown."""
     return _NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
+
+
+def comparison_junit(document: Mapping[str, Any]) -> str:
+    """A test suite per candidate, a test case per headline score: it fails where the score is worse.
+
+    Better and same pass, with the figures in the output; an undecided score is skipped: it shows nothing, good or bad.
+    """
+    suites = []
+    for comparison in document["comparisons"]:
+        name = f"{side_label(document['base'])} -> {side_label(document['candidates'][comparison['candidate']])}"
+        scores = {key: score for key, score in comparison["scores"].items() if score["headline"]}
+        cases = [_score(key, score) for key, score in {**scores, **comparison["operations"]}.items()]
+        suites.append((name, [("verdict", comparison["verdict"]["sentence"])], cases))
+    return junit_document(suites)
+
+
+def _score(name: str, score: Mapping[str, Any]) -> Xml.Element:
+    case, text = junit_case("compare", name), xml_text(f"{score['state']}: {difference_text(score)}")
+    if score["state"] == "worse":
+        Xml.SubElement(case, "failure", {"type": "worse", "message": text}).text = text
+    elif score["state"] == "inconclusive":
+        Xml.SubElement(case, "skipped", {"message": xml_text(f"{text}; {undecided_text(score)}")})
+    else:
+        Xml.SubElement(case, "system-out").text = text
+    return case

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ragpipe.core.safe_text import printable
 from ragpipe.pages.data_blocks import (
@@ -21,13 +24,12 @@ from ragpipe.pages.data_blocks import (
     column_block,
     json_block,
 )
-from ragpipe.reports.case_views import CaseView, ScoreView, case_views
-from ragpipe.reports.highlight import TextPart
+from ragpipe.reports.case_views import MARKS, CaseView, ScoreView, TextPart, case_views
 from ragpipe.reports.run_page.case_rows import CaseRows, read_case_rows
-from ragpipe.reports.run_page.iteration_values import IterationValues
-from ragpipe.reports.score_details import MARKS
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.store.run.ordered_rows import OutputKey
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run.run_tables import open_table
+from ragpipe.store.run.run_tables import batches, open_table, read_columns, schema_of
 
 PAGE_CASES = 20_000
 """A page has so many cases at most."""
@@ -209,3 +211,57 @@ def _call(call: Mapping[str, Any], prompts: TextPool) -> dict[str, Any]:
         value |= {"p": [[role, prompts.number(text)] for role, text in call["messages"]]}
         value |= {"r": [prompts.number(call["reply"])]}
     return {name: part for name, part in value.items() if part not in (None, "", False, [])}
+
+
+_BATCH = 8192  # cases
+_DIGITS = 7
+"""Digits of a value: those of the single precision in which the page has the others."""
+
+
+class IterationValues:
+    """The values of all cases in several iterations.
+
+    Args:
+        records: `records.parquet` of each iteration, in their order.
+        cases: the cases of the page in its order, each by sample, method and repeat.
+        scores: names of scores; one that an iteration lacks is missing there.
+
+    Raises DataError for a table that cannot be read.
+    """
+
+    def __init__(self, records: Sequence[Path], cases: Iterable[OutputKey], scores: Sequence[str]) -> None:
+        places = {case: place for place, case in enumerate(cases)}
+        per_iteration = [_values(path, places, scores) for path in records]
+        self._values = {name: np.stack([values[name] for values in per_iteration]) for name in scores}
+
+    def differing(self, place: int) -> dict[str, list[float | None]]:
+        """Per score that has different values in the iterations a value for each; None is missing."""
+        columns = ((name, values[:, place]) for name, values in self._values.items())
+        return {name: [_number(value) for value in column] for name, column in columns if _is_varied(column)}
+
+
+def _cases(records: Path) -> Iterator[OutputKey]:
+    for batch in batches(records, OUTPUT_KEY, size=_BATCH):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _values(records: Path, places: dict[OutputKey, int], scores: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Per score an array as long as `places`; NaN where the iteration has no value."""
+    order = np.fromiter((places.get(case, -1) for case in _cases(records)), dtype=np.int64)
+    known = order >= 0
+    columns = schema_of(records).names
+    values = {}
+    for name in scores:
+        values[name] = np.full(len(places), np.nan)
+        if name in columns:
+            column = read_columns(records, [name])[name].cast(pa.float64()).to_numpy()
+            values[name][order[known]] = column[known]
+    return values
+
+
+def _is_varied(column: NDArray[np.float64]) -> bool:
+    return not np.array_equal(column, np.broadcast_to(column[:1], column.shape), equal_nan=True)
+
+
+def _number(value: np.float64) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None

@@ -21,7 +21,7 @@ from ragpipe.reports.metrics_view import (
 from ragpipe.reports.model import HTML, Chart, Plot, Section, Verbatim
 from ragpipe.reports.number_format import whole
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.methods_section import times_100
+from ragpipe.reports.sections.results_section import times_100
 from ragpipe.reports.sections.verdict import best_method
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from ragpipe.reports.metrics_view import heading, iteration_count, method_groups, table_scores
 from ragpipe.reports.model import (
     MARKDOWN,
     PAGES,
     TERMINAL,
+    Cell,
+    ItemList,
     Note,
+    Piece,
     RichText,
     Section,
     Table,
@@ -19,9 +25,11 @@ from ragpipe.reports.model import (
     joined,
     pieces_of,
 )
-from ragpipe.reports.number_format import is_free, is_recorded, money, price, whole
+from ragpipe.reports.number_format import count_with_share, is_free, is_recorded, money, percentage, price, whole
 from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.spread_section import GROUPS_SHOWN
 from ragpipe.schema.usage import Usage
+from ragpipe.stats.noise_floor import NoiseFloor, best_repeats
 
 _COUNTS = {
     "calls": "calls",
@@ -170,3 +178,207 @@ def _cost_line_without_calls(used: Mapping[str, Any]) -> RichText:
     has_encoder = any("@" in name for name in names)  # vectors are computed here too, by weights that the name says
     judge: RichText = joined(names, " and ") if has_encoder else "the embedded judge"
     return (f"{whole(used['calls'])} questions answered by ", *pieces_of(judge), ", no call to a provider")
+
+
+_FAILURES = {"n_error": "errors", "n_timeout": "timeouts", "n_empty": "empty answers", "n_abstained": "abstained"}
+_RETRIED = {"n_retried": "retried"}
+_LATENCY = "latency p50 / p95 (ms)"
+_USAGE = ("answers", "tokens in", "tokens out", "tokens p50 / p95", "total tokens", "price per answer", "total price")
+_TOKENS = {"tokens_in": "tokens in", "tokens_out": "out", "tokens_total": "in total"}
+
+
+def operations_section(data: ReportData) -> Section:
+    """The systems by method and by type of the documents; one line on the terminal."""
+    metrics = data.metrics
+    parts: list[Table | Note] = [_operations("method", method_groups(metrics))]
+    by_type = metrics["by"].get("doc_type") or {}
+    if by_type:
+        parts.append(replace(_operations("type of the documents", by_type), shown_in=MARKDOWN))
+    if set(metrics["by"]) - {"method", "doc_type"}:
+        parts.append(Note("For other fields see metrics.json, under by.", shown_in=PAGES))
+    if metrics["overall"]["operations"]["usage"]:
+        parts += [_usage(metrics), *(Note(text, shown_in=PAGES) for text in _usage_notes(metrics))]
+    if line := _terminal_line(metrics):
+        parts.append(Note(line, shown_in=TERMINAL))
+    return Section("operations", "Operations", tuple(parts), folded=True)
+
+
+def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A row per group: failures with their share of the cases, and the latency of each stage of the system."""
+    rows = []
+    has_retried = any(group["operations"]["n_retried"] for group in groups.values())
+    counts = {**_FAILURES, **(_RETRIED if has_retried else {})}
+    for name, group in list(groups.items())[:GROUPS_SHOWN]:
+        operations, n = group["operations"], group["n_cases"]
+        failures = (count_with_share(operations[key], n) for key in counts)
+        latency = ItemList(tuple(_latencies(operations)) or ("-",), separator=", ")
+        rows.append(TableRow((Verbatim(name), whole(n), *failures, latency)))
+    columns = (
+        TableColumn(by, is_text=True),
+        TableColumn("cases"),
+        *map(TableColumn, counts.values()),
+        TableColumn(_LATENCY, is_text=True),
+    )
+    return Table(columns, tuple(rows), f"By {by}", rows_left_out=len(groups) - len(rows), shown_in=PAGES)
+
+
+def _latencies(operations: Mapping[str, Any]) -> Iterator[RichText]:
+    """`retrieval 131 / 358` for each stage."""
+    for stage, times in operations["latency_ms"].items():
+        yield Verbatim(stage), f" {times['p50']:,.0f} / {times['p95']:,.0f}"
+
+
+def _usage(metrics: Mapping[str, Any]) -> Table:
+    """A row per group whose answers name their usage: means per answer, percentiles and sum of all tokens, money."""
+    rows = []
+    for name, group in method_groups(metrics).items():
+        if usage := group["operations"]["usage"]:
+            means = (f"{usage[key]['mean']:,.1f}" if key in usage else "-" for key in ("tokens_in", "tokens_out"))
+            total = usage.get("tokens_total")
+            spread = (f"{total['p50']:,.0f} / {total['p95']:,.0f}", whole(total["sum"])) if total else ("-", "-")
+            rows.append(TableRow((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *_prices(usage))))
+    columns = (TableColumn("method", is_text=True), *map(TableColumn, _USAGE))
+    return Table(columns, tuple(rows), "Tokens and money of the system", shown_in=PAGES)
+
+
+def _prices(usage: Mapping[str, Any]) -> tuple[str, str]:
+    usd = usage["cost_usd"]
+    return (money(usd["mean"]), money(usd["sum"])) if usd else (f"unknown for {whole(usage['n_unpriced'])}", "-")
+
+
+def _usage_notes(metrics: Mapping[str, Any]) -> Iterator[str]:
+    yield "Tokens in and out are means over the answers that name them."
+    if unpriced := metrics["overall"]["operations"]["usage"]["n_unpriced"]:
+        yield f"{whole(unpriced)} answers have no known price: set system.prices, or let usage hold cost_usd."
+
+
+def _terminal_line(metrics: Mapping[str, Any]) -> RichText:
+    """`system: 3 errors, 1 timeouts; total 820 / 1,940 ms (p50 / p95); 448.5 tokens in, 33.8 out per answer`."""
+    operations = metrics["overall"]["operations"]
+    named = {**_FAILURES, **_RETRIED}
+    failures = ((operations[key], named[key]) for key in ("n_error", "n_timeout", "n_empty", "n_retried"))
+    parts: list[RichText] = []
+    if counts := ", ".join(f"{whole(n)} {noun}" for n, noun in failures if n):
+        parts.append(counts)
+    if latencies := tuple(_latencies(operations)):
+        parts.append((*pieces_of(joined(latencies, ", ")), " ms (p50 / p95)"))
+    if operations["usage"]:
+        parts.append(_usage_per_answer(operations["usage"]))
+    pieces: tuple[Piece, ...] = ("system: ", *pieces_of(joined(parts, "; ")))
+    return pieces if parts else ""
+
+
+def _usage_per_answer(usage: Mapping[str, Any]) -> str:
+    """`1,234.5 tokens in, 56.0 out per answer, $0.0140 per answer`."""
+    names = [key for key in ("tokens_in", "tokens_out") if key in usage] or [key for key in _TOKENS if key in usage]
+    tokens = ", ".join(f"{usage[key]['mean']:,.1f} {_TOKENS[key]}" for key in names)
+    price = usage["cost_usd"]["mean"] if usage["cost_usd"] else None
+    texts = [f"{tokens} per answer"] if tokens else []
+    return ", ".join([*texts, money(price) + (" per answer" if price is not None else "")])
+
+
+_FIGURES = ("mean", "least - most", "noise floor", "cases sd", "judge sd", "passed", "flips", "judge twice from")
+
+
+def iterations_section(data: ReportData) -> Section | None:
+    """A row per score, and per method where there are several; None for a single iteration."""
+    metrics, percent = data.metrics, data.settings.percent
+    if iteration_count(metrics) == 1:
+        return None
+    groups, costs = method_groups(metrics), _costs(data)
+    several = len(groups) > 1
+    rows = []
+    for name in table_scores(metrics):
+        for method, group in groups.items():
+            keys: list[Cell] = [Verbatim(heading(name, metrics, percent)), *([Verbatim(method)] if several else [])]
+            figures = _figures(group["scores"].get(name), metrics["declared"][name], costs, percent=name in percent)
+            rows.append(TableRow((*keys, *figures)))
+    keys_columns = [TableColumn("score", is_text=True), *([TableColumn("method", is_text=True)] if several else [])]
+    table = Table((*keys_columns, *map(TableColumn, _FIGURES)), tuple(rows), key_columns=len(keys_columns))
+    return Section(
+        "iterations", f"Over {iteration_count(metrics)} iterations", (table, *_iteration_notes(data)), folded=True
+    )
+
+
+def _iteration_notes(data: ReportData) -> Iterator[Note]:
+    yield Note(
+        "least - most: of the iterations' means. noise floor: two runs that judge these answers as often differ in their means by "
+        "less in 95 % of pairs. cases sd: how the cases vary without the judge's part; judge sd: how one case varies between "
+        "iterations. flips: how often two judgings of a case give different verdicts."
+    )
+    yield Note(
+        "judge twice from: more cases or more judgings? Judging each case twice pays where one more case costs so many times "
+        f"what judging it once does; below that, more cases. {_costs_in_words(_costs(data))}"
+    )
+    if count := data.metrics["flips"]["n"]:
+        yield Note(f"{whole(count)} flipping verdicts: the cases are listed in final/metrics.json, under flips.")
+    yield Note(
+        "The figures, diagnoses and cost of this report are those of all iterations; each iteration's own are in its folder."
+    )
+
+
+class _Costs(NamedTuple):
+    """What the answer of one more case costs, and judging a case once; None where it is not known, or nothing."""
+
+    answer: float | None
+    judging: float | None
+
+
+def _costs(data: ReportData) -> _Costs:
+    usage = data.metrics["overall"]["operations"]["usage"]
+    of_all = data.cost["used"]["per_case"]["usd"]
+    return _Costs((usage.get("cost_usd") or {}).get("mean"), of_all / iteration_count(data.metrics) if of_all else None)
+
+
+def _costs_in_words(costs: _Costs) -> str:
+    if costs.judging is None:
+        return "What judging a case costs is not known, or nothing."
+    once = f"{money(costs.judging)} to judge it once"
+    if costs.answer is None:
+        return f"A case costs {once}; what its answer costs is not recorded."
+    times = costs.answer / costs.judging
+    return f"Here it costs {times:.1f} times as much ({money(costs.answer)} for its answer, {once}); best: judgings per case for the most precise mean."
+
+
+def _judge_twice_from(noise: Mapping[str, Any], costs: _Costs) -> str:
+    """`8.0 x`, and where the costs are known the best number of judgings per case: `8.0 x (best 1.0)`."""
+    pays_from = noise.get("second_judging_from")
+    if pays_from is None:
+        return "-"
+    best = None
+    if costs.answer is not None and costs.judging is not None:
+        floor = NoiseFloor(
+            noise["n_cases"], noise["repeats"], noise["judge_variance"], noise["item_variance"], noise["floor"]
+        )
+        best = best_repeats(floor, costs.answer, costs.judging)
+    if best is None:
+        return f"{pays_from:,.1f} x"
+    return f"{pays_from:,.1f} x (best {best:.1f})" if best < 100 else f"{pays_from:,.1f} x (best over 100)"
+
+
+def _figures(
+    score: Mapping[str, Any] | None, declared: Mapping[str, Any], costs: _Costs, *, percent: bool
+) -> tuple[str, ...]:
+    if score is None:
+        return ("-",) * len(_FIGURES)
+    spread, noise, flips = (score.get(key) or {} for key in ("spread", "noise", "flips"))
+    factor = 100.0 if percent else 1.0
+    wide_scale = declared["low"] is not None and (declared["high"] - declared["low"]) * factor >= 50
+    places = 2 if wide_scale else 3  # one more than elsewhere: iterations differ little
+
+    def number(value: float | None) -> str:
+        return "-" if value is None else f"{value * factor:.{places}f}"
+
+    def deviation(variance: float | None) -> str:
+        return number(None if variance is None else math.sqrt(variance))
+
+    return (
+        number(score["mean"]),
+        f"{number(spread['min'])} - {number(spread['max'])}" if spread else "-",
+        number(noise.get("floor")),
+        deviation(noise.get("item_variance")),
+        deviation(noise.get("judge_variance")),
+        percentage(score.get("pass_rate")),
+        percentage(flips.get("rate")),
+        _judge_twice_from(noise, costs),
+    )

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from ragpipe.core.errors import TRANSIENT
+from ragpipe.core.safe_text import shorten
 from ragpipe.pages.charts_rows import ShareRow, share_table
 from ragpipe.pages.page_address import page_address
+from ragpipe.reports.case_views import Passage
 from ragpipe.reports.metrics_view import counted_per_iteration, iteration_count, method_groups, share_of_cases
-from ragpipe.reports.missing_replies import advice_for
 from ragpipe.reports.model import (
     EVERYWHERE,
     HTML,
+    MARKDOWN,
     PAGES,
     TERMINAL,
+    CaseExcerpt,
     CaseName,
     Cell,
     Chart,
     ItemList,
     Note,
     Prose,
+    RichText,
     Section,
     Table,
     TableColumn,
@@ -28,8 +36,10 @@ from ragpipe.reports.model import (
     joined,
     pieces_of,
 )
-from ragpipe.reports.number_format import whole
-from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.number_format import count_with_share, whole
+from ragpipe.reports.report_data import CaseContradiction, ReportData
+from ragpipe.schema.index_coverage import Coverage, IndexCoverage
+from ragpipe.store.run.run_tables import read_json, run_file_error
 
 _TERMINAL_ROWS = 5  # diagnoses on the terminal
 _BARS, _BARS_ALONE = 4, 6  # failure modes that stand open on the page: with gates below them, and without
@@ -173,3 +183,197 @@ def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
 def _items(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> Prose:
     """`23 unsupported claims`: what is counted beside the cases of a failure mode; empty where nothing is."""
     return Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")
+
+
+_TERMINAL_CLAIMS = 3
+_PAGE_CLAIMS = 50
+_TEXT_CHARS = 400  # of a claim and of a passage; the details have them whole
+TITLE = "Contradicted claims of the lowest cases"
+
+
+def contradictions_section(data: ReportData) -> Section | None:
+    """The contradicted claims of the lowest cases of the last iteration; None where there is none."""
+    if not data.contradictions:
+        return None
+    heads = ("case", "score", "contradicted claim", "contradicted by")
+    rows = (
+        TableRow(_cells(item), EVERYWHERE if place < _TERMINAL_CLAIMS else PAGES)
+        for place, item in enumerate(data.contradictions[:_PAGE_CLAIMS])
+    )
+    title, last = TITLE, data.contradictions[0].record["iteration"]
+    if iteration_count(data.metrics) > 1:
+        title = f"{TITLE} of iteration {last}"
+    table = Table(tuple(TableColumn(head, is_text=True) for head in heads), tuple(rows), layout="entries")
+    notes = _left_out(len(data.contradictions), title)
+    return Section("contradictions", title, (Note(f"{title}:", shown_in=TERMINAL), table, *notes), folded=True)
+
+
+def _left_out(count: int, title: str) -> Iterator[Note]:
+    if count > _TERMINAL_CLAIMS:
+        yield Note(f"and {count - _TERMINAL_CLAIMS} more under `{title}` in the report", shown_in=TERMINAL)
+    if count > _PAGE_CLAIMS:
+        yield Note(f"{count - _PAGE_CLAIMS} more in the details of scores.parquet.", shown_in=PAGES)
+
+
+def _cells(item: CaseContradiction) -> tuple[Cell, ...]:
+    passages = tuple(map(_passage, item.claim.passages))
+    return (
+        CaseName.of(item.record),
+        Verbatim(item.score),
+        Verbatim(shorten(item.claim.claim, _TEXT_CHARS)),
+        ItemList(passages) if passages else "no passage",
+    )
+
+
+def _passage(passage: Passage) -> RichText:
+    return (Verbatim(passage.place), ": ", Verbatim(shorten(passage.quote, _TEXT_CHARS)))
+
+
+def lowest_cases_section(data: ReportData) -> Section | None:
+    """Excerpts of the lowest cases of the last iteration; None where no case failed."""
+    if not data.lowest:
+        return None
+    several = iteration_count(data.metrics) > 1
+    title = f"Lowest cases of iteration {data.lowest[0]['iteration']}" if several else "Lowest cases"
+    names = list(data.metrics["overall"]["scores"])
+    excerpts = (
+        CaseExcerpt(
+            CaseName.of(row),
+            tuple(_excerpt_lines(row, names)),
+            (("Question", row["question"] or ""), ("Answer", row["answer"] or "")),
+        )
+        for row in data.lowest
+    )
+    return Section("lowest", title, tuple(excerpts), shown_in=MARKDOWN)
+
+
+def _excerpt_lines(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[RichText]:
+    """The overall score, then each score that failed or could not be judged with its reason."""
+    if row["overall_score"] is not None:
+        yield f"overall_score {row['overall_score']:.2f}"
+    failed_by = row["failed_by"] or ()
+    for name in names:
+        reason = row.get(f"{name}.reason") or ""
+        if row.get(f"{name}.passed") is False and name in failed_by:
+            yield (Verbatim(name), f" {row[name]:g}", *((": ", Verbatim(reason)) if reason else ()))
+        elif row.get(f"{name}.status") == "error":
+            yield (Verbatim(name), " error: ", Verbatim(reason))
+
+
+_EXAMPLES = 5  # documents named in a warning; index.json has all
+_TYPES_SHOWN = 40  # types of documents with their own row
+_FIGURES = ("total", "without chunks", "not embedded", "chunks attempted", "embedded", "skipped")
+_REASONS = {
+    "not_in_manifest": "not in the manifest",
+    "no_chunks": "without chunks",
+    "not_embedded": "no chunk embedded",
+}
+
+
+def read_index(run: Path) -> IndexCoverage | None:
+    """`index.json` of a run folder, None where there is none. Raises DataError for one that is broken."""
+    path = run / "index.json"
+    if not path.is_file():
+        return None
+    try:
+        return IndexCoverage.model_validate(read_json(path))
+    except ValidationError as error:
+        message = str(error.errors(include_url=False, include_context=False)[0]["msg"])
+        raise run_file_error(path, message, "what ragpipe wrote there") from error
+
+
+def index_section(data: ReportData) -> Section | None:
+    """All documents, then those of each type; None without an index manifest. The terminal shows warnings alone."""
+    index = data.index
+    if index is None:
+        return None
+    types = list(index.by_doc_type.items())
+    rows = (_row("all", index.overall), *(_row(name, coverage) for name, coverage in types[:_TYPES_SHOWN]))
+    columns = (
+        TableColumn("documents", is_text=True),
+        *map(TableColumn, _FIGURES),
+        TableColumn("reasons", is_text=True),
+    )
+    table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
+    notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
+    warnings = (Note(Verbatim(warning), "warning", TERMINAL) for warning in index_warnings(index))
+    return Section("index", "The index", (table, *notes, *warnings), folded=True)
+
+
+def index_notes(index: IndexCoverage) -> list[str]:
+    """Tokens, versions, and the labelled documents that cannot be retrieved."""
+    notes = []
+    if tokens := index.tokens:
+        low, high = f"least {whole(tokens.min)}", f"most {whole(tokens.max)}"
+        notes.append(
+            f"tokens of {whole(tokens.n)} chunks: {low}, mean {tokens.mean:,.1f}, p95 {tokens.p95:,.1f}, {high}"
+        )
+    kinds = (("chunker", index.chunkers), ("embedding", index.embeddings), ("index version", index.index_versions))
+    notes += [f"{kind}: {', '.join(names)}" for kind, names in kinds if names]
+    return [*notes, *index_warnings(index)]
+
+
+def index_warnings(index: IndexCoverage) -> Iterator[str]:
+    """What no retrieval can fix: gold documents that are not in the index."""
+    if index.gold_missing_count:
+        examples = "; ".join(
+            f"{gold.document} ({_REASONS[gold.why]}; {', '.join(gold.samples[:3])})"
+            for gold in index.gold_missing[:_EXAMPLES]
+        )
+        count = f"{whole(index.gold_missing_count)} of {whole(index.gold_documents)}"
+        yield f"{count} gold documents cannot be retrieved, because they are not in the index: {examples}"
+
+
+def _row(name: str, coverage: Coverage) -> TableRow:
+    reasons = tuple((Verbatim(reason), f" {whole(n)}") for reason, n in coverage.skipped_because.items())
+    return TableRow(
+        (
+            Verbatim(name),
+            whole(coverage.documents),
+            count_with_share(coverage.documents_without_chunks, coverage.documents),
+            count_with_share(coverage.documents_not_embedded, coverage.documents),
+            whole(coverage.chunks_attempted),
+            whole(coverage.chunks_embedded),
+            count_with_share(coverage.chunks_skipped, coverage.chunks_attempted),
+            ItemList(reasons, separator=", "),
+        )
+    )
+
+
+MISSING_REPLY = "missing_reply"
+MISSING_REPLY_FIX = (
+    "name this judge (for vectors: this embedder) with transport=live (and not rejudge.mode=stored, but replay), and only they "
+    "are asked for; or take them in from another store with task=store action=import from=FILE. Recorded replies "
+    "(store.recorded) are of their own cases and templates: judge=llm judge.model=... transport=live asks a model of yours"
+)
+_ADVICE = f"Replies are missing: {MISSING_REPLY_FIX}."
+_USELESS = "retry_errors"
+
+
+def transient_errors(metrics: Mapping[str, Any]) -> set[str]:
+    """The kinds of failures in `metrics.json` that another start may fix."""
+    return error_kinds(metrics) & TRANSIENT
+
+
+def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """The advice of a diagnosis of `metrics.json`, for a report.
+
+    Where replies are missing, the advice that fixes this comes first, and advice to repeat failed calls (`retry_errors`)
+    is left out unless something else failed too: a missing reply is not stored as a failure.
+    """
+    advice: list[str] = list(diagnosis["advice"])
+    kinds = error_kinds(metrics)
+    if MISSING_REPLY not in kinds or not any(_USELESS in text for text in advice):
+        return advice
+    others = kinds - {MISSING_REPLY}
+    return [_ADVICE, *(text for text in advice if others or _USELESS not in text)]
+
+
+def error_kinds(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:
+    """Why judgements of the scores `names` (None: of all) failed, by `metrics.json`.
+
+    Scores that failed because a part of them failed are not counted.
+    """
+    scores = metrics["overall"]["scores"]
+    chosen = (score for name, score in scores.items() if names is None or name in names)
+    return {kind for score in chosen for kind in score.get("errors") or ()} - {"part_error"}

@@ -6,12 +6,39 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.reports.metrics_view import headline_names, score_cell
-from ragpipe.reports.model import Piece, RichText, RunVerdict, Verbatim, pieces_of
-from ragpipe.reports.number_format import bracketed, decimal, is_free, plural, price, whole
+from ragpipe.pages.charts import axis_limit
+from ragpipe.pages.charts_rows import LimitRow, Marks, limit_table
+from ragpipe.pages.page_address import page_address
+from ragpipe.reports.console import duration
+from ragpipe.reports.metrics_view import headline_names, iterations_text, score_cell
+from ragpipe.reports.model import (
+    EVERYWHERE,
+    HTML,
+    PAGES,
+    TERMINAL,
+    Chart,
+    Media,
+    Note,
+    Piece,
+    Prose,
+    RichText,
+    RunVerdict,
+    Section,
+    SectionPart,
+    Strong,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+    pieces_of,
+)
+from ragpipe.reports.number_format import bracketed, decimal, is_free, percentage, plural, price, whole
 from ragpipe.reports.report_data import ReportData
+from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.usage import Usage
-from ragpipe.scoring.gates.gate_sentences import limit, value_text
+from ragpipe.scoring.gates.gate_power import power_words, precision_of, undecided_words
+from ragpipe.scoring.gates.gate_results import NO_CALIBRATION
+from ragpipe.scoring.gates.gate_rules import limit, value_text, where_text
 
 _STATES = {"better": "better", "worse": "worse", "same": "as good", "inconclusive": "inconclusive"}
 _FEW = 5  # questions, below which no interval is shown
@@ -161,3 +188,223 @@ def _remarks(data: ReportData) -> Iterator[RichText]:
     elif used["uses"]:
         models = [name for name in used.get("by_judge", ()) if "@" in name]  # a detector's weights are in its name
         yield (*((Verbatim(models[0]),) if models else ("the embedded judge",)), ": no call, no cost")
+
+
+_OUTCOMES = ("blocked", "warned")
+_RANKS = {"blocked": 0, "warned": 1, "passed": 2, "reported": 3}
+_COLUMNS: tuple[tuple[str, bool, Media], ...] = (
+    ("gate", True, EVERYWHERE),
+    ("tier", True, EVERYWHERE),
+    ("value", False, EVERYWHERE),
+    ("limit", True, EVERYWHERE),
+    ("cases", False, EVERYWHERE),
+    ("coverage", False, PAGES),
+    ("verdict", True, EVERYWHERE),
+    ("outcome", True, PAGES),
+    ("in words", True, PAGES),
+)
+
+
+def gates_section(data: ReportData) -> Section | None:
+    """A row per gate in the order of the configuration; the terminal warns of those that did not pass."""
+    gates = data.gates["gates"]
+    if not gates:
+        return None
+    columns = tuple(TableColumn(head, is_text, shown_in) for head, is_text, shown_in in _COLUMNS)
+    failed = sorted(
+        (gate for gate in gates if gate["outcome"] in _OUTCOMES), key=lambda gate: _OUTCOMES.index(gate["outcome"])
+    )
+    warnings = (Note(_warning(gate), "warning", TERMINAL) for gate in failed)
+    chart = Chart("", limit_table([_limit_row(gate, data) for gate in sorted(gates, key=_rank)], "gates"))
+    parts: tuple[SectionPart, ...] = (chart, Table(columns, tuple(map(_row, gates))), *warnings, *_powers(data))
+    return Section("gates", "Gates", parts, folded=True)
+
+
+def _limit_sign(gate: Mapping[str, Any]) -> str:
+    """The limit in short: `≥ 0.7`; a drop in words."""
+    return limit(gate).replace("at least ", "≥ ").replace("at most ", "≤ ")
+
+
+def _rank(gate: Mapping[str, Any]) -> int:
+    """What blocks stands first, then what warns, what passed, and what is only shown."""
+    return _RANKS.get(gate["outcome"], len(_RANKS))
+
+
+def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
+    verdict, outcome = gate["verdict"].replace("_", " "), gate["outcome"]
+    kind = {"blocked": "bad", "warned": "warn", "passed": "good"}.get(outcome, "")
+    state = verdict if outcome == "passed" else f"{verdict}, {outcome}"
+    value = value_text(gate)
+    remark = where_text(gate["where"], "where ") if gate["where"] else ""
+    subject = gate.get("score") or gate.get("failure_mode") or ""
+    tier = "" if gate["tier"] == "critical" else gate["tier"]
+    words = ", ".join(part for part in (subject if subject != gate["name"] else "", remark, tier) if part)
+    return LimitRow(gate["name"], _failing(gate, data), words, value, _limit_sign(gate), _gate_marks(gate), kind, state)
+
+
+def _failing(gate: Mapping[str, Any], data: ReportData) -> str:
+    """The address of the cases that fail the gate's score, or that have its failure mode, as far as a filter can say `where`."""
+    where = {field: labels[0] for field, labels in gate["where"].items() if len(labels) == 1}
+    method = where.pop("method", None)
+    slices = [f"{field}:{label}" for field, label in where.items() if field in data.metrics["by"]]
+    chosen = slices[0] if slices else None
+    if "failure_mode" in gate:
+        return page_address(method=method, slice=chosen, mode=gate["failure_mode"])
+    return page_address(method=method, score=gate["score"], verdict="fail", slice=chosen)
+
+
+def _gate_marks(gate: Mapping[str, Any]) -> Marks | None:
+    """The value, its interval and the limits from 0 to 1, or where one of them lies outside, as far as they reach."""
+    if gate["value"] is None:
+        return None
+    bounds = gate.get("interval") or {}
+    few = bool(bounds.get("too_few"))
+    ends = [None, None] if few else [bounds.get("low"), bounds.get("high")]
+    limits = [end for end in (gate.get("min"), gate.get("max")) if end is not None]
+    limits += [-gate["max_drop"]] if "against" in gate else []
+    values = [value for value in (gate["value"], *ends, *limits) if value is not None]
+    low, high = min(0.0, *values), max(*values, 0.0 if "against" in gate else 1.0 if max(values) <= 1 else max(values))
+    if low < 0:
+        reach = axis_limit(values)
+        low, high = -reach, reach
+
+    def place(value: float | None) -> float | None:
+        return None if value is None else 100 * (value - low) / ((high - low) or 1.0)
+
+    return Marks(
+        place(gate["value"]),
+        place(ends[0]),
+        place(ends[1]),
+        tuple(100 * (end - low) / ((high - low) or 1.0) for end in limits),
+        few,
+    )
+
+
+def _powers(data: ReportData) -> Iterator[Note]:
+    """What each gate can tell with these cases; the terminal says it of those that could not decide."""
+    level = data.metrics["scoring"]["level"]
+    for gate in data.gates["gates"]:
+        precision = precision_of(gate, level)
+        if precision is None:
+            continue
+        if undecided := undecided_words(gate, precision, level):
+            yield Note(("gate ", Verbatim(gate["name"]), f": {undecided}."))
+        words = power_words(gate, precision, level)
+        if words and words != undecided:
+            yield Note(("gate ", Verbatim(gate["name"]), f": {words}."), shown_in=PAGES)
+
+
+def _row(gate: Mapping[str, Any]) -> TableRow:
+    return TableRow(
+        (
+            Verbatim(gate["name"]),
+            gate["tier"],
+            value_text(gate),
+            limit(gate),
+            whole(gate["n_ok"]),
+            percentage(gate["coverage"]),
+            gate["verdict"].replace("_", " "),
+            gate["outcome"],
+            Verbatim(gate["sentence"]),
+        )
+    )
+
+
+def _warning(gate: Mapping[str, Any]) -> Verbatim:
+    return Verbatim(f"gate {gate['name']} ({gate['tier']}, {gate['outcome']}): {gate['sentence']}")
+
+
+def summary_line(metrics: Mapping[str, Any]) -> str:
+    """`101 cases on 40 questions, 3 methods, iteration 1`."""
+    methods = metrics["by"].get("method") or {}
+    several = f", {len(methods)} methods" if len(methods) > 1 else ""
+    cases, questions = whole(metrics["n_cases"]), whole(metrics["n_samples"])
+    return f"{cases} cases on {questions} questions{several}, {iterations_text(metrics)}"
+
+
+def notices(data: ReportData) -> Iterator[Note]:
+    """What to know of the judge, and the warnings of the run."""
+    if note := data.metrics["judge"].get("note"):
+        yield Note(("The judge: ", Prose(note)))
+    if data.cost["used"]["uses"]:
+        yield from _calibration(data.metrics)
+    for text in warning_texts(data.metrics):
+        yield Note(Verbatim(text), "warning")
+
+
+def _calibration(metrics: Mapping[str, Any]) -> Iterator[Note]:
+    """Which scores of the judge are calibrated against human labels, with the reason where a calibration was named."""
+    states = metrics.get("calibration", {})
+    if metrics["judge"]["calibrated"] and not states:
+        return
+    if not any(state["calibrated"] is not None or state["why"] != NO_CALIBRATION for state in states.values()):
+        lead = Strong("The judge is not calibrated against human labels:")
+        yield Note((lead, " how often its verdicts are right is not known."), shown_in=PAGES)
+        return
+    words = {True: "calibrated", False: "failed its calibration", None: "not calibrated"}
+    for name, state in states.items():
+        verdict = f" {words[state['calibrated']]}: "
+        text = (Strong("Against human labels:"), " ", Verbatim(name), verdict, Prose(state["why"]))
+        yield Note(text, "good" if state["calibrated"] else "plain")
+
+
+def closing_lines(data: ReportData) -> Iterator[Note]:
+    """What the terminal says last: time, signature, folder and the next useful command."""
+    if data.judging_seconds:
+        yield Note(judging_time(data.judging_seconds), shown_in=TERMINAL)
+    yield Note(Verbatim(data.metrics["signature"]), shown_in=TERMINAL)
+    if data.folder:
+        yield Note(f"results: {data.folder}", shown_in=TERMINAL)
+    if data.next_command:
+        yield Note(f"next:    {data.next_command}", shown_in=TERMINAL)
+
+
+def judging_time(seconds: Mapping[int, float]) -> str:
+    """`time: 12:34 of judging`; with several iterations also each one's: `time: 12:34 of judging (6:10, 6:24)`."""
+    each = f" ({', '.join(map(duration, seconds.values()))})" if len(seconds) > 1 else ""
+    return f"time: {duration(sum(seconds.values()))} of judging{each}"
+
+
+_FIGURES: tuple[Note, ...] = (
+    Note((Verbatim("too few"), ": fewer than five questions; read such a figure with care.")),
+    Note(
+        (
+            Verbatim("78% of 412"),
+            ": the share of 412 cases that reached the threshold of the score (scoring.thresholds).",
+        )
+    ),
+    Note((Verbatim("coverage"), ": the share of the due judgements that have a value; shown where it is not 100 %.")),
+    Note(
+        (
+            Verbatim("skipped"),
+            ": does not apply to the case, or the system or the data left nothing to judge; ",
+            Verbatim("error"),
+            ": could not be judged. Neither is a 0.",
+        )
+    ),
+    Note(
+        (
+            Verbatim("overall_score"),
+            ": the weighted mean of the scores that a case has, each brought to 0..1. Filters and order of the cases use the "
+            "same scale.",
+        )
+    ),
+    Note("Plots: the bar is the interval, the dot the mean, the upright line the threshold.", shown_in=HTML),
+    Note(
+        "Marks in the contexts are the quotes behind the verdicts: green supports a claim, red goes with a claim that is not "
+        "supported. Marks in the answer are claims that nothing supports.",
+        shown_in=HTML,
+    ),
+)
+
+
+def reading_section(data: ReportData) -> Section:
+    """A note per kind of figure."""
+    level = data.metrics["scoring"]["level"]
+    interval = (
+        Verbatim("0.85 [0.82, 0.88]"),
+        f": the mean and its {level:.0%} interval; {level:.0%} of such intervals hold the true mean. Cases that share a "
+        "question are counted as one cluster.",
+    )
+    percent = [Note((Verbatim("x100"), ": a score of 0 to 1, printed times 100."))] if data.settings.percent else []
+    return Section("reading", "How to read it", (Note(interval), *percent, *_FIGURES), shown_in=PAGES)

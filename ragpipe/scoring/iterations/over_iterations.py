@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from ragpipe.scoring.coverage import LOST, coverage
-from ragpipe.scoring.estimates import estimate_of, interval_of
-from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
+from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.aggregate import LOST, asked, coverage, shared_score
 from ragpipe.scoring.iterations.per_case_repeats import (
     Cases,
     Repeats,
@@ -27,8 +26,10 @@ from ragpipe.scoring.iterations.per_case_repeats import (
     open_records,
     repeats,
 )
+from ragpipe.scoring.normalisation import estimate_of, interval_of
+from ragpipe.scoring.operations import judge_rates
+from ragpipe.scoring.rules.diagnosis import EXAMPLES
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared_scores import asked, shared_score
 from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from ragpipe.stats.intervals import estimate_rate
 from ragpipe.stats.noise_floor import flip_rate, noise_floor, second_judging_from
@@ -86,8 +87,7 @@ def final_metrics(
 
 
 def _take_over(metrics: Mapping[str, Any], summaries: Sequence[_Summary]) -> Mapping[str, Any]:
-    """Put the scores of the only iteration into all summaries, and return its `shared`. Nothing is computed again: its
-    intervals are over the same values, and nothing can differ from it."""
+    """Put the scores of the only iteration into all summaries, and return its `shared`."""
     for summary, places in summaries:
         for name, (score,) in summary["scores"].items():
             summary["scores"][name] = _score([score], _UNKNOWN if places is None else score)
@@ -147,10 +147,7 @@ def _group(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _score(
     scores: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any], differences: Mapping[str, Any] = _NONE
 ) -> dict[str, Any]:
-    """One score of one group, with the keys of an iteration's and, of several iterations, how they differ.
-
-    `scores` are what the iterations say of it, `intervals` those of its mean and of its pass rate.
-    """
+    """One score of one group, with the keys of an iteration's and, of several iterations, how they differ."""
     counts = {name: sum(score.get(name, 0) for score in scores) for name in _COUNTS}
     more = {
         **{name: count for name, count in counts.items() if name != "n_ok"},
@@ -175,11 +172,7 @@ def _score(
 def _intervals(
     repeated: Repeats, places: Whole, samples: Whole, scale: Mapping[str, Any], level: float
 ) -> dict[str, Any]:
-    """Of the mean and of the pass rate over the cases' own means.
-
-    A case's share of passes counts as one draw: repeating the judging makes the judge's noise smaller, not the sample of
-    questions larger.
-    """
+    """Of the mean and of the pass rate over the cases' own means."""
     measured = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
     means, shares = repeated.means[measured], repeated.passed[voted] / repeated.judged[voted]
@@ -291,3 +284,94 @@ def _warnings(per_iteration: Sequence[Mapping[str, Any]]) -> list[dict[str, str]
         if warning not in everywhere
     ]
     return everywhere + of_some
+
+
+_COUNTED = ("n_with_failure_mode", "n_failure_modes", "n_failed_without_mode", "failure_modes", "diagnosis")
+
+
+def group_findings(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the iterations' summaries of one group count, added up; the operations are those of the first.
+
+    The outputs are the same in every iteration, and with them how the system ran.
+    """
+    counted = {key: _added([group[key] for group in per_iteration if key in group]) for key in _COUNTED}
+    return {"operations": per_iteration[0]["operations"], **counted}
+
+
+def findings_document(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`diagnosis`, `failure_items` and `not_applicable` over the iterations' `metrics.json`.
+
+    The examples of a diagnosis are the cases that the most iterations name, the first in data order where as many do. A
+    rule is not applicable where no iteration could decide it.
+    """
+    made = [entry for metrics in per_iteration for entry in metrics["diagnosis"]]
+    listed = [
+        _merged([entry for entry in made if entry["name"] == name]) for name in per_iteration[0]["overall"]["diagnosis"]
+    ]
+    first, *others = [metrics["not_applicable"] for metrics in per_iteration]
+    not_applicable = {
+        kind: [name for name in names if all(name in later[kind] for later in others)] for kind, names in first.items()
+    }
+    items = {mode: name for metrics in per_iteration for mode, name in metrics["failure_items"].items()}
+    return {"diagnosis": [entry for entry in listed if entry], "failure_items": items, "not_applicable": not_applicable}
+
+
+def _merged(made: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One diagnosis as several iterations made it; empty where none did."""
+    if not made:
+        return {}
+    cases = Counter(tuple(case[name] for name in OUTPUT_KEY) for entry in made for case in entry["examples"])
+    examples = [dict(zip(OUTPUT_KEY, key, strict=True)) for key, _ in cases.most_common(EXAMPLES)]
+    counts = {key: sum(entry[key] for entry in made) for key in ("n", "n_first", "n_judged")}
+    return {**made[0], **counts, "examples": examples}
+
+
+def _added(parts: Sequence[Any]) -> Any:
+    """Numbers summed, objects key by key."""
+    if not isinstance(parts[0], Mapping):
+        return sum(parts)
+    keys = dict.fromkeys(key for part in parts for key in part)
+    return {key: _added([part[key] for part in parts if key in part]) for key in keys}
+
+
+_PARTS = ("used", "spent", "saved", "wasted", "repriced")
+_LATENCIES = ("latency_ms", "case_latency_ms")
+
+
+def final_cost(per_iteration: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """`iterations` (`used`, `spent`, `saved`, `wasted`, `repriced` of each) and their `total`, from each one's `cost.json`.
+
+    Every iteration asks under keys of its own, so no reply is counted twice. A sum is null when one of its parts is (an
+    unknown price); `usd_known` sums what is known. `per_case` of the total is the cost of a case in all iterations together.
+    """
+    costs = list(per_iteration.values())
+    return {
+        "iterations": {str(number): {part: cost[part] for part in _PARTS} for number, cost in per_iteration.items()},
+        "total": {part: _sum([cost[part] for cost in costs]) for part in _PARTS},
+        "prices": costs[-1]["prices"],
+    }
+
+
+def _sum(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sums key by key, in the order of the keys' first appearance; a key that a part lacks is 0 there."""
+    keys = dict.fromkeys(key for part in parts for key in part)
+    sums = {key: _sum_of(key, [part[key] for part in parts if key in part]) for key in keys}
+    return {**sums, **judge_rates(sums)} if "error_rate" in sums else sums
+
+
+def _sum_of(key: str, values: Sequence[Any]) -> Any:
+    """The sum of one key's values. Rates are left null: they follow from the sums."""
+    if key in _LATENCIES:
+        return _latency([value for value in values if value])
+    if any(isinstance(value, Mapping) for value in values):
+        return _sum([value for value in values if value])
+    if key.endswith("_rate") or any(value is None for value in values):
+        return None
+    return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
+
+
+def _latency(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Of all iterations together: what can be added up. Percentiles cannot."""
+    if not parts:
+        return None
+    return {"n": sum(part["n"] for part in parts), "sum": math.fsum(part["sum"] for part in parts)}

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.accumulators import crossed
 from ragpipe.scoring.aggregate import by_label
 from ragpipe.scoring.case_records import verdict_column
-from ragpipe.scoring.crossed_fields import crossed
 from ragpipe.scoring.dimensions import LISTS, META, Fields
 from ragpipe.store.run.run_tables import numbers_of, open_parquet_file, open_table, read_columns, reading_table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,13 +10,101 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field
+from pydantic_core import from_json
 
 from ragpipe.schema.settings import Settings
+from ragpipe.scoring.dimensions import within
 from ragpipe.scoring.growing_columns import GrowingArray
-from ragpipe.scoring.rules.conditions import Rule, Truth
-from ragpipe.scoring.rules.failure_items import Counts, ItemLedger, Items
-from ragpipe.scoring.rules.failure_modes import Places, TruthLedger, find_modes, listed, mode_counts
-from ragpipe.scoring.rules.rule_inputs import Facts
+from ragpipe.scoring.normalisation import OK
+from ragpipe.scoring.rules.conditions import Facts, Rule, Truth
+
+Counts = NDArray[np.int32]
+UNKNOWN = -1
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Listed(Settings):
+    """A list in the details of a score: `detail` is its key, or a dotted path. With `where` only the objects in it count
+    whose keys have these values (`{supported: false}`)."""
+
+    score: Name = Field(description="Score in whose details the list is.")
+    detail: Name = Field(description="Key, or dotted path, of the list.")
+    where: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, description="Values that an item must have to count. Default: all items count."
+    )
+
+    def count(self, details: Mapping[str, Any]) -> int:
+        """How many items the details of one case list; 0 where the list is absent."""
+        items = within(details, self.detail)
+        if not isinstance(items, list):
+            return 0
+        return sum(not self.where or (isinstance(item, dict) and self._fits(item)) for item in items)
+
+    def _fits(self, item: Mapping[str, Any]) -> bool:
+        return all(key in item and item[key] == value for key, value in self.where.items())
+
+
+class Items(Settings):
+    """What is counted of a failure mode. `name` is the plural that reports print; of the lists `of`, each case counts the
+    first whose score it has (two metrics that list the same claims must not count them twice)."""
+
+    name: Name = Field(description="Plural name of the items, as reports print it.")
+    of: list[Listed] = Field(
+        min_length=1,
+        description="The lists that hold the items; in each case the first whose score the case has counts.",
+    )
+
+
+class ItemLedger:
+    """The items of all cases so far, by failure mode; modes whose lists the run does not have are left out."""
+
+    def __init__(self, items: Mapping[str, Items]):
+        self._items = items
+        self._parts: dict[str, list[Counts]] = {mode: [] for mode in items}
+        self._counts: dict[str, Counts] = {}
+
+    def counts(self, facts: Facts) -> dict[str, Counts]:
+        """The items of each case of a block, by mode. Nothing is kept."""
+        return {
+            mode: _counted(items, facts)
+            for mode, items in self._items.items()
+            if any(listed_items.score in facts.measured for listed_items in items.of)
+        }
+
+    def add(self, counts: Mapping[str, Counts]) -> None:
+        """Keep the counts of the next block."""
+        for mode, of_cases in counts.items():
+            self._parts[mode].append(of_cases)
+
+    def close(self) -> None:
+        """To be called after the last block."""
+        self._counts = {mode: np.concatenate(parts) for mode, parts in self._parts.items() if parts}
+        self._parts.clear()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The plural of the items of each mode that the run can count."""
+        return {mode: self._items[mode].name for mode in self._counts}
+
+    def summary(self, places: NDArray[np.int64]) -> dict[str, int]:
+        """How many items the cases at `places` have, by mode: all of them, also those of cases that passed."""
+        by_mode = {mode: counts[places] for mode, counts in self._counts.items()}
+        return {mode: int(counts[counts != UNKNOWN].sum()) for mode, counts in by_mode.items()}
+
+
+def _counted(items: Items, facts: Facts) -> Counts:
+    counts = np.full(facts.n, UNKNOWN, dtype=np.int32)
+    for listed in items.of:
+        if listed.score not in facts.measured:
+            continue
+        due = (counts == UNKNOWN) & (facts.columns[listed.score].status == OK)
+        counts[due] = 0
+        cases, texts = facts.detail_rows(listed.score, listed.detail, due)
+        for case, text in zip(cases.tolist(), texts, strict=True):
+            counts[case] = listed.count(from_json(text))
+    return counts
+
 
 EXAMPLES = 5  # cases named with each diagnosis
 
@@ -168,3 +256,74 @@ def _failed(facts: Facts) -> NDArray[np.bool_]:
     for column in facts.columns.values():
         failed |= column.passed == 0
     return failed
+
+
+Places = NDArray[np.int64]
+
+
+def find_modes(rules: Mapping[str, Rule | None], facts: Facts) -> dict[str, Truth]:
+    """The truth of each applicable rule for each case of a block; from then on they are in `facts.modes`."""
+    for name, rule in rules.items():
+        truth = None if rule is None else rule.holds(facts)
+        if truth is not None:
+            facts.modes[name] = truth
+    return facts.modes
+
+
+class TruthLedger:
+    """The truths of some rules over all cases so far: a byte for each rule and case."""
+
+    def __init__(self, names: Iterable[str]):
+        self.names = list(names)
+        self._columns: dict[str, GrowingArray[np.int8]] = {}
+        self.truths: dict[str, Truth] = {}
+
+    def add(self, truths: Mapping[str, Truth]) -> None:
+        for name, truth in truths.items():
+            self._columns.setdefault(name, GrowingArray(np.int8)).add(truth)
+
+    def close(self) -> None:
+        """To be called after the last block; `truths` holds the applicable rules from now on, in the order of the names."""
+        self.truths = {name: self._columns[name].array() for name in self.names if name in self._columns}
+
+    @property
+    def not_applicable(self) -> list[str]:
+        """The rules that asked for scores the run does not have."""
+        return [name for name in self.names if name not in self.truths]
+
+
+def mode_counts(truths: Mapping[str, Truth], failed: NDArray[np.bool_], places: Places) -> dict[str, Any]:
+    """How often each mode occurs among the cases at `places`, with the denominators.
+
+    `n_with_failure_mode` are the cases with at least one mode, `n_failure_modes` the modes of all cases together,
+    `n_failed_without_mode` the cases that failed a score but match no failure mode. Of each mode `n` cases have it, `n_judged` is for
+    how many its rule could be decided.
+    """
+    chosen = {name: truth[places] for name, truth in truths.items()}
+    any_mode = np.zeros(len(places), dtype=np.bool_)
+    for truth in chosen.values():
+        any_mode |= truth == 1
+    counts = {name: int(np.count_nonzero(truth == 1)) for name, truth in chosen.items()}
+    return {
+        "n_with_failure_mode": int(np.count_nonzero(any_mode)),
+        "n_failure_modes": sum(counts.values()),
+        "n_failed_without_mode": int(np.count_nonzero(failed[places] & ~any_mode)),
+        "failure_modes": {
+            name: {"n": n, "n_judged": int(np.count_nonzero(chosen[name] >= 0))} for name, n in counts.items()
+        },
+    }
+
+
+def listed(truths: Mapping[str, Truth], names: Sequence[str], n: int) -> pa.Array:
+    """For each of `n` cases the rules that are true, in the order of `names`."""
+    active = [name for name in names if name in truths]
+    if not active:
+        return pa.array([[]] * n, type=pa.list_(pa.string()))
+    holds = np.stack([truths[name] == 1 for name in active], axis=1)
+    offsets = np.concatenate([[0], np.cumsum(holds.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(active).take(pa.array(np.nonzero(holds)[1])))
+
+
+def share(part: int, total: int) -> float | None:
+    """Part of whole, 0 to 1; None when there is no whole."""
+    return part / total if total else None

@@ -17,10 +17,10 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, Codes
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.growing_columns import GrowingArray
-from ragpipe.scoring.low_score_settings import NOT_LOW, Bands, LowScoreBand, LowScoreSettings
 from ragpipe.scoring.normalisation import OK, Column
-from ragpipe.scoring.rules.failure_modes import share
-from ragpipe.scoring.rules.rule_inputs import Facts
+from ragpipe.scoring.rules.conditions import Facts
+from ragpipe.scoring.rules.diagnosis import share
+from ragpipe.scoring.settings import NOT_LOW, Bands, LowScoreBand, LowScoreSettings
 
 _REASON_CHARS = 200
 _DISTINCT = 2000  # reasons told apart per score; judges rarely use the same words twice

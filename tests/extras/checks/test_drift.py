@@ -13,8 +13,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.extras.checks import drift
-from ragpipe.extras.checks.canaries import read_canaries
-from ragpipe.extras.checks.drift import DRIFTED
+from ragpipe.extras.checks.drift import DRIFTED, read_canaries
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments

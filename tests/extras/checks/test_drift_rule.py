@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ragpipe.extras.checks.canaries import Verdicts
 from ragpipe.extras.checks.drift import (
     BASELINE_REPEATS,
     MORE_REPEATS,
+    Verdicts,
     changed_names,
     changed_verdicts,
     check_document,

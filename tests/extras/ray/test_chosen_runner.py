@@ -23,10 +23,6 @@ GPU, CLUSTER = "runner.num_gpus=1", "runner.address=head:6379"
         (["metrics=[faithfulness]"], None),
         (["metrics=[retrieval]", CLUSTER], None),
         ([*MODEL, "metrics=[faithfulness]", GPU], "calls leave from one process"),
-        (
-            ["embedder=litellm", "embedder.model=openai/text-embedding-3-small", "embedder.allow_unpinned=true", GPU],
-            "calls leave from one process",
-        ),
         (EMBEDDER, "a model that computes here"),
         ([*EMBEDDER, GPU], None),
         ([*EMBEDDER, GPU, CLUSTER], "set store.url"),

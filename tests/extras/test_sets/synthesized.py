@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from ragpipe.core.text_match import normalise
 from ragpipe.documents.markdown import Document
-from ragpipe.extras.test_sets.meaningful_words import word_set
+from ragpipe.extras.test_sets.english import word_set
 from ragpipe.metrics.shared.anchor_match import matches_anchor
 from ragpipe.schema.sample import Anchor, Chunk, Sample
 

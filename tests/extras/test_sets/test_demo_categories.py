@@ -20,7 +20,7 @@ from ragpipe.extras.test_sets.template_cases import template_cases
 from tests.extras.test_sets.synthesized import faults
 
 FOLDER = data_path("package:demo_categories")
-AGAIN = "make it again: the command is in docs/synthesizing.md, `The second demonstration set`"
+AGAIN = "make it again: the command is in docs/extras/test_sets.md, `The second demonstration set`"
 
 
 @pytest.fixture(scope="module")

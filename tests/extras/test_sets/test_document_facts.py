@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ragpipe.documents.markdown import Document, parse_document
-from ragpipe.extras.test_sets.document_facts import facts, item_lists, paragraphs, period_series
-from ragpipe.extras.test_sets.source_documents import SourceDocuments
+from ragpipe.extras.test_sets.source_documents import SourceDocuments, facts, item_lists, paragraphs, period_series
 
 
 def document(body: str, rel_path: str = "a.md") -> Document:

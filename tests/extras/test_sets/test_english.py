@@ -9,11 +9,11 @@ from ragpipe.extras.test_sets.english import (
     enumerated,
     fill,
     is_plural,
+    read_period,
     slot_names,
     uncapitalised,
     with_article,
 )
-from ragpipe.extras.test_sets.periods import read_period
 
 
 @pytest.mark.parametrize(("phrase", "article"), [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.extras.test_sets.model_checks import rephrasing_fault, section_question_fault
+from ragpipe.extras.test_sets.model_questions import rephrasing_fault, section_question_fault
 from ragpipe.schema.judge_answers.synthesis_answers import SectionQuestion
 
 BEFORE = 'What does the document "Error codes" say about Kestrel in Q1 2026?'

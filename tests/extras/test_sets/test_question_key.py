@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.extras.test_sets.near_duplicates import NearDuplicates
-from ragpipe.extras.test_sets.question_key import hash64, normalised_text, question_text
+from ragpipe.extras.test_sets.log_cases import NearDuplicates
+from ragpipe.extras.test_sets.log_scan import hash64, normalised_text, question_text
 
 
 @pytest.mark.parametrize(("text", "normalised"), [

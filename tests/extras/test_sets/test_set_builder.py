@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.extras.test_sets.build_settings import BuildSettings
-from ragpipe.extras.test_sets.question_draw import equal_shares
-from ragpipe.extras.test_sets.score_values import RecordedValues, RunValues
-from ragpipe.extras.test_sets.set_builder import BuiltSet, build_test_set
-from ragpipe.labelling.population import Population
+from ragpipe.extras.test_sets.build_dataset import BuiltSet, build_test_set
+from ragpipe.extras.test_sets.log_scan import RecordedValues, RunValues
+from ragpipe.extras.test_sets.question_draw import BuildSettings, equal_shares
+from ragpipe.labelling.drawn_cases import Population
 
 Build = Callable[..., tuple[BuiltSet, list[dict[str, Any]]]]
 TOPICS = ("returns", "orders", "repairs", "deliveries")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ragpipe.extras.test_sets.stripped_case import without_meta, without_personal_data
+from ragpipe.extras.test_sets.log_cases import without_meta, without_personal_data
 
 CASE: dict[str, Any] = {
     "id": "q1",

@@ -15,7 +15,7 @@ from ragpipe.core.resources import data_path
 from ragpipe.documents.markdown import Document, parse_document, read_documents
 from ragpipe.extras.test_sets.answered_cases import silent_conflicts
 from ragpipe.extras.test_sets.drafts import QuestionDraw
-from ragpipe.extras.test_sets.meaningful_words import meaning_words
+from ragpipe.extras.test_sets.english import meaning_words
 from ragpipe.extras.test_sets.question_templates import Kind, read_templates, template_names
 from ragpipe.extras.test_sets.source_documents import SourceDocuments
 from ragpipe.extras.test_sets.template_cases import KINDS, Record, template_cases

@@ -15,10 +15,9 @@ from ragpipe.core.registry import option_files
 from ragpipe.datasets.fault_list import Faults
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.datasets.text_lines import DataFile
-from ragpipe.extras.traces.attribute_spans import numbered_items
-from ragpipe.extras.traces.otlp_spans import identifier
+from ragpipe.extras.traces.attribute_spans import identifier, numbered_items
+from ragpipe.extras.traces.span import documents, message_text, retrieved_document, usage
 from ragpipe.extras.traces.span_reader import read_spans
-from ragpipe.extras.traces.span_values import documents, message_text, retrieved_document, usage
 
 Traces = Callable[..., list[dict[str, Any]]]
 TRACE, ROOT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.extras.view.guards import HEADERS
+from ragpipe.extras.view.view_server import HEADERS
 from tests.extras.view.viewed_runs import allowed, client_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.extras.view.history_chart import history_lines
-from ragpipe.extras.view.index_document import index_document, progress_document
-from ragpipe.extras.view.index_page import index_page
+from ragpipe.extras.view.index_document import history_lines, index_document, index_page, progress_document
 from ragpipe.extras.view.run_changes import RunChanges, runs_before
 from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.pages.page_file import page_html

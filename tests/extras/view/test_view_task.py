@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,8 +16,7 @@ from yarl import URL
 
 from ragpipe.cli import compose, main
 from ragpipe.core.errors import ConfigError
-from ragpipe.extras.view import compared_pages, run_index, view_server
-from ragpipe.extras.view.compared_pages import ComparedPage
+from ragpipe.extras.view import run_index
 from ragpipe.extras.view.run_index import RunIndex
 from tests.extras.view.viewed_runs import allowed, client_of
 from tests.support.listed_runs import listed_run
@@ -78,7 +76,6 @@ async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(f
                 break
             await asyncio.sleep(0.1)
         assert [row["id"] for row in content["rows"]] == [B]
-        assert (await client.get(f"/compare/strict/a/{A}/to/a/{B}/", headers=allowed(server))).status == 404
 
 
 @pytest.mark.slow
@@ -144,45 +141,13 @@ async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
 
 
 @pytest.mark.slow
-async def test_a_name_with_a_newline_is_served_and_compared(folder: Path) -> None:
+async def test_a_name_with_a_newline_is_served(folder: Path) -> None:
     for place, run_id in enumerate((A, B)):
         listed_run(folder / "x" / "a\nb", run_id, 0.5, day=1 + place)
     async with client_of(folder / "x") as (client, server):
         row = (await (await client.get("/index.json", headers=allowed(server))).json())["rows"][0]
-        for path, status in ((row["links"][0][1], 200), (f"compare/strict/a%0Ab/{A}/to/a%0Ab/{B}/", 200)):
-            url = URL(f"{client.make_url('/')}{path}", encoded=True)
-            answer = await client.session.get(url, headers=allowed(server))
-            assert answer.status == status, path
-
-
-@pytest.mark.slow
-async def test_a_comparison_that_ends_while_its_message_is_made_is_waited_for_and_not_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for place, run_id in enumerate((A, B)):
-        listed_run(folder / "x" / "a", run_id, 0.5, day=1 + place)
-    began, message = threading.Event(), view_server.message_page
-    make = compared_pages._write_comparison_page
-
-    def made_when_asked(target: Path, page: ComparedPage) -> None:
-        began.wait()
-        make(target, page)
-
-    def message_at_the_end(page: ComparedPage, *, is_ended: bool) -> str:
-        began.set()
-        page.ended.wait()
-        return message(page, is_ended=is_ended)
-
-    monkeypatch.setattr(compared_pages, "_write_comparison_page", made_when_asked)
-    monkeypatch.setattr(view_server, "message_page", message_at_the_end)
-    async with client_of(folder / "x") as (client, server):
-        path = f"/compare/strict/a/{A}/to/a/{B}/"
-        answers = [await client.get(path, headers=allowed(server)) for _ in range(2)]
-        texts = [await answer.text() for answer in answers]
-    assert [answer.status for answer in answers] == [200, 200]
-    assert "<title>comparing two runs" in texts[0]
-    assert "cannot be compared" not in texts[0] + texts[1]
-    assert "<title>comparing two runs" not in texts[1]
+        url = URL(f"{client.make_url('/')}{row['links'][0][1]}", encoded=True)
+        assert (await client.session.get(url, headers=allowed(server))).status == 200
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Fitted weights are advised as often as docs/weights.md says: a part of its simulation, with other draws."""
+"""Fitted weights are advised as often as docs/extras/weights.md says: a part of its simulation, with other draws."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from ragpipe.extras.weights.weight_fit import WeightFit, fit_weights, non_negative_least_squares
+from ragpipe.extras.weights.ratings import WeightFit, fit_weights, non_negative_least_squares
 
 NUMBER = st.integers(-9, 9).map(float)
 

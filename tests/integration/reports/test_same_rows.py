@@ -197,7 +197,8 @@ def test_a_section_added_in_one_place_is_in_all_media(data: ReportData, monkeypa
         rows = (TableRow((Verbatim("monday"), "17")), TableRow((Verbatim("tuesday"), "23")))
         return Section("weather", "Weather", (Table(columns, rows), Note("measured at noon")))
 
-    monkeypatch.setattr(build, "SECTIONS", (*build.SECTIONS, weather_section))
+    builders = [*build.section_builders(), weather_section]
+    monkeypatch.setattr(build, "section_builders", lambda: builders)
     report = build_report(data)
     for text in (terminal_of(report), markdown_of(report), html_of(report)):
         assert re.search(r"Weather.*monday.*17.*tuesday.*23.*measured at noon", text, re.DOTALL)

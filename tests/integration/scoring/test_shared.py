@@ -10,8 +10,8 @@ import pytest
 import ragpipe
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.aggregate import asked, shared_score
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.scoring.shared_scores import asked, shared_score
 from tests.support.finished_runs import FinishedRuns
 from tests.support.run_tables import Row, score, write_run
 

@@ -31,7 +31,7 @@ ON_RETRIEVAL = {
     "citation", "expected_citation_recall", "source_policy", "must_quote",
 }  # fmt: skip
 BESIDE_RETRIEVAL = {
-    "abstention", "answer_class", "answer_relevance", "bert_score", "correctness", "factual_accuracy", "format",
+    "abstention", "answer_class", "answer_relevance", "correctness", "factual_accuracy", "format",
     "list_completeness", "nuggets", "policy_compliance", "recorded", "rejection_calibration", "rubric",
     "semantic_similarity",
 }  # fmt: skip

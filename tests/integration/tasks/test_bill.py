@@ -266,24 +266,3 @@ def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     assert process.returncode == 130
     assert place.billed()["replies"] == 3
     assert paid(place.file) == place.billed()
-
-
-@pytest.mark.thorough
-@pytest.mark.slow  # litellm takes seconds to import
-def test_a_vector_is_paid_by_the_iteration_that_asked_for_it(place: Place) -> None:
-    """Iterations share the vectors of the questions; those of texts that a judge wrote are each iteration's own."""
-    words = [word.replace("correctness", "answer_relevance") for word in place.words]
-    embedder = [
-        "metrics.answer_relevance.method=questions", "embedder=litellm", "embedder.model=openai/vectors-2026-01-01",
-        f"embedder.api_base={place.server.url}", "embedder.api_key_env=RAGPIPE_TEST_KEY",
-        "embedder.prices={input: 1000.0, output: 0}",
-    ]  # fmt: skip
-    assert main([*words, *embedder, "iterations=2"]) == 0
-    bills = [json.loads((place.folder / f"iteration-{n}" / "cost.json").read_text()) for n in (1, 2)]
-    for found in bills:
-        balances(found)
-    usages = [line["usage"] for line in place.server.log if line["usage"]]
-    assert sum(found["spent"]["replies"] for found in bills) == len(usages)
-    assert sum(found["spent"]["tokens_in"] for found in bills) == sum(u["prompt_tokens"] for u in usages)
-    assert bills[0]["saved"]["calls"] == 0
-    assert bills[1]["saved"]["calls"] >= 6, "the vectors of the six questions"

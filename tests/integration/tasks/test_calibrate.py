@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.calibrating.judge_agreement import RatedCases, agreement_statistics, confusion_of
+from ragpipe.calibrating.score_calibration import RatedCases, agreement_statistics, confusion_of
 from ragpipe.cli import main
 from ragpipe.labelling.label_files import LABEL_COLUMNS, LABELS, Draw, write_draw, write_rows
 from ragpipe.reports.calibration_report import calibration_markdown
@@ -63,7 +63,7 @@ def calibration_of(run: Path) -> Calibration:
 
 def cases_of(run: Path) -> list[dict[str, Any]]:
     """The cases with a value of faithfulness, with the digest of what a label of them is about."""
-    from ragpipe.calibrating.judged_cases import labelled_answers
+    from ragpipe.calibrating.people_labels import labelled_answers
     from ragpipe.store.run.run_folder import RunFolder
 
     rows = pq.read_table(run / "iteration-1/records.parquet").to_pylist()
@@ -381,9 +381,9 @@ def test_the_embedded_judge_is_fitted_to_labels_and_used(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """People who agree with the shipped threshold, and a run by a much stricter one: the fit finds the way back."""
-    from ragpipe.calibrating import embedded_candidates
+    from ragpipe.calibrating import judge_fit
 
-    monkeypatch.setattr(embedded_candidates, "THRESHOLDS", (0.35, 0.6))
+    monkeypatch.setattr(judge_fit, "THRESHOLDS", (0.35, 0.6))
     monkeypatch.chdir(tmp_path)
     words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[]", "output_dir=out"]
     assert main([*words, "judge.threshold=0.9"]) == 0

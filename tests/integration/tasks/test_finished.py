@@ -15,7 +15,7 @@ from ragpipe.core.resources import conf_dir
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.runs.manifest import config_text, copy_prompts, new_manifest, write_manifest
 from ragpipe.engine.runs.run_identity import run_id, run_identity
-from ragpipe.scoring import default_settings
+from ragpipe.scoring import settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.rows import first_rows
@@ -90,13 +90,13 @@ def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Pa
     words = ["dataset=demo", "dataset.limit=2", "metrics=[retrieval]", "judge=evidence", "name=x"]
     assert main(words) == 0
     run = (tmp_path / "outputs/x/latest").resolve()
-    later = deepcopy(default_settings.shipped())
+    later = deepcopy(settings.shipped())
     later["weights"]["hit@5"] = 0.5
     later["thresholds"]["recall@5"] = 0.9
     later["composites"]["later"] = {"weights": {"hit@5": 0.5, "mrr": 0.5}}
     later["failure_modes"]["later"] = {"score": "hit@5", "below": 1}
     later["low_scores"]["by"] = ["method"]
-    monkeypatch.setattr(default_settings, "shipped", lambda: later)
+    monkeypatch.setattr(settings, "shipped", lambda: later)
     assert opened(run).run_id == run_id(opened(run).identity())
     assert (main(["task=verify", f"run={run}"]), main(["task=rescore", f"run={run}"])) == (0, 0)
     assert [path.name for path in run.parent.glob("????????????")] == [run.name]

@@ -23,7 +23,7 @@ def start(line: str, here: Path, *paths: Path) -> str:
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
-def test_a_judge_a_reader_a_task_and_an_export_of_ones_own(is_installed: bool, tmp_path: Path) -> None:
+def test_a_judge_a_reader_a_task_an_export_and_a_section_of_ones_own(is_installed: bool, tmp_path: Path) -> None:
     lib = tmp_path / "lib"
     steps = [step for section in sections("plugins.md") for step in section.steps]
     files = {step.path: step.text for step in steps if step.kind == "file"}
@@ -41,5 +41,6 @@ def test_a_judge_a_reader_a_task_and_an_export_of_ones_own(is_installed: bool, t
         lines = [line.replace("'plugins=[mine]' ", "") for line in lines]
     printed = [start(line, tmp_path, lib) for line in lines]
     assert "worst: b groundedness" in printed[1]
+    assert "## How many cases" in (tmp_path / "outputs/own/latest/report.md").read_text(encoding="utf-8")
     assert "2 ids in lists/ids.txt" in printed[2]
     assert "plugins.md" in (DOCS / "troubleshooting.md").read_text(encoding="utf-8")

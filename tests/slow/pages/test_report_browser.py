@@ -324,7 +324,7 @@ def test_a_verdict_is_kept_filtered_saved_and_withdrawn(shown: OpenPage, report:
 
 def digest_of(cases: RunCases) -> str:
     """The digest of the first case, by the way of labels."""
-    from ragpipe.labelling.shown_cases import read_shown_cases
+    from ragpipe.labelling.drawn_cases import read_shown_cases
 
     key: Any = ("q00", "base", 1)
     return read_shown_cases(cases.run.samples, cases.run.outputs, [key])[key].answer_sha256

@@ -75,7 +75,7 @@ def test_a_judge_of_three_seconds_shows_numbers_before_it_answers(bench: Make, c
 
 
 def test_a_killed_process_leaves_a_readable_and_recognisably_stale_file(bench: Make) -> None:
-    run_state = pytest.importorskip("ragpipe.extras.view.run_state", reason="the extra view is not here").run_state
+    run_state = pytest.importorskip("ragpipe.extras.view.listed_run", reason="the extra view is not here").run_state
     b = bench(cases=12)
     b.server.latency_ms = 400
     process = start(b.args(concurrency=4), b.folder)

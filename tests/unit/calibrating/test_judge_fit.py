@@ -10,10 +10,15 @@ import yaml
 from pydantic import ValidationError
 from sklearn.metrics import cohen_kappa_score
 
-from ragpipe.calibrating.embedded_candidates import candidates_of, values_of
-from ragpipe.calibrating.embedded_fit import EmbeddedFit, judge_section
-from ragpipe.calibrating.fit_report import fit_lines
-from ragpipe.calibrating.judge_fit import IN_USE, fit_judge
+from ragpipe.calibrating.judge_fit import (
+    IN_USE,
+    EmbeddedFit,
+    candidates_of,
+    fit_judge,
+    fit_lines,
+    judge_section,
+    values_of,
+)
 from ragpipe.judging.heuristic.claim_features import extract_features, index_sources
 from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
 from ragpipe.judging.heuristic.verdict_rules import decide

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.calibrating.judged_cases import JudgedCases, judged_cases
+from ragpipe.calibrating.people_labels import JudgedCases, judged_cases
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.dimensions import CASE
 from ragpipe.store.run.run_folder import RunFolder

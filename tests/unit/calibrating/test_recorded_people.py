@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ragpipe.calibrating.judge_agreement import RatedCases, agreement_statistics, confusion_of
+from ragpipe.calibrating.score_calibration import RatedCases, agreement_statistics, confusion_of
 from ragpipe.judging.jury.aggregation import one_value
 from ragpipe.judging.jury.settings import Aggregation
 from ragpipe.schema.score import ScoreSpec

@@ -11,10 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score, confusion_matrix, roc_auc_score
 
-from ragpipe.calibrating.human_ceiling import human_ceiling
-from ragpipe.calibrating.judged_cases import JudgedCases
-from ragpipe.calibrating.people_labels import LabelledCase, PeopleLabels
-from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score, reference_of, verdicts_of
+from ragpipe.calibrating.people_labels import JudgedCases, LabelledCase, PeopleLabels
+from ragpipe.calibrating.score_calibration import (
+    ScoreEvidence,
+    calibrate_score,
+    human_ceiling,
+    reference_of,
+    verdicts_of,
+)
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import Binding, CalibrationTarget, LabelPart, ScoreCalibration
 from ragpipe.scoring.dimensions import Fields

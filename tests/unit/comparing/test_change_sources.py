@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.comparing.change_sources import ChangeSources
+from ragpipe.comparing.change_sources import ChangeSources, rescored_values
 from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.rescored_values import rescored_values
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder

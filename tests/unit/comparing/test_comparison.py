@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ragpipe.comparing.comparison import compare_sides, comparison_document
-from ragpipe.comparing.comparison_table import COMPARED_CASES_SCHEMA, compared_cases
+from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA, compare_sides, compared_cases, comparison_document
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, DataError

@@ -14,7 +14,7 @@ from ragpipe.comparing.drop_gates import GatedRun, measure_drops
 from ragpipe.core.errors import DataError
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.score_declarations import score_declarations
+from ragpipe.scoring.aggregate import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Result, Row, score, write_run

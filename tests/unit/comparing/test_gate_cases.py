@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.comparing.gate_cases import worst_cases
+from ragpipe.comparing.drop_gates import worst_cases
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragpipe.comparing.judge_bridge import judge_bridge
-from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.same_answers import same_answers
-from ragpipe.comparing.score_differences import PairedScore
+from ragpipe.comparing.pairing import paired_cases, same_answers
+from ragpipe.comparing.score_differences import PairedScore, judge_bridge
 from ragpipe.schema.sample import Chunk
 from tests.support.compared_runs import IDENTITY, compared, graded, scored_run, side_of
 from tests.support.run_tables import Row

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.comparing.comparison import compare_sides
-from ragpipe.comparing.method_differences import method_differences
+from ragpipe.comparing.comparison import compare_sides, method_differences
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings

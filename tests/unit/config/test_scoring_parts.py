@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import compose
-from ragpipe.scoring.default_settings import FILLED, filled, shipped
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.settings import FILLED, ScoringSettings, filled, shipped
 
 BASE = ["dataset=demo", "metrics=[faithfulness,retrieval]"]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_pieces
-from ragpipe.reports.highlight import Quotes, TextPart, highlight
+from ragpipe.reports.case_views import Quotes, TextPart, highlight
 
 SIGNS = (
     "ab ABß\n\t'\"-.\u2026[]…"

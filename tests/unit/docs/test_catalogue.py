@@ -22,7 +22,7 @@ ROWS = {
     "chunk_faithfulness": "chunk_faithfulness", "chunk_relevancy": "chunk_relevancy", "groundedness": "groundedness",
     "answer_faithfulness": "answer_synthesis", "answer_completeness": "answer_synthesis",
     "answer_relevance": "answer_relevance", "correctness": "correctness", "contextual_correctness": "contextual_correctness",
-    "factual_accuracy": "factual_accuracy", "semantic_similarity": "semantic_similarity", "bert_score_f1": "bert_score",
+    "factual_accuracy": "factual_accuracy", "semantic_similarity": "semantic_similarity",
     "correct_answers": "answer_class", "wrong_answers": "answer_class", "dont_know_answers": "answer_class",
     "citation": "citation", "source_policy": "source_policy", "expected_citation_recall": "expected_citation_recall",
     "must_quote": "must_quote", "policy_compliance": "policy_compliance", "rejection_calibration": "rejection_calibration",

@@ -11,8 +11,7 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.embedding.model_files import packaged_folder, read_tensors
 from ragpipe.embedding.numpy_minilm import MiniLMVectors
-from ragpipe.embedding.sentence_transformers_embedder import SentenceTransformersVectors
-from ragpipe.embedding.settings import MINILM_TOKENIZER, MINILM_WEIGHTS, MiniLM, SentenceTransformers
+from ragpipe.embedding.settings import MINILM_TOKENIZER, MINILM_WEIGHTS, MiniLM
 from ragpipe.judging.vector_replies import cosine, read_vector, vector_text
 from tests.support.minilm import needs_files
 
@@ -129,14 +128,3 @@ def test_a_cosine_by_hand_and_at_its_edges():
     assert cosine(of(0, 0), of(1, 0)) == 0
     with pytest.raises(ValueError, match="2 and 3"):
         cosine(of(1, 0), of(1, 0, 0))
-
-
-@pytest.mark.slow
-@pytest.mark.oracles
-@needs_files
-def test_the_runtime_of_sentence_transformers_gives_the_same():
-    pytest.importorskip("sentence_transformers")
-    settings = SentenceTransformers(device="cpu")
-    assert settings.identity_of_embedder() == MiniLM().identity_of_embedder()  # and so their vectors have the same keys
-    found = SentenceTransformersVectors(settings)(STORED["texts"])
-    assert np.allclose([vector[:8] for vector in found], STORED["first_numbers"], atol=1e-6)

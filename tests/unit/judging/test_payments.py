@@ -8,13 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from ragpipe.core.errors import ProviderUnusable
-from ragpipe.embedding.api_embedder import ApiTransport
-from ragpipe.embedding.settings import ApiEmbedder
-from ragpipe.judging.cache_key import Question, key_parts, question_key
 from ragpipe.judging.clients.client import ApiResponse
 from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.vector_replies import Vector, text_payload
 from ragpipe.schema.call import Payment
 from tests.support.asking import ask, question, settings
 
@@ -162,30 +158,3 @@ def test_tokens_found_in_a_cache_and_written_to_it_are_parts_of_the_tokens_in(de
 )
 def test_a_fingerprint_is_a_text(given, expected):
     assert parse_response(answer(system_fingerprint=given)).fingerprint == expected
-
-
-@pytest.mark.slow
-async def test_an_answer_without_a_readable_vector_is_paid(serve, monkeypatch):
-    server, payments = serve(), []
-    good = server._vectors
-
-    def twice(body):
-        found = good(body)
-        return {**found, "data": found["data"] * 2} if len(server.log) == 0 else found
-
-    monkeypatch.setattr(server, "_vectors", twice)
-    found = ApiEmbedder(
-        model="openai/vectors-2024-07-18", api_base=server.url, api_key_env="RAGPIPE_TEST_KEY", prices=PRICES, retries=2
-    )
-    transport = ApiTransport(found, run_id="test-run")
-    payload = text_payload("A text for a vector.")
-    parts = key_parts(payload, {"judge": "test"}, 1, 1)
-    asked = Question(question_key(parts), payload, Vector, "test", parts, "case-1/default / similarity / embed")
-    try:
-        async with transport.slot():
-            call = await transport.ask(asked, payments.append)
-    finally:
-        await transport.close()
-    assert (call.status, call.attempts, len(server.log)) == ("ok", 2, 2)
-    assert [p.tokens_in for p in payments] == [line["usage"]["prompt_tokens"] for line in server.log]
-    assert [p.tokens_out for p in payments] == [0, 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.embedding.settings import ApiEmbedder
 from ragpipe.judging.capabilities import is_pinned
 from ragpipe.judging.clients.factory import client_name
 from ragpipe.judging.redaction import Redactor, is_variable_name, looks_like_key
@@ -33,16 +32,6 @@ def test_an_alias_is_refused_unless_it_is_accepted(name):
     with pytest.raises(ValidationError, match=r"is an alias.*judge\.allow_unpinned=true"):
         JudgeSettings(model=f"openai/{name}")
     assert JudgeSettings(model=f"openai/{name}", allow_unpinned=True).name == name
-
-
-def test_the_embedders_pinning_error_names_the_embedders_keys():
-    """Following the advice must help: `judge.allow_unpinned` changes nothing for an embedder."""
-    with pytest.raises(ValidationError, match=r"embedder\.allow_unpinned=true") as alias:
-        ApiEmbedder(model="openai/text-embedding-3-small")
-    assert "judge." not in str(alias.value)
-    with pytest.raises(ValidationError, match=r"embedder\.revision") as local:
-        ApiEmbedder(model="hosted_vllm/m", api_base="http://127.0.0.1:8000/v1")
-    assert "judge." not in str(local.value)
 
 
 def test_a_local_model_is_pinned_by_its_revision():

@@ -8,7 +8,7 @@ import yaml
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir, prompts_dir
 from ragpipe.engine.runs.run_identity import metric_identity
-from ragpipe.labelling.asked_question import asked_question
+from ragpipe.labelling.label_page import asked_question
 from ragpipe.metrics.base import Computed
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.prompting.library import PromptLibrary

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.labelling.draw_words import more_labels_words
+from ragpipe.labelling.drawn_cases import more_labels_words
 from ragpipe.labelling.label_files import Draw
 from ragpipe.labelling.label_settings import LabelSettings
 

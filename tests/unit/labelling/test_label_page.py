@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ragpipe.labelling.drawn_cases import ShownCase
 from ragpipe.labelling.label_files import Draw, LabelGrade, StratumSize
 from ragpipe.labelling.label_page import label_page, page_digest
-from ragpipe.labelling.shown_cases import ShownCase
 from ragpipe.schema.sample import Turn
 from tests.support.page_blocks import block_json
 

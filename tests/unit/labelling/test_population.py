@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.errors import DataError
+from ragpipe.labelling.drawn_cases import read_population
 from ragpipe.labelling.label_settings import LabelSettings
-from ragpipe.labelling.population import read_population
 
 
 def records(path: Path, values: list[float | None]) -> Path:

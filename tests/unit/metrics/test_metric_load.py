@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.core.resources import conf_dir, prompts_dir
+from ragpipe.core.registry import option_files
+from ragpipe.core.resources import prompts_dir
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
 from ragpipe.metrics.shipped_scores import shipped_scores
@@ -32,7 +33,7 @@ EXAMPLES = {"rubric": {"criteria"}}  # what a user writes anew is no default
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_shipped_config_shows_every_parameter_with_its_default(name):
-    text = (conf_dir() / "metrics" / f"{name}.yaml").read_text(encoding="utf-8")
+    text = option_files("metrics")[name].read_text(encoding="utf-8")
     assert text.startswith("# ")
     section = yaml.safe_load(text)[name]
     metric = shipped_metric(name)

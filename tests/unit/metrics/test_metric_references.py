@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from types import SimpleNamespace
 
 import pytest
 
@@ -226,31 +225,6 @@ def test_computed_metrics_take_the_best(rule, value, reference):
     assert metric.planned_embeddings(case) == (
         2 if rule == "first" else 4
     )  # the answer, and the references that are compared
-
-
-class Tokens:
-    """An encoder that says what F1 each reference has."""
-
-    def __init__(self, **f1):
-        self.f1 = f1
-
-    async def match(self, encoder, candidate, reference, **_):
-        f1 = self.f1[reference]
-        return SimpleNamespace(
-            f1=f1,
-            cut=[],
-            weightless=[],
-            model_dump=lambda exclude: {"precision": f1, "recall": f1, "f1": f1, "tokens": [1, 1]},
-        )
-
-
-def test_bert_score_takes_the_best_also_where_no_rescaled_one_is_known():
-    case = make_case("ans", references=["low", "high"])
-    for parameters in ({"baseline": 0.5}, {"encoder": {"layer": 5}}):
-        found = score_of(shipped_metric("bert_score", **parameters), case, Tokens(low=0.3, high=0.4))
-        assert found["bert_score_f1_raw"].value == 40
-        assert {score.details["reference"] for score in found.values()} == {"2 of 2"}
-    assert found["bert_score_f1"].reason == "no_baseline"
 
 
 class Picky(shipped_metric("semantic_similarity").__class__):

@@ -21,10 +21,8 @@ def test_only_what_is_declared_is_imported() -> None:
     """Every third-party import of the package stands among its dependencies or extras (names that differ are listed)."""
     names = {"hydra": "hydra-core", "yaml": "pyyaml", "json_repair": "json-repair", "pydantic_core": "pydantic"}
     names |= {"sentence_transformers": "sentence-transformers", "markdown_it": "markdown-it-py"}
-    extras = (
-        PROJECT["optional-dependencies"][extra]
-        for extra in ("bertscore", "detector", "local", "objects", "postgres", "ray")
-    )
+    names |= {"huggingface_hub": "huggingface-hub"}
+    extras = (PROJECT["optional-dependencies"][extra] for extra in ("models", "objects", "postgres", "ray"))
     wanted = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
     declared = {re.split(r"[><=\[]", d)[0].strip().lower() for d in wanted}
     found: dict[str, str] = {}
@@ -45,3 +43,9 @@ def test_only_what_is_declared_is_imported() -> None:
 
 def test_one_version() -> None:
     assert ragpipe.__version__ == PROJECT["version"]
+
+
+@pytest.mark.parametrize("folder", ["ragpipe", "conf", "docs"])
+def test_nobody_is_sent_to_the_package_of_that_name_on_an_index(folder: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yaml", ".md")]
+    assert [path.name for path in files if "'ragpipe[" in path.read_text(encoding="utf-8")] == []

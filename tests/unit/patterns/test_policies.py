@@ -103,7 +103,7 @@ PUBLISHED = {
     "refusals.v2": "fab95c6be8a0dd75cffac6eb2366922a51bd4fb3074893f7a5d1e8b152f2d2ca",
     "declining.v1": "f68995ee48d61517cbfc70496b3436ed7ceeb22fefad5e14f6b381ce6900963d",
     "dont_know.v3": "6dadd5243bdc790493390fed038763d9bc215b5faf2b736d4fc5b3ce2bdc6995",
-    "languages.v2": "f42ace44dd20f44c81d041f103c70d9bd7aa890466f1744cef90ac578c9f69ba",
+    "languages.v2": "fe0bae961867ae9ac0368540accf80f5a04425bc958fb83046b0d015650e00e3",
     "refusals.v3": "bbeb80ede3e72431239200e2aa65cbf8d1666ef720af0a435f6c33d86802509f",
 }  # fmt: skip
 

@@ -8,8 +8,7 @@ import pytest
 
 from ragpipe.datasets.dataset import Record
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.profiling.data_profile import DataProfile
-from ragpipe.profiling.value_checks import times_are_known
+from ragpipe.profiling.data_profile import DataProfile, times_are_known
 from ragpipe.schema.sample import Chunk, Output, Sample, Turn
 from ragpipe.testing.scripted import shipped_metric
 

@@ -13,8 +13,7 @@ from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, run_skip_reason
 from ragpipe.profiling.label_fields import FIELDS, DataFacts
-from ragpipe.profiling.metric_needs import default_metrics, metric_needs, need_of
-from ragpipe.profiling.whole_cases import UNANSWERABLE, WHOLE_CASES
+from ragpipe.profiling.metric_needs import REFUSED_CASE, WHOLE_CASES, default_metrics, metric_needs, need_of
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 GOLD = "relevant_docs or relevant_chunks or gains or anchors"
@@ -70,7 +69,7 @@ def test_what_the_embedded_judge_can_answer_is_what_it_answers(needs):
     reference = next(field for field in FIELDS if field.name == "reference")
     for metric in (metric for metric in default_metrics() if not isinstance(metric, Computed)):
         whole = [case for case in WHOLE_CASES if run_skip_reason(metric, case, embedder=True) is None]
-        claiming = [case for case in whole if case is not UNANSWERABLE] or whole
+        claiming = [case for case in whole if case is not REFUSED_CASE] or whole
         cases = [variant for case in claiming for variant in (case, reference.without(case))]
         answers = {_answers(metric, case) for case in cases if run_skip_reason(metric, case, embedder=True) is None}
         measured = "partly" if len(answers) == 2 else "yes" if answers == {True} else "no"

@@ -18,9 +18,7 @@ from ragpipe.comparing.settings import CompareSettings
 from ragpipe.pages.page_file import page_html
 from ragpipe.pages.side_files import SideFolder
 from ragpipe.reports.compare.compare_charts import interval_text, score_forest, score_link, slice_maps
-from ragpipe.reports.compare.compare_page import compare_page
-from ragpipe.reports.compare.side_names import side_names
-from ragpipe.reports.compare.word_changes import TOKENS_MAX, word_changes
+from ragpipe.reports.compare.compare_page import TOKENS_MAX, compare_page, side_names, word_changes
 from ragpipe.schema.sample import Chunk
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import IDENTITY, graded, scored_run, side_of

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.live_progress import Progress
-from ragpipe.reports.progress_line import progress_line
-from ragpipe.reports.safe_stream import SafeStream
+from ragpipe.reports.console import Progress, SafeStream, progress_line
 from ragpipe.store.files.processes import Process
 from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, TextCounts
 from tests.support.waiting import wait_until
@@ -194,7 +192,7 @@ def test_the_thread_ends_and_the_last_line_is_there_after_an_error(error: type[B
 
 def test_counters_that_cannot_be_read_end_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that fails is left out; the next one is shown."""
-    monkeypatch.setattr("ragpipe.reports.live_progress.TICK_S", 0.01)
+    monkeypatch.setattr("ragpipe.reports.console.TICK_S", 0.01)
     looks: list[int] = []
 
     def source() -> ProgressState:

@@ -18,8 +18,15 @@ from ragpipe.reports.comparison_page import (
     comparison_markdown,
     comparison_notes,
 )  # fmt: skip
-from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, job_labels
-from ragpipe.reports.shared_questions import SharedKey, SharedQuestions
+from ragpipe.reports.job_comparison import (
+    COMPARISON_SCHEMA,
+    Job,
+    OtherJudging,
+    SharedKey,
+    SharedQuestions,
+    comparison_rows,
+    job_labels,
+)
 from ragpipe.stats.intervals import estimate_mean
 
 Figures = tuple[float, float, float] | tuple[float, None, None]

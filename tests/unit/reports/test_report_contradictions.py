@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.contradictions import read_contradictions
-from ragpipe.reports.lowest_cases import lowest_cases
 from ragpipe.reports.model import Report
-from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.contradictions_section import contradictions_section
+from ragpipe.reports.report_data import ReportData, lowest_cases, read_contradictions
+from ragpipe.reports.sections.diagnosis_section import contradictions_section
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
 from ragpipe.core.safe_text import escape, restore
-from ragpipe.reports.exports.csv_export import write_csv
-from ragpipe.reports.exports.json_lines import write_json_lines
-from ragpipe.reports.exports.table_export import export_tables
+from ragpipe.reports.exports.table_export import export_tables, write_csv, write_json_lines
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.reports.build import SECTIONS, build_report
+from ragpipe.reports.build import build_report, section_builders
 from ragpipe.reports.model import Chart, Report, Section, plain_text
-from ragpipe.reports.run_page.front import front_markup
+from ragpipe.reports.run_page.run_page import front_markup
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
@@ -186,9 +186,9 @@ def test_sections_stand_in_the_order_in_which_they_are_asked_for(tmp_path: Path)
     report = report_of_rows(tmp_path, rows, gates=gates, accept_uncalibrated=True)
     names = [section.name for section in report.sections if section.name not in ("lowest", "distributions")]
     expected = ["better", "scores", "methods", "gates", "slices", "spread", "coverage", "cost", "operations", "reading"]
-    where = "a section of the first page stands here too, in the order of SECTIONS in ragpipe/reports/build.py"
+    where = "a section of the first page stands here too, in the order of `section` in ragpipe/core/built_in.py"
     assert [name for name in names if name in expected] == expected, where
-    assert len(SECTIONS) == len(set(SECTIONS))
+    assert len(section_builders()) == len(set(section_builders()))
     front = front_markup(report)
     above, below = (re.findall(r'<section id="(\w+)"', str(part)) for part in (front.sections, front.fine_print))
     on_the_page = ["better", "scores", "methods", "gates", "spread", "slices"]  # the second column before where

@@ -16,20 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.safe_text import printable
-from ragpipe.reports.case_views import CaseView, case_views
-from ragpipe.reports.console import Console
-from ragpipe.reports.highlight import Quotes, highlight
-from ragpipe.reports.lowest_cases import lowest_cases
-from ragpipe.reports.run_page.run_page import template_texts
-from ragpipe.reports.score_details import (
+from ragpipe.reports.case_views import (
     MARKS,
+    CaseView,
     DetailBlock,
+    Quotes,
+    case_views,
     contradicted_claims,
     detail_blocks,
     evidence_quotes,
+    highlight,
     passages_of,
     unsupported_claims,
 )
+from ragpipe.reports.console import Console
+from ragpipe.reports.report_data import lowest_cases
+from ragpipe.reports.run_page.run_page import template_texts
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import CaseKey

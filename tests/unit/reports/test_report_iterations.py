@@ -13,8 +13,8 @@ import pytest
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import Table
 from ragpipe.reports.report_data import ReportData, read_results
-from ragpipe.reports.run_page.iteration_values import IterationValues
-from ragpipe.reports.sections.iterations_section import iterations_section
+from ragpipe.reports.run_page.page_cases import IterationValues
+from ragpipe.reports.sections.cost_section import iterations_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec

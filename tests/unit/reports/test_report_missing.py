@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragpipe.reports.missing_replies import MISSING_REPLY_FIX, advice_for, transient_errors
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.diagnosis_section import diagnosis_section
-from ragpipe.scoring import default_settings
+from ragpipe.reports.sections.diagnosis_section import (
+    MISSING_REPLY_FIX,
+    advice_for,
+    diagnosis_section,
+    transient_errors,
+)
+from ragpipe.scoring import settings
 from tests.support.reports import html_of, markdown_of, report_of, terminal_of
 
 
 def metrics(*errors: dict[str, int]) -> dict[str, Any]:
     """What metrics.json says of scores that failed for these reasons, with the shipped words of the diagnosis."""
-    shipped = default_settings.shipped()["diagnosis"]
+    shipped = settings.shipped()["diagnosis"]
     one = {"name": "not_judged", "n": 4, "share_of_cases": 1.0, "message": shipped["not_judged"]["message"],
            "advice": shipped["not_judged"]["advice"], "examples": [{"sample_id": "q", "method": "m", "repeat": 1}]}  # fmt: skip
     scores = {f"s{place}": {"errors": kinds} for place, kinds in enumerate(errors)}

@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from ragpipe.reports.console import Console
-from ragpipe.reports.lowest_cases import lowest_cases
+from ragpipe.reports.report_data import lowest_cases
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.score import ScoreSpec

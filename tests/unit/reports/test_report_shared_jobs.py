@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ragpipe.reports.comparison_page import comparison_lines, comparison_markdown
-from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows
-from ragpipe.reports.shared_questions import shared_questions
+from ragpipe.reports.job_comparison import COMPARISON_SCHEMA, Job, comparison_rows, shared_questions
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.combine_iterations import combine_iterations

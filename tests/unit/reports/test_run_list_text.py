@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.reports.run_list_text import run_list_text
-from ragpipe.reports.runs_page import RunLine
+from ragpipe.reports.runs_page import RunLine, run_list_text
 
 SCORES = {"overall_score": "0.812 (40)", "faithfulness": "0.855 (39, coverage 97.5%)", "retrieval_score": "0.640 (40)"}
 FIRST = RunLine(

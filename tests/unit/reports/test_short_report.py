@@ -15,8 +15,7 @@ import pytest
 from ragpipe.reports.console import Console
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_notes import each_kind_once, warning_lines
-from ragpipe.reports.short_report import print_short_report, result_lines
+from ragpipe.reports.short_report import each_kind_once, print_short_report, result_lines, warning_lines
 from ragpipe.reports.styled_text import (
     Bad,
     Good,

@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.comparing.run_agreement import agreement
+from ragpipe.reports.agreement_report import short_agreement_lines
 from ragpipe.reports.job_comparison import Job
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_agreement import short_agreement_lines
-from ragpipe.reports.short_notes import cost_lines
-from ragpipe.reports.short_report import result_lines
+from ragpipe.reports.short_report import cost_lines, result_lines
 from ragpipe.reports.short_sweep import sweep_lines
 from ragpipe.reports.styled_text import Grey, Screen, columns_of
 from ragpipe.schema.score import ScoreSpec

@@ -16,8 +16,7 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.default_settings import shipped
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from ragpipe.stages.write_reports import write_reports
 from tests.support.run_tables import Row, records, score, write_run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.scoring.coverage import coverage_warnings
+from ragpipe.scoring.aggregate import coverage_warnings
 
 
 @pytest.mark.parametrize(("n_ok", "warned"), [(19, True), (20, False), (21, False)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.distributions_section import distributions_section
+from ragpipe.reports.sections.results_section import distributions_section
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec, whole_grades

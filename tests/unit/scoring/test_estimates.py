@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from ragpipe.scoring.estimates import estimate_of
+from ragpipe.scoring.normalisation import estimate_of
 from tests.support.pages import DOCS
 
 TABLE = re.findall(r"^\| (.+?) \| .+? \| `(\w+)` \|$", (DOCS / "statistics.md").read_text(encoding="utf-8"), re.M)

@@ -15,9 +15,8 @@ from ragpipe.reports.sections.diagnosis_section import diagnosis_section, mode_s
 from ragpipe.schema.sample import Expected
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.default_settings import shipped
-from ragpipe.scoring.rules.failure_modes import mode_counts
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.rules.diagnosis import mode_counts
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from tests.support.reports import line_of, markdown_of, report_of, terminal_of
 from tests.support.run_tables import Citation, Row, records, score, write_run
 

@@ -15,11 +15,9 @@ from scipy import stats
 
 from ragpipe.core.errors import DataError
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.default_settings import shipped
 from ragpipe.scoring.iterations import over_iterations as module
-from ragpipe.scoring.iterations.cost_over_iterations import final_cost
-from ragpipe.scoring.iterations.findings_over_iterations import findings_document, group_findings
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.iterations.over_iterations import final_cost, findings_document, group_findings
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.run.run_folder import RunFolder

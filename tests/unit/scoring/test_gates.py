@@ -12,14 +12,20 @@ from scipy import stats
 from ragpipe.reports.metrics_view import score_cell
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.aggregate import score_declarations
 from ragpipe.scoring.cross_checks import scoring_faults
-from ragpipe.scoring.default_settings import shipped
-from ragpipe.scoring.gates.calibration import NO_CALIBRATION, labelled_gates, uncalibrated_gates
-from ragpipe.scoring.gates.gate_rules import decide_gate, decide_gates, define, exit_code, gates_document, measure_gate
-from ragpipe.scoring.gates.gate_sentences import value_text
+from ragpipe.scoring.gates.gate_results import NO_CALIBRATION, labelled_gates, uncalibrated_gates
+from ragpipe.scoring.gates.gate_rules import (
+    decide_gate,
+    decide_gates,
+    define,
+    exit_code,
+    gates_document,
+    measure_gate,
+    value_text,
+)
 from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.scoring.score_declarations import score_declarations
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.scoring.settings import ScoringSettings, shipped
 from ragpipe.stats.intervals import estimate_rate
 from tests.support.run_tables import Chunk, Row, records, score, write_run
 

@@ -182,7 +182,6 @@ def test_an_option_names_only_what_it_changes() -> None:
         ({"bands": {"x": [{"name": "a", "up_to": 1}, {"name": "b", "up_to": 3}, {"name": "c", "up_to": 2}]}}, "from the worst on"),
         ({"bands": {"x": [{"name": "a", "up_to": 1, "low": False}, {"name": "b", "up_to": 2}]}}, "after all others"),
         ({"by": ["categroy"]}, "did you mean 'category'"),
-        ({"min_lift": 0.5}, "greater than or equal to 1"),
         ({"exmples": 3}, "Extra inputs"),
     ],
 )  # fmt: skip

@@ -12,11 +12,10 @@ from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
 from ragpipe.reports.model import plain_text
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.cost_section import cost_per_case, judge_line
-from ragpipe.reports.sections.operations_section import operations_section
+from ragpipe.reports.sections.cost_section import cost_per_case, judge_line, operations_section
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import is_timeout
-from ragpipe.scoring.iterations.cost_over_iterations import final_cost
+from ragpipe.scoring.iterations.over_iterations import final_cost
 from ragpipe.scoring.system_usage import figures
 from tests.support.pages import DOCS
 from tests.support.reports import line_of, page_of, report_of, terminal_of

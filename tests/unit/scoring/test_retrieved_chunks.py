@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_row, table_of
 from ragpipe.scoring import pointer_checks
+from ragpipe.scoring.case_blocks import RetrievedChunks
 from ragpipe.scoring.pointer_checks import Pointers, context_counts
-from ragpipe.scoring.retrieved_chunks import RetrievedChunks
 
 IDS = st.sampled_from(["a", "b", "A", "c-1", "caf\u00e9.md", ""])
 TEXTS = st.one_of(

@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.normalisation import OK, SKIPPED, Column
-from ragpipe.scoring.rules.conditions import Condition
-from ragpipe.scoring.rules.rule_inputs import Facts
+from ragpipe.scoring.rules.conditions import Condition, Facts
 
 READ: TypeAdapter[Any] = TypeAdapter(Condition)
 VALUES = (None, 0.0, 0.5, 1.0)

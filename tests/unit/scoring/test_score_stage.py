@@ -13,7 +13,7 @@ from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.usage import Usage
-from ragpipe.scoring.score_declarations import unit_value
+from ragpipe.scoring.aggregate import unit_value
 from ragpipe.scoring.settings import ScoringSettings
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 

@@ -15,8 +15,7 @@ from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
-from ragpipe.profiling.metric_needs import default_metrics
-from ragpipe.profiling.whole_cases import WHOLE_CASES
+from ragpipe.profiling.metric_needs import WHOLE_CASES, default_metrics
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score
 from ragpipe.stages.case_measuring import measure_case

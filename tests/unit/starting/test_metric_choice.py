@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.registry import option_files
 from ragpipe.profiling.label_fields import FIELDS, DataFacts
-from ragpipe.profiling.whole_cases import ANSWERABLE
-from ragpipe.starting.metric_choice import choose_metrics, score_names
+from ragpipe.profiling.metric_needs import ANSWERABLE
+from ragpipe.starting.option_files import choose_metrics, score_names
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -18,7 +18,6 @@ def test_answers_with_contexts_and_references() -> None:
     assert choice.left_out["correctness"] == "a language model"
     assert choice.left_out["semantic_similarity"] == "an embedder"
     assert choice.left_out["citation"] == "citations"
-    assert choice.left_out["bert_score"] == "a model of tokens"
 
 
 def test_without_references_what_needs_them_is_left_out() -> None:
@@ -37,7 +36,7 @@ def test_a_metric_that_the_embedded_judge_answers_in_part_is_chosen_where_it_tel
 
 
 def test_every_shipped_metric_is_chosen_or_left_out_with_a_need() -> None:
-    shipped = {path.stem for path in (conf_dir() / "metrics").glob("*.yaml")} - {"recorded"}
+    shipped = set(option_files("metrics")) - {"recorded"}
     choice = choose_metrics(DataFacts())
     assert set(choice.chosen) | set(choice.left_out) == shipped
     assert not set(choice.chosen) & set(choice.left_out)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ragpipe.profiling.seen_verdicts import SeenVerdicts
-from ragpipe.starting.recorded_scales import RecordedEntry, recorded_entries
+from ragpipe.profiling.label_fields import SeenVerdicts
+from ragpipe.starting.option_files import RecordedEntry, recorded_entries
 
 
 def _seen(*verdicts: Any) -> SeenVerdicts:

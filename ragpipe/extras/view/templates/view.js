@@ -18,7 +18,6 @@ class ViewPage {
       this.shown += ROWS;
       this.update();
     });
-    byId("compare")?.addEventListener("click", () => this.compare());
     byId("tools").hidden = false;
     this.show(index);
     if (index.isLive) this.live = new Live(index.revision, { onProgress: (progress) => this.progress(progress), onIndex: (newer) => this.show(newer), say: (text) => this.say(text) });
@@ -33,7 +32,6 @@ class ViewPage {
       { keys: ["k", "ArrowUp"], does: "run before", run: () => this.step(-1) },
       { keys: ["Enter"], does: "open the report", run: () => false },
       { keys: ["x"], does: "choose the run for a comparison", run: () => this.focused()?.querySelector("input")?.click() },
-      { keys: ["c"], does: "compare the two chosen runs", run: () => this.compare() },
       { keys: ["/"], does: "search", run: () => byId("q").focus() },
       { keys: ["Escape"], does: "leave the search", always: true, run: (event) => (event.target === byId("q") ? byId("q").blur() : false) },
     ];
@@ -160,11 +158,9 @@ class ViewPage {
   }
 
   updateChoice() {
-    if (!byId("compare")) return;
     const { chosen } = this;
-    byId("compare").disabled = chosen.length !== 2;
-    byId("choice").hidden = chosen.length === 0;
-    byId("choice").textContent = chosen.length === 2 ? `base ${this.sides()[0]}, candidate ${this.sides()[1]} (the older run is the base)` : `chosen: ${chosen[0] ?? ""}; choose one more`;
+    byId("choice").hidden = !this.index.isLive || chosen.length === 0;
+    byId("choice").textContent = chosen.length === 2 ? this.command() : `chosen: ${chosen[0] ?? ""}; choose one more`;
   }
 
   open(key) { this.address.set({ sweep: this.state.sweep === key ? "" : key }); }
@@ -181,13 +177,10 @@ class ViewPage {
     return [...this.chosen].sort((a, b) => place.get(b) - place.get(a));
   }
 
-  compare() {
-    if (!byId("compare") || this.chosen.length !== 2) return false;
-    const [base, candidate] = this.sides();
-    history.replaceState(null, "", this.address.fragment());
-    const path = (key) => key.split("/").map(encodeURIComponent).join("/");
-    location.href = `compare/strict/${path(base)}/to/${path(candidate)}/`;
-    return true;
+  /** What compares the two chosen runs in a terminal. */
+  command() {
+    const [base, candidate] = this.sides().map((key) => `'${`${this.index.folder}/${key}`.replaceAll("'", "'\\''")}'`);
+    return `python -m ragpipe task=compare base=${base} candidate=${candidate}`;
   }
 
   say(text) {

@@ -1,0 +1,228 @@
+"""The judge `detector`: answers the questions about claims and citations with the readings of a trained verifier.
+
+Claims are listed by the rules of the judge without a model; whether the passages support them is what the verifier says. Readings
+are kept in the call store: what was read once is not computed again, in no iteration, metric or run. `docs/extras/models.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast, get_args
+
+from ragpipe.core.errors import JudgeError, Skipped
+from ragpipe.embedding.local_embedder import LocalTransport
+from ragpipe.extras.models.detector_models import Reading, Texts, reading_texts
+from ragpipe.extras.models.detector_settings import DetectorSettings
+from ragpipe.judging.clients.http_responses import replace_surrogates
+from ragpipe.judging.heuristic.citation_checks import find_cited_claims
+from ragpipe.judging.heuristic.claim_features import extract_features, index_sources
+from ragpipe.judging.heuristic.claim_splitting import placed_claims, states_without_words
+from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.value_roles import IGNORED_ROLES, source_texts, values_by_role
+from ragpipe.patterns.citation_marks import without_marks
+from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.call import Payload
+from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
+from ragpipe.schema.sample import AnyReference
+from ragpipe.store.calls.reply_store import ReplyStore
+
+A = TypeVar("A", bound=Answer)
+Roles = Mapping[str, Any]
+
+CANNOT_ANSWER = "detector_cannot_answer"
+_TOGETHER = 64  # readings of one round: batches are full, and the end of a run that is stopped is not far
+
+
+class Claim(NamedTuple):
+    """A claim, what states it at `start` to `end`, what was asked ('' where that is not known), and the passages."""
+
+    claim: str
+    text: str
+    start: int
+    end: int
+    question: str
+    passages: tuple[str, ...]
+
+
+Verdict = tuple[str, str, str]
+"""Whether a claim is supported, contradicted or not_supported; the part of a passage that says so, or ''; the numbers behind it."""
+
+
+def detector_session(judge: DetectorSettings, replies: ReplyStore, embedder: JudgeSession | None) -> JudgeSession:
+    """The session of a detector. A reading that is not stored is computed with those that other cases wait for: no provider is asked, so
+    no transport forbids it."""
+    transport = LocalTransport(reading_texts(judge), together=_TOGETHER, drops_waiting=True)
+    reader = JudgeSession(identity=judge.identity_of_reading(), label=judge.label, transport=transport, store=replies)
+
+    async def read(texts: Texts) -> Reading:
+        messages = tuple({"role": "text", "content": replace_surrogates(text)[0]} for text in texts)
+        payload = Payload(messages, {"form": "json", "type": "grounding_reading"})
+        call = await reader.reply(reader.question(payload, Reading, 1, "a reading of the detector"))
+        if call.status != "ok":
+            raise JudgeError(call.status, call.message or "no reading", text=call.text)  # type: ignore[arg-type]
+        return Reading.model_validate_json(call.text or "")
+
+    answers = DetectorJudge(judge, read)
+    identity = judge.identity_of_judge()
+    return JudgeSession(identity=identity, label=judge.label, embedded=answers, embedder=embedder, reader=reader)
+
+
+class DetectorJudge:
+    """A detector as a judge. Without `read` only `answer` can be asked."""
+
+    def __init__(self, settings: DetectorSettings, read: Callable[[Texts], Awaitable[Reading]] | None = None):
+        self.settings, self.version, self._read = settings, settings.rules, read
+
+    async def read(self, prompt: Prompt, answer: type[A], values: Roles, /) -> A:
+        """Answer one question from the prompt's values.
+
+        Raises Skipped (`detector_cannot_answer`) for questions about anything but claims and citations, and for a text such as "No.",
+        whose claim is in the question; JudgeError (`too_long`) where a text does not fit into the model.
+        """
+        found = self._claims(prompt, answer, values)
+        if isinstance(found, Answer):
+            return cast(A, found)
+        if self._read is None:
+            raise JudgeError("missing_reply", "the detector is not asked here")
+        asked = [self._texts(claim) for claim in found]
+        different = list(dict.fromkeys(asked))
+        readings = dict(zip(different, await asyncio.gather(*map(self._read, different)), strict=True))
+        if long := [reading.too_long for reading in readings.values() if reading.too_long]:
+            raise JudgeError("too_long", long[0])
+        return self._answer(answer, found, [readings[texts] for texts in asked])
+
+    def answer(self, prompt: Prompt, answer: type[A], values: Roles, /) -> A:
+        """The answer to readings that found nothing, which no model made: it tells whether this judge could answer. Raises Skipped
+        as `read`."""
+        found = self._claims(prompt, answer, values)
+        return cast(A, found) if isinstance(found, Answer) else self._answer(answer, found, [Reading()] * len(found))
+
+    def _claims(self, prompt: Prompt, answer: type[A], values: Roles) -> list[Claim] | Answer:
+        roles = values_by_role(prompt, values)
+        handler = HANDLERS.get((answer, frozenset(roles) - IGNORED_ROLES)) if roles is not None else None
+        if roles is None or handler is None:
+            raise Skipped(CANNOT_ANSWER)
+        return handler(roles)
+
+    def _texts(self, claim: Claim) -> Texts:
+        """What is read: the whole text with its question, or the claim alone; then the passages."""
+        first = (claim.question, claim.text) if self.settings.family == "lettucedetect" else (_unmarked(claim.claim),)
+        return *first, *claim.passages
+
+    def _answer(self, answer: type[A], claims: Sequence[Claim], readings: Sequence[Reading]) -> A:
+        """The one list of the answer, each item with what its type has of a verdict."""
+        ((name, field),) = answer.model_fields.items()
+        (item,) = get_args(field.annotation)
+        by_family = _by_spans if self.settings.family == "lettucedetect" else _by_pairs
+        items = []
+        for index, (claim, reading) in enumerate(zip(claims, readings, strict=True), 1):
+            verdict, evidence, reason = by_family(claim, reading, self.settings.threshold)
+            quotes = [evidence] if evidence else []
+            supported = verdict == "supported"
+            known = {
+                "index": index,
+                "claim": claim.claim,
+                "supported": supported,
+                "accurate": supported,
+                "reason": reason,
+            }
+            known |= {"verdict": verdict, "evidence": quotes if "verdict" in item.model_fields else evidence}
+            items.append({key: known[key] for key in item.model_fields})
+        return answer.model_validate({name: items})
+
+
+def _by_spans(claim: Claim, reading: Reading, threshold: float) -> Verdict:
+    """Supported where no unsupported token touches a letter or digit of the claim. The model does not tell which passage supports it, nor
+    contradiction: the evidence is the passage that is nearest by words."""
+    inside = [token for token in reading.tokens if token.start < claim.end and token.end > claim.start]
+    worded = [token for token in inside if _has_word(claim.text[token.start : token.end])]
+    if against := [token for token in worded if 1 - token.unsupported < threshold]:
+        words = ", ".join(repr(claim.text[token.start : token.end].strip()) for token in against[:5])
+        highest = max(token.unsupported for token in against)
+        return "not_supported", "", f"unsupported: {words}{', ...' if against[5:] else ''} ({highest:.3f})"
+    highest = max((token.unsupported for token in worded), default=0.0)
+    return "supported", _nearest(claim.claim, claim.passages), f"no unsupported span (highest {highest:.3f})"
+
+
+def _by_pairs(claim: Claim, reading: Reading, threshold: float) -> Verdict:
+    """Supported from the threshold on in one passage; contradicted where none supports it and the probability of contradiction reaches
+    the threshold in one."""
+    support, contradiction = max(reading.support, default=0.0), max(reading.contradiction, default=0.0)
+    reason = f"support {support:.3f} of {threshold:g} needed"
+    reason += f", contradiction {contradiction:.3f}" if reading.contradiction else ""
+    if max(support, contradiction) < threshold:
+        return "not_supported", "", reason
+    verdict = "supported" if support >= threshold else "contradicted"
+    best = reading.support.index(support) if support >= threshold else reading.contradiction.index(contradiction)
+    passage = claim.passages[best]
+    evidence = _nearest(claim.claim, (passage,)) or passage.strip()
+    return verdict, evidence, f"{reason}; passage {best + 1} of {len(claim.passages)}"
+
+
+def _nearest(claim: str, passages: tuple[str, ...]) -> str:
+    """The sentences of one passage, at most three, that share most words with a claim; '' where none shares a word."""
+    return extract_features(claim, index_sources(passages), 3).evidence
+
+
+def _has_word(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _unmarked(text: str) -> str:
+    return " ".join(without_marks(text).split()) or text
+
+
+def _text(roles: Roles) -> str:
+    """The answer, or the reference. Raises Skipped for alternative references, which have no single list of claims, and for a text without
+    a claim that may state something all the same."""
+    text = roles["text"] if "text" in roles else roles["reference"]
+    if isinstance(text, AnyReference) or (not placed_claims(str(text)) and states_without_words(str(text))):
+        raise Skipped(CANNOT_ANSWER)
+    return str(text)
+
+
+def _extract(roles: Roles) -> Claims:
+    return Claims(claims=[claim for claim, *_ in placed_claims(_text(roles))])
+
+
+def _find_cited(roles: Roles) -> CitedClaims:
+    return find_cited_claims(str(roles["text"]), roles["citations"])
+
+
+def _stated(roles: Roles) -> list[Claim]:
+    """The claims of a text, which is read as it stands."""
+    text, question, passages = _text(roles), str(roles.get("question") or ""), source_texts(roles)
+    return [Claim(claim, text, start, end, question, passages) for claim, start, end in placed_claims(text)]
+
+
+def _listed(roles: Roles) -> list[Claim]:
+    """Claims that were listed before: one after the other they are the text."""
+    claims, question, passages = list(map(str, roles["claims"])), str(roles.get("question") or ""), source_texts(roles)
+    starts = [sum(len(claim) + 1 for claim in claims[:number]) for number in range(len(claims))]
+    text = " ".join(claims)
+    return [Claim(c, text, at, at + len(c), question, passages) for c, at in zip(claims, starts, strict=True)]
+
+
+def _cited(roles: Roles) -> list[Claim]:
+    """Each cited text of the answer, as one claim, with the one source that it cites."""
+    sources = source_texts(roles)
+    cited = [(_unmarked(str(one["text"])), sources[int(one["source"]) - 1]) for one in roles["citations"]]
+    return [Claim(text, text, 0, len(text), "", (source,)) for text, source in cited]
+
+
+HANDLERS: dict[tuple[type[Answer], frozenset[str]], Callable[[Roles], list[Claim] | Answer]] = {
+    (Claims, frozenset(("text",))): _extract,
+    (Claims, frozenset(("reference",))): _extract,
+    (Verdicts, frozenset(("claims", "sources"))): _listed,
+    (QuotedVerdicts, frozenset(("claims", "sources"))): _listed,
+    (CheckedClaims, frozenset(("text", "sources"))): _stated,
+    (CheckedClaims, frozenset(("reference", "sources"))): _stated,
+    (QuotedClaims, frozenset(("text", "sources"))): _stated,
+    (QuotedClaims, frozenset(("reference", "sources"))): _stated,
+    (CitationVerdicts, frozenset(("sources", "citations"))): _cited,
+    (CitedClaims, frozenset(("text", "citations"))): _find_cited,
+}
+"""By the answer's type and the roles of the question's values: the claims to check, or an answer that needs no model."""

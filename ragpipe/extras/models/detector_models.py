@@ -1,0 +1,211 @@
+"""Readings of texts by the packages of the models' authors (extra `models`). No code of a model's folder runs, nothing is unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.extras.models.detector_settings import DetectorSettings
+from ragpipe.patterns.sentences import sentences
+from ragpipe.schema.judge_answers.answer_type import Answer, Integer, Share
+
+Texts = tuple[str, ...]
+"""What is read: the question (may be empty), the answer and the passages, or a claim and the passages."""
+_LIMITS = {"lettucedetect": 4096, "minicheck": 2048, "hhem": 2048, "nli": 512}  # tokens at once, as the authors set it
+_FORMS = {
+    "minicheck": "predict: {}</s>{}",
+    "hhem": "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {}\n\nHypothesis: {}",
+}
+"""The texts around passage and claim with which the T5 models were trained."""
+_MINICHECK_WORDS, _MINICHECK_LABELS = 500, [3, 209]  # words of a passage; the tokens that mean no support and support
+_HEADS = {"lettucedetect": "ForTokenClassification", "minicheck": "ForConditionalGeneration"}
+_SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+_BATCH, _DIGITS = 8, 6
+
+
+class TokenReading(Answer):
+    """One token of an answer: its characters `start` to `end`, and the probability that nothing supports it."""
+
+    start: Integer
+    end: Integer
+    unsupported: Share
+
+
+class Reading(Answer):
+    """What a model found, without a verdict: another threshold needs no new one. Of a claim the probabilities that each passage supports and
+    contradicts it (none where the model does not tell); of an answer its tokens; or what did not fit."""
+
+    support: list[Share] = Field(default_factory=list)
+    contradiction: list[Share] = Field(default_factory=list)
+    tokens: list[TokenReading] = Field(default_factory=list)
+    too_long: str | None = None
+
+
+class TooLong(Exception):
+    """What does not fit into the model even without passages."""
+
+
+def reading_texts(settings: DetectorSettings) -> Callable[[Sequence[Texts]], list[str]]:
+    """What computes the texts of readings; the model is loaded for the first one. Raises DataError for files that are not those of the
+    settings, for a model of another kind, and where the device cannot compute."""
+    read: Callable[..., Reading] | None = None
+
+    def compute(asked: Sequence[Texts]) -> list[str]:
+        nonlocal read
+        try:
+            read = read or open_reader(settings)
+            return [read(*texts).model_dump_json(exclude_defaults=True) for texts in asked]
+        except DataError:
+            raise
+        except Exception as error:  # the packages raise what they like
+            found = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            fix = "judge.family of that model, another model, or judge.device=cpu"
+            problem = Problem(str(settings.folder), "model", found, f"a model of the family {settings.family}", fix)
+            raise DataError("a detector's model cannot be used", [problem]) from error
+
+    return compute
+
+
+def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
+    """What reads one `Texts`, its model loaded. Raises DataError where something is missing, and what the packages raise."""
+    if (missing := settings.missing()) is not None:
+        raise DataError("the detector's files are not those of the run", [Problem("the configuration", *missing)])
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # what matters is raised
+    transformers.logging.disable_progress_bar()
+    heads = str(transformers.PretrainedConfig.get_config_dict(str(settings.folder))[0].get("architectures"))
+    if _HEADS.get(settings.family, "ForSequenceClassification") not in heads:
+        raise ValueError(f"architectures: {heads}")  # a missing head would be filled at random, with a warning
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(settings.base), **_SAFE)
+    open_one = _lettucedetect if settings.family == "lettucedetect" else _claim_reader
+    read = open_one(settings, str(settings.folder), tokenizer)
+
+    def read_plain(*texts: str) -> Reading:
+        for token in tokenizer.all_special_tokens:  # one that a text spells out is text, character for character
+            texts = tuple(text.replace(token, "‹" + token[1:]) for text in texts)
+        try:
+            return read(*texts)
+        except TooLong:
+            return Reading(too_long="question and answer, or the claim, leave no room for a passage")
+
+    return read_plain
+
+
+def _lettucedetect(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., Reading]:
+    """All passages at once. Where they do not fit, in parts: a token is unsupported only as far as every part says so."""
+    from lettucedetect.detectors.prompt_utils import PromptUtils
+    from lettucedetect.models.inference import HallucinationDetector
+
+    limit = min(_LIMITS["lettucedetect"], tokenizer.model_max_length)
+    own = {"model_path": folder, "max_length": limit, "lang": settings.language, "device": settings.device}
+    detector = HallucinationDetector(method="transformer", **own, **_SAFE)
+
+    def read(question: str, answer: str, *passages: str) -> Reading:
+        def prompt(part: Sequence[str]) -> str:
+            return str(PromptUtils.format_context(list(part), question or None, settings.language))
+
+        parts = _parts(passages, lambda part: len(tokenizer(prompt(part), answer)["input_ids"]) <= limit)
+        found = [detector.predict_prompt(prompt(part), answer, output_format="tokens") for part in parts]
+        least = [round(min(each["prob"] for each in same), _DIGITS) for same in zip(*found, strict=True)]
+        places = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        each = zip(places, least[: len(places)], strict=True)  # the last is the special token at the end
+        return Reading(tokens=[TokenReading(start=start, end=end, unsupported=share) for (start, end), share in each])
+
+    return read
+
+
+def _claim_reader(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., Reading]:
+    """A claim against each passage that has a word; of a passage in parts those count that support, and contradict, most."""
+    form, is_minicheck = _FORMS.get(settings.family), settings.family == "minicheck"
+    pairs = (_t5 if form else _nli)(settings, folder, tokenizer)
+    limit = _LIMITS[settings.family] if form else min(_LIMITS[settings.family], tokenizer.model_max_length)
+
+    def read(claim: str, *passages: str) -> Reading:
+        def fits(part: Sequence[str]) -> bool:
+            tokens = tokenizer(form.format(part[0], claim)) if form else tokenizer(part[0], claim)
+            return len(tokens["input_ids"]) <= limit and not (is_minicheck and len(part[0].split()) > _MINICHECK_WORDS)
+
+        worded = [number for number, text in enumerate(passages) if any(c.isalnum() for c in text)]
+        asked = [(number, part) for number in worded for (part,) in _parts([passages[number]], fits)]
+        batches = [asked[start : start + _BATCH] for start in range(0, len(asked), _BATCH)]
+        found = [rows for batch in batches for rows in pairs([(part, claim) for _, part in batch])]
+
+        def highest(column: int) -> list[float]:
+            rows = [
+                [row[column] for (of, _), row in zip(asked, found, strict=True) if of == n]
+                for n in range(len(passages))
+            ]
+            return [round(max(shares, default=0.0), _DIGITS) for shares in rows]
+
+        return Reading(support=highest(0), contradiction=highest(1) if found and len(found[0]) > 1 else [])
+
+    return read
+
+
+def _nli(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
+    """A cross-encoder, by the labels that its config.json names."""
+    import transformers
+
+    model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_SAFE)
+    classify: Any = transformers.pipeline("text-classification", model, tokenizer=tokenizer, device=settings.device)
+    labels = [str(label) for label in model.config.id2label.values()]
+    of_use = [[name for name in labels if name.casefold().startswith(start)] for start in ("entail", "contradict")]
+    if len(of_use[0]) != 1:
+        raise ValueError(f"the labels {', '.join(labels)}: none, or more than one, is entailment")
+
+    def compute(asked: list[tuple[str, str]]) -> list[list[float]]:
+        inputs = [{"text": passage, "text_pair": claim} for passage, claim in asked]
+        rows = classify(inputs, top_k=None, function_to_apply="softmax", batch_size=len(inputs))
+        shares = [{one["label"]: one["score"] for one in row} for row in rows]
+        return [[share[name] for names in of_use for name in names[:1]] for share in shares]
+
+    return compute
+
+
+def _t5(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
+    """MiniCheck's Flan-T5 is asked for the first token that it would write. HHEM-2.1 classifies tokens, and is asked at the first one: its
+    own code, which would have to be run, only wraps such a T5."""
+    import torch
+    import transformers
+
+    form, device = _FORMS[settings.family], settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind, own, labels = transformers.AutoModelForSeq2SeqLM, {}, _MINICHECK_LABELS
+    if settings.family == "hhem":
+        config = transformers.T5Config.from_pretrained(str(settings.base), num_labels=2)
+        kind, own, labels = (
+            transformers.T5ForTokenClassification,
+            {"config": config, "key_mapping": {r"^t5\.": ""}},
+            [0, 1],
+        )
+    model: Any = kind.from_pretrained(folder, **own, **_SAFE).to(device).eval()
+
+    def compute(asked: list[tuple[str, str]]) -> list[list[float]]:
+        texts = [form.format(*pair) for pair in asked]
+        inputs = tokenizer(texts, padding=True, return_token_type_ids=False, return_tensors="pt").to(device)
+        if settings.family == "minicheck":
+            inputs["decoder_input_ids"] = torch.zeros((len(asked), 1), dtype=torch.long, device=device)
+        with torch.inference_mode():
+            logits = model(**inputs).logits[:, 0, labels]
+        return [[share] for _, share in torch.softmax(logits.float(), dim=-1).tolist()]
+
+    return compute
+
+
+def _parts(passages: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
+    """The passages in groups that fit, halved until they do: one passage between its sentences, one sentence between words. Raises
+    TooLong."""
+    if fits(passages):
+        return [passages]
+    text = "".join(passages[:1])
+    pieces = next(
+        (pieces for pieces in (passages[1:] and passages, sentences(text), text.split()) if len(pieces) > 1), None
+    )
+    if pieces is None:
+        raise TooLong
+    halves = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
+    groups = halves if len(passages) > 1 else [[" ".join(half)] for half in halves]
+    return [part for group in groups for part in _parts(group, fits)]

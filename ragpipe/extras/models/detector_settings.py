@@ -1,0 +1,175 @@
+"""The `judge` section of a detector (`judge=detector`): which trained verifier reads the passages, and where its files are."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.extras.models import INSTALL
+from ragpipe.judging.any_judge import AnyJudge, MissingPart
+from ragpipe.schema.settings import NotInIdentity, Sha256
+
+MODELS = {
+    "lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1",
+    "minicheck": "lytang/MiniCheck-Flan-T5-Large",
+    "hhem": "vectara/hallucination_evaluation_model",
+}
+"""The published model that a family reads with where none is named."""
+HHEM_BASE = "google/flan-t5-base"
+"""The model whose tokenizer and sizes HHEM-2.1 has: its own folder names neither."""
+CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+
+
+class DetectorSettings(AnyJudge):
+    """A trained grounding verifier, computed here by the packages lettucedetect and transformers (extra `models`). No code of a
+    model runs.
+
+    Its files are those of a published `model` in the cache of the Hugging Face tools, or those of the folder `path`. Their hash is read
+    once and recorded: it is the judge's identity, together with the model's name and commit, and a finished run needs the files no more.
+    `threshold` changes verdicts and no reading: readings are stored without it.
+    """
+
+    implementation: ClassVar[str] = "ragpipe.extras.models.detector_judge:DetectorJudge"
+    session_by: ClassVar[str] = "ragpipe.extras.models.detector_judge:detector_session"
+    computes: ClassVar[bool] = True
+    rules: ClassVar[str] = "detector-v2"
+
+    kind: Annotated[Literal["detector"], NotInIdentity] = Field(
+        default="detector", description="A trained grounding verifier that is computed on this machine."
+    )
+    family: Literal["lettucedetect", "minicheck", "hhem", "nli"] = Field(
+        default="lettucedetect",
+        description=(
+            "How the model is asked. lettucedetect: marks unsupported spans of an answer; minicheck, hhem: whether a passage "
+            "supports a claim; nli: a cross-encoder with labels such as entailment and contradiction."
+        ),
+    )
+    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,95}/[A-Za-z0-9][\w.\-]{0,95}$")] | None = Field(
+        default=None,
+        description="Published model, as owner/name, whose files are in the cache. null: that of the family, or `path`.",
+    )
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = Field(
+        default=None,
+        description="Commit of the published model, 40 hexadecimal digits. null: the one that the cache has, recorded.",
+    )
+    path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
+        default=None,
+        description="Folder with config.json, model.safetensors and tokenizer.json. null: the cache, by `model`.",
+    )
+    files: Sha256 | None = Field(
+        default=None,
+        description="SHA-256 over the hashes of the model's files. null: read from the files and recorded.",
+    )
+    threshold: float = Field(
+        default=0.5,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="Probability of support, between 0 and 1, that a claim, or each word of it, needs. Higher is stricter.",
+    )
+    language: Literal["en", "de", "fr", "es", "it", "pl", "cn", "hu"] = Field(
+        default="en", description="Language of the template around the passages; lettucedetect only."
+    )
+    device: Annotated[Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?|mps)$")] | None, NotInIdentity] = Field(
+        default=None,
+        description="Device that computes: cpu, cuda, cuda:1, mps. null: a graphics card where there is one.",
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.path is not None and (self.model is not None or self.revision is not None):
+            raise ValueError("`path` is a folder of your own: leave `model` and `revision` out, or take `path` away")
+        if self.path is None and self.published is None:
+            raise ValueError(
+                f"judge.family={self.family} has no model of its own: name one with judge.model=owner/name, or a folder with judge.path"
+            )
+        if self.language != "en" and self.family != "lettucedetect":
+            raise ValueError(f"judge.language is for lettucedetect; {self.family} has no template in other languages")
+        if self.path is None and self.folder is not None:
+            object.__setattr__(self, "revision", self.folder.name)  # what is recorded is what was read
+        object.__setattr__(self, "files", self.files or self._hash())
+        return self
+
+    @property
+    def published(self) -> str | None:
+        """The published model's name, None for a folder."""
+        return None if self.path is not None else self.model or MODELS.get(self.family)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the model's files are; None where the cache has none."""
+        if self.path is not None:
+            return Path(self.path)
+        return cached_folder(self.published or "", self.revision)
+
+    @property
+    def base(self) -> Path | None:
+        """Where the tokenizer is: beside the weights, but for hhem."""
+        return cached_folder(HHEM_BASE) if self.family == "hhem" else self.folder
+
+    @property
+    def label(self) -> str:
+        """Short printable name: the model, or the family of a folder's, with the first digits of the files' hash."""
+        return f"{self.published or self.family}@{(self.files or '')[:8]}"
+
+    @property
+    def title(self) -> str:
+        return f"the detector {self.label}"
+
+    def missing(self) -> MissingPart | None:
+        """The first thing without which the detector cannot run here; None when all is there. Imports nothing."""
+        if not all(map(find_spec, ("lettucedetect", "torch", "transformers"))):
+            found = "detector, without lettucedetect, torch or transformers"
+            return MissingPart("judge.kind", found, "the extra `models`, installed", INSTALL)
+        if self.folder is None:
+            commit = f" --revision {self.revision}" if self.revision else ""
+            fix = f"hf download {self.published}{commit}"
+            return MissingPart("judge.model", f"{self.published} is not in the cache", "its files, downloaded", fix)
+        if self.base is None:
+            fix = f"hf download {HHEM_BASE} {CONFIG} {TOKENIZER}"
+            return MissingPart("judge.family", f"hhem without {HHEM_BASE} in the cache", "its files, downloaded", fix)
+        if absent := [path for path in self._paths() if not path.is_file()]:
+            fix = "load the model and its tokenizer with transformers, and write both with save_pretrained(FOLDER)"
+            found = f"{absent[0].parent} without {absent[0].name}"
+            return MissingPart("judge.path", found, f"a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}", fix)
+        if (actual := self._hash()) != self.files:
+            fix = "give the files of that hash, or leave judge.files out: it is another judge then"
+            return MissingPart("judge.files", f"{actual}, of {self.folder}", f"{self.files}", fix)
+        return None
+
+    def identity_of_judge(self) -> dict[str, Any]:
+        """What a verdict depends on besides the question: part of every question's key."""
+        return {"rules": self.rules, **self.identity(), "model": self.published}
+
+    def identity_of_reading(self) -> dict[str, Any]:
+        """What the model's numbers depend on besides the texts: files and form, neither their name nor the threshold."""
+        return {"rules": self.rules, "family": self.family, "files": self.files, "language": self.language}
+
+    def _paths(self) -> list[Path]:
+        folder, base = self.folder or Path(), self.base or Path()
+        paths = [folder / CONFIG, folder / WEIGHTS, base / TOKENIZER]
+        return paths if base == folder else [*paths, base / CONFIG]
+
+    def _hash(self) -> str | None:
+        """One hash of all files; None where one is missing."""
+        if self.folder is None or self.base is None or not all(path.is_file() for path in self._paths()):
+            return None
+        return sha256([_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns) for path in self._paths()])
+
+
+def cached_folder(model: str, revision: str | None = None) -> Path | None:
+    """The folder of a published model in the cache of the Hugging Face tools; None where it is not there. Nothing is downloaded."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(model, CONFIG, revision=revision)
+    return Path(found).parent if isinstance(found, str) else None
+
+
+@lru_cache(maxsize=64)
+def _file_hash(path: Path, size: int, changed: int) -> str:
+    return sha256_file(path)  # weights are large: read once per process

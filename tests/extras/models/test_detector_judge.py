@@ -1,0 +1,245 @@
+"""From readings to the answers of metrics: which claims are supported, by what evidence, and what this judge does not answer.
+
+The readings are written by hand, so the verdicts follow from the rules of `docs/extras/models.md` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ragpipe.core.errors import JudgeError, Skipped
+from ragpipe.extras.models.detector_judge import HANDLERS, DetectorJudge
+from ragpipe.extras.models.detector_models import Reading, TokenReading
+from ragpipe.extras.models.detector_settings import DetectorSettings
+from ragpipe.judging.heuristic.claim_splitting import extract_claims, placed_claims
+from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.behaviour_answers import Refusal
+from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
+from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
+from ragpipe.schema.sample import AnyReference
+from tests.unit.metrics.test_metric_prompts import asked_pairs
+
+TEA = "Green tea is an old drink. It comes from China. It is brewed at 80 degrees."
+BEES = "Bees make honey. Honey keeps for years."
+ORIGIN, HEAT = "Green tea comes from China.", "Green tea is brewed at 95 degrees."
+
+
+def judge(readings, family="nli", **changes):
+    """The judge over a mapping of texts to readings; it remembers what was asked."""
+    asked = []
+
+    async def read(texts):
+        asked.append(texts)
+        return readings[texts] if isinstance(readings, dict) else readings(texts)
+
+    made = DetectorJudge(DetectorSettings(family=family, path="folder", **changes), read)
+    return made, asked
+
+
+def prompt_of(roles):
+    variables = {f"the_{role}": role for role in roles}
+    return Prompt("test/step", "v1", Path("step.v1.jinja"), "", "", variables, {}, (), frozenset(variables), {})
+
+
+def ask(made, answer, **by_role):
+    values = {f"the_{role}": value for role, value in by_role.items()}
+    return asyncio.run(made.read(prompt_of(by_role), answer, values))
+
+
+def tokens(answer, *unsupported):
+    """A reading with a token per word; those named are unsupported at .9, the others at .1."""
+    found, at = [], 0
+    for word in answer.split():
+        at = answer.index(word, at)
+        found.append(TokenReading(start=at, end=at + len(word), unsupported=0.9 if word in unsupported else 0.1))
+        at += len(word)
+    return Reading(tokens=found)
+
+
+# ---------------------------------------------------------------------------------------------------- claims and pairs
+
+
+def test_a_claim_is_supported_where_one_passage_supports_it():
+    readings = {
+        (ORIGIN, BEES, TEA): Reading(support=[0.03, 0.91], contradiction=[0.05, 0.02]),
+        (HEAT, BEES, TEA): Reading(support=[0.02, 0.04], contradiction=[0.01, 0.93]),
+    }
+    made, asked = judge(readings)
+    found = ask(made, QuotedVerdicts, claims=[ORIGIN, HEAT], sources=[BEES, TEA]).verdicts
+    assert asked == list(readings)
+    assert [(v.index, v.verdict) for v in found] == [(1, "supported"), (2, "contradicted")]
+    assert all(len(v.evidence) == 1 and v.evidence[0] in TEA for v in found)
+    assert "It comes from China." in found[0].evidence[0]
+    assert found[0].reason == "support 0.910 of 0.5 needed, contradiction 0.050; passage 2 of 2"
+    assert found[1].reason == "support 0.040 of 0.5 needed, contradiction 0.930; passage 2 of 2"
+
+
+@pytest.mark.parametrize(
+    ("support", "contradiction", "threshold", "verdict"),
+    [
+        (0.5, 0.5, 0.5, "supported"),
+        (0.49, 0.5, 0.5, "contradicted"),
+        (0.49, 0.49, 0.5, "not_supported"),
+        (0.6, None, 0.7, "not_supported"),
+        (0.7, None, 0.7, "supported"),
+        (0.2, 0.65, 0.7, "not_supported"),
+    ],
+)
+def test_the_threshold(support, contradiction, threshold, verdict):
+    made, _ = judge(
+        lambda _: Reading(support=[support], contradiction=[] if contradiction is None else [contradiction]),
+        threshold=threshold,
+    )
+    (found,) = ask(made, QuotedVerdicts, claims=[ORIGIN], sources=[TEA]).verdicts
+    assert found.verdict == verdict
+    assert bool(found.evidence) == (verdict != "not_supported")
+    (plain,) = ask(made, Verdicts, claims=[ORIGIN], sources=[TEA]).verdicts
+    assert plain.supported == (verdict == "supported")
+
+
+def test_marks_of_citations_are_no_part_of_a_claim():
+    made, asked = judge(lambda texts: Reading(support=[0.9] * len(texts[1:])))
+    ask(made, Verdicts, claims=["Green tea comes from China [2]."], sources=["  ...", TEA])
+    assert asked == [("Green tea comes from China .", "  ...", TEA)]
+    (found,) = ask(judge(lambda _: Reading())[0], Verdicts, claims=[ORIGIN], sources=[]).verdicts
+    assert not found.supported
+
+
+@pytest.mark.parametrize("role", ["text", "reference"])
+def test_claims_and_verdicts_at_once_equal_two_questions(role):
+    text = f"{ORIGIN} Shall I go on? {HEAT}"
+    made, _ = judge(lambda texts: Reading(support=[0.9 if texts[0] == ORIGIN else 0.1]))
+    claims = ask(made, Claims, **{role: text}).claims
+    assert claims == [ORIGIN, HEAT]
+    apart = ask(made, Verdicts, claims=claims, sources=[TEA]).verdicts
+    at_once = ask(made, CheckedClaims, **{role: text}, sources=[TEA], question="Where from?").claims
+    assert [(c.claim, c.supported) for c in at_once] == [(ORIGIN, True), (HEAT, False)]
+    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [
+        (v.supported, v.evidence, v.reason) for v in apart
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- spans
+
+
+def test_a_claim_with_an_unsupported_span_is_not_supported():
+    answer = f"## Tea\n- **{ORIGIN}**\n- {HEAT}"
+    made, asked = judge(lambda texts: tokens(texts[1], "95"), family="lettucedetect")
+    found = ask(made, QuotedClaims, text=answer, question="Tea?", sources=[TEA, BEES]).claims
+    assert asked == [("Tea?", answer, TEA, BEES)]  # the whole answer, as it stands, in one reading
+    assert [(c.claim, c.verdict) for c in found] == [(ORIGIN, "supported"), (HEAT, "not_supported")]
+    assert found[0].reason == "no unsupported span (highest 0.100)"
+    assert found[1].reason == "unsupported: '95' (0.900)"
+    assert found[0].evidence
+    assert found[0].evidence[0] in TEA
+    assert found[1].evidence == []
+
+
+def test_listed_claims_are_read_as_one_answer():
+    made, asked = judge(lambda texts: tokens(texts[1], "95"), family="lettucedetect")
+    found = ask(made, Verdicts, claims=[ORIGIN, HEAT], sources=[TEA]).verdicts
+    assert asked == [("", f"{ORIGIN} {HEAT}", TEA)]
+    assert [v.supported for v in found] == [True, False]
+
+
+def test_a_span_over_a_stop_touches_no_claim():
+    answer = f"{ORIGIN} {HEAT}"
+    stop = len(ORIGIN) - 1
+    reading = Reading(tokens=[TokenReading(start=stop, end=stop + 1, unsupported=0.9)])
+    made, _ = judge(lambda _: reading, family="lettucedetect")
+    assert [c.supported for c in ask(made, CheckedClaims, text=answer, sources=[TEA]).claims] == [True, True]
+
+
+def test_a_stricter_threshold_needs_no_other_reading():
+    answer = tokens(ORIGIN)
+    for threshold, supported in ((0.5, True), (0.9, True), (0.95, False)):  # each word is supported at .9
+        made, _ = judge(lambda _: answer, family="lettucedetect", threshold=threshold)
+        (found,) = ask(made, Verdicts, claims=[ORIGIN], sources=[TEA]).verdicts
+        assert found.supported is supported
+        assert (
+            made.settings.identity_of_reading() == judge({}, family="lettucedetect")[0].settings.identity_of_reading()
+        )
+        assert made.settings.identity_of_judge()["threshold"] == threshold
+
+
+# ---------------------------------------------------------------------------------------------------- citations
+
+
+@pytest.mark.parametrize("family", ["lettucedetect", "minicheck"])
+def test_a_citation_is_checked_against_its_own_source(family):
+    def read(texts):
+        passage, answer = (texts[2], texts[1]) if family == "lettucedetect" else texts[::-1]
+        fits = ("tea" in passage) == ("tea" in answer)
+        return (
+            tokens(answer, *(() if fits else answer.split()))
+            if family == "lettucedetect"
+            else Reading(support=[float(fits)])
+        )
+
+    made, asked = judge(read, family=family)
+    citations = [{"text": "Green tea comes from China [1].", "source": 1}, {"text": ORIGIN, "source": 2}]
+    found = ask(made, CitationVerdicts, citations=citations, sources=[TEA, BEES]).verdicts
+    assert [(v.index, v.accurate) for v in found] == [(1, True), (2, False)]
+    assert found[0].evidence in TEA
+    assert found[1].evidence == ""
+    assert len(asked) == 2
+    claims = ask(made, CitedClaims, text="Green tea comes from China [1]. It is old.", citations=[]).claims
+    assert [c.cited for c in claims] == [True, False]
+
+
+# ---------------------------------------------------------------------------------------------------- refusals
+
+
+def test_what_a_detector_does_not_answer():
+    made, asked = judge({})
+    for answer, roles in (
+        (Groundedness, {"text": ORIGIN, "sources": [TEA]}),
+        (YesNo, {"text": ORIGIN, "sources": [TEA]}),
+        (Refusal, {"text": ORIGIN}),
+        (Verdicts, {"claims": [ORIGIN]}),
+        (Claims, {"text": "No."}),
+        (CheckedClaims, {"reference": AnyReference(("a", "b")), "sources": [TEA]}),
+    ):
+        with pytest.raises(Skipped, match="detector_cannot_answer"):
+            ask(made, answer, **roles)
+        with pytest.raises(Skipped, match="detector_cannot_answer"):
+            made.answer(prompt_of(roles), answer, {f"the_{role}": value for role, value in roles.items()})
+    assert asked == []
+    assert ask(made, CheckedClaims, text="I cannot answer that.", sources=[TEA]).claims == []
+
+
+def test_what_does_not_fit_is_an_error_of_the_case():
+    made, _ = judge(lambda _: Reading(too_long="the claim leaves no room"))
+    with pytest.raises(JudgeError, match="leaves no room") as caught:
+        ask(made, Verdicts, claims=[ORIGIN], sources=[TEA])
+    assert caught.value.kind == "too_long"
+
+
+@pytest.mark.parametrize("family", ["lettucedetect", "nli"])
+def test_whether_it_could_answer_needs_no_model(family):
+    made = DetectorJudge(DetectorSettings(family=family, path="folder"), None)
+    roles = {"text": f"{ORIGIN} {HEAT}", "sources": [TEA]}
+    values = {f"the_{role}": value for role, value in roles.items()}
+    assert len(made.answer(prompt_of(roles), CheckedClaims, values).claims) == 2
+    with pytest.raises(JudgeError, match="not asked here"):
+        asyncio.run(made.read(prompt_of(roles), CheckedClaims, values))
+
+
+@pytest.mark.parametrize("text", [f"# Head\n\n1. {ORIGIN}\n2. **{HEAT}** Really?\n", f"{ORIGIN} {ORIGIN}", "Based on the passages, tea is old.", "", "No."])  # fmt: skip
+def test_placed_claims_are_the_claims_with_their_sentences(text):
+    placed = placed_claims(text)
+    assert tuple(claim for claim, _, _ in placed) == extract_claims(text)
+    for claim, start, end in placed:
+        assert claim.strip("*. ") in text[start:end].replace("*", "")
+    assert all(left[2] <= right[1] for left, right in pairwise(placed))
+
+
+@pytest.mark.slow
+def test_every_question_that_a_detector_can_answer_is_asked():
+    """A renamed role or another answer type would silently leave it without an answer."""
+    assert set(HANDLERS) - asked_pairs() == set()

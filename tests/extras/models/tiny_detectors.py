@@ -1,0 +1,138 @@
+"""Tokenizers and models of detectors that are small enough to be made in a test, in the files that published models have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_TEXT = (
+    "passage Passage 1 2 3 4 5 6 7 8 9 0 : . , ? \" ' Briefly answer the following question Bear in mind that your response should be "
+    "strictly based on passages In case do not contain necessary information to please reply with Unable given output Summarize text "
+    "predict Determine if hypothesis is true premise Premise Hypothesis Green green tea Tea comes from China Japan It it brewed at "
+    "80 95 degrees for two minutes and holds less caffeine than coffee Where How does come a b c d e f g h i j"
+)
+WORDS = _TEXT.split()
+_SPECIAL = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "t5": ["<pad>", "</s>", "<unk>"]}
+
+
+def vocabulary(like: str) -> dict[str, int]:
+    """By token its id in the tokenizer that `write_tokenizer` writes."""
+    special = _SPECIAL[like]
+    return {token: number for number, token in enumerate([*special, *dict.fromkeys(WORDS)])}
+
+
+def write_tokenizer(folder: Path, *, like: str) -> Path:
+    """A tokenizer.json that splits at blanks and punctuation. `like`: bert ([CLS] a [SEP] b [SEP]) or t5 (a </s>)."""
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
+
+    special, ids = _SPECIAL[like], vocabulary(like)
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]" if like == "bert" else "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    if like == "bert":
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+        )
+    else:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="$A </s>", special_tokens=[("</s>", ids["</s>"])]
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "tokenizer.json"
+    tokenizer.save(str(path))
+    limits = {"model_max_length": 126 if like == "bert" else 512}
+    names = {"pad_token": special[0], "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    if like == "t5":
+        names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, **names, **limits}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return path
+
+
+def write_modernbert(folder: Path, *, seed: int = 0, limit: int = 8192) -> Path:
+    """A random ModernBERT that classifies tokens, in the form in which LettuceDetect publishes its models."""
+    import torch
+    from transformers import ModernBertConfig, ModernBertForTokenClassification
+
+    path = write_tokenizer(folder, like="bert").with_name("tokenizer_config.json")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"model_max_length": 126', f'"model_max_length": {limit}'),
+        encoding="utf-8",
+    )
+    torch.manual_seed(seed)
+    config = ModernBertConfig(
+        vocab_size=200, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0,
+        cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, num_labels=2, max_position_embeddings=8192,
+        classifier_activation="gelu", global_attn_every_n_layers=2, local_attention=16,
+    )  # fmt: skip
+    model = ModernBertForTokenClassification(config)
+    widen(model)
+    model.save_pretrained(folder)
+    return folder
+
+
+def widen(model: Any) -> None:
+    """Wider weights than those that a training begins with: other words give another number, and all labels occur."""
+    import torch
+
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight.normal_(0, 0.2)  # much wider ones make rounding errors grow from layer to layer
+
+
+def write_t5(folder: Path, *, family: str, seed: int = 0) -> Path:
+    """A random T5: `minicheck` writes texts; `hhem` classifies tokens, its keys behind `t5.` and its config without sizes."""
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import T5Config, T5ForConditionalGeneration, T5ForTokenClassification
+
+    write_tokenizer(folder, like="t5")
+    torch.manual_seed(seed)
+    config = T5Config(
+        vocab_size=256, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
+        decoder_start_token_id=0, num_labels=2, tie_word_embeddings=family == "hhem",
+    )  # fmt: skip
+    if family == "minicheck":
+        model = T5ForConditionalGeneration(config)
+        widen(model)
+        model.save_pretrained(folder)
+        return folder
+    classifier = T5ForTokenClassification(config)
+    widen(classifier)
+    classifier.save_pretrained(folder)
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"t5.{name}": tensor for name, tensor in weights.items()}, folder / "model.safetensors")
+    sizeless = {
+        "model_type": "HHEMv2",
+        "architectures": ["HHEMv2ForSequenceClassification"],
+        "auto_map": {"AutoModelForSequenceClassification": "modeling.Model"},
+    }
+    (folder / "config.json").write_text(json.dumps(sizeless), encoding="utf-8")
+    return folder
+
+
+def write_nli(folder: Path, *, kind: str, labels: Sequence[str], seed: int = 0) -> Path:
+    """A random cross-encoder: `bert` (with segments), `roberta` (its places begin behind the padding) or `deberta-v2`."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    path = write_tokenizer(folder, like="bert").with_name("tokenizer_config.json")
+    if kind != "bert":  # the others have no segments
+        path.write_text(path.read_text(encoding="utf-8").replace('"token_type_ids", ', ""), encoding="utf-8")
+    torch.manual_seed(seed)
+    names = dict(enumerate(labels))
+    config = AutoConfig.for_model(
+        kind, vocab_size=200, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0,
+        max_position_embeddings=128, type_vocab_size=2 if kind == "bert" else 0 if kind == "deberta-v2" else 1,
+        id2label=names, label2id={name: number for number, name in names.items()},
+    )  # fmt: skip
+    model = AutoModelForSequenceClassification.from_config(config)
+    widen(model)
+    model.save_pretrained(folder)
+    return folder
