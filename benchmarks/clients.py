@@ -31,7 +31,7 @@ from ragpipe.judging.cache_key import Question, key_parts, question_key
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
 from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.transports.output_modes import strict_schema
+from ragpipe.judging.transports.provider_state import strict_schema
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.grade_answers import Grade15

@@ -18,11 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ragpipe.core.digest import sha256
+from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import SharedValues, packed, time_of
+from ragpipe.store.calls.call_rows import SharedValues, packed, store, time_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.nearest_key import nearest_call, stored_as
-from ragpipe.store.calls.stored_calls import store
 
 JUDGE = {f"judge.{number}": sha256(number) for number in range(9)}
 

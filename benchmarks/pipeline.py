@@ -74,7 +74,7 @@ def judge(url: str, client: str, width: int) -> Any:
 def bodies(calls: int) -> list[dict[str, Any]]:
     """The very questions that ragpipe asks, as the request bodies that it sends."""
     from ragpipe.judging.cache_key import Question
-    from ragpipe.judging.transports.output_modes import OutputModeFallback
+    from ragpipe.judging.transports.provider_state import OutputModeFallback
     from ragpipe.schema.call import Payload
     from ragpipe.schema.judge_answers.answer_schema import answer_schema
     from ragpipe.schema.sample import Case

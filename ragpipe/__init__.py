@@ -17,7 +17,7 @@ from ragpipe.core.version import __version__
 if TYPE_CHECKING:
     from ragpipe.api import Verification, compare, load, plan, rejudge, rescore, run, stop, verify
     from ragpipe.core import errors
-    from ragpipe.judging.judge_protocol import Judge
+    from ragpipe.judging.any_judge import Judge
     from ragpipe.metrics.base import Computed, Metric, PlannedCall
     from ragpipe.prompting.prompt import Prompt
     from ragpipe.reports.run_data import Run
@@ -57,7 +57,7 @@ _HOME = {
     **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.schema.score"),
     "Answer": "ragpipe.schema.judge_answers.answer_type",
     "Case": "ragpipe.schema.sample",
-    "Judge": "ragpipe.judging.judge_protocol",
+    "Judge": "ragpipe.judging.any_judge",
     "Prompt": "ragpipe.prompting.library",
     "Run": "ragpipe.reports.run_data",
 }

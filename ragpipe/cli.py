@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragpipe.core import registry
-from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError, interrupt_behind
-from ragpipe.core.resume_words import with_words
-from ragpipe.core.user_faults import user_fault
+from ragpipe.core.errors import ConfigError, Interrupted, Problem, RagpipeError, interrupt_behind, user_fault
 from ragpipe.core.version import __version__
 from ragpipe.process_streams import logging_kept, steady_streams
 
@@ -336,7 +334,7 @@ def _sweep_job(config: DictConfig, *, loader: ConfigLoader, sweep: tuple[int, Se
     """One job of a sweep, in this process or in a launcher's. Prints its line when it ends; `sweep` has the number of jobs and the
     words of all."""
     from ragpipe.composition.composer import job_words, typed_words
-    from ragpipe.engine.preemption import preemptible
+    from ragpipe.engine.graceful_shutdown import preemptible
     from ragpipe.engine.runs.sweep_comparison import ended_job, ended_line
 
     number, words = job_words()
@@ -430,3 +428,10 @@ def _safe(text: str) -> str:
 
     printable = "".join(c if (c >= " " and c != "\x7f") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
     return redact(printable, secrets_of_environment())
+
+
+def with_words(argv: Sequence[str], more: Sequence[str]) -> list[str]:
+    """The words of a command line with further ones, each in the place of an older one for the same key."""
+    keys = {word.partition("=")[0] for word in more}
+    kept = [word for word in argv if word in more or word.partition("=")[0] not in keys]
+    return [*kept, *(word for word in more if word not in argv)]

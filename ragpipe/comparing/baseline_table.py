@@ -25,8 +25,8 @@ from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.table_schemas import SAMPLES
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, chosen_cases, open_records, repeats
-from ragpipe.store.files.parquet_writer import parquet_writer
-from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.files.atomic import open_unless_same
+from ragpipe.store.files.parquet_parts import parquet_writer
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import open_table, read_columns, read_json, run_file_error
 

@@ -28,7 +28,7 @@ from ragpipe.comparing.score_differences import (
     paired_operations,
     typical_figures,
 )
-from ragpipe.comparing.settings import CompareSettings
+from ragpipe.comparing.settings import FALSE_SLICES, CompareSettings
 from ragpipe.comparing.side import TITLE, Side
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.schema.format_version import FORMAT
@@ -281,7 +281,7 @@ def slice_differences(
         settings: levels and smallest effects.
 
     `better` and `worse` hold where the q-value of Benjamini and Hochberg over all slices and scores is at most
-    `false_slices`; slices in which fewer than 6 questions changed cannot decide and are no part of that count. A field with
+    `FALSE_SLICES`; slices in which fewer than 6 questions changed cannot decide and are no part of that count. A field with
     one value only is left out. A case with several tags is in several slices.
     """
     rows = []
@@ -291,7 +291,7 @@ def slice_differences(
                 rows.append(row)
     for row, q_value in zip(rows, benjamini_hochberg([row["p_value"] for row in rows]), strict=True):
         row["q_value"] = q_value
-        if row["state"] in ("better", "worse") and (q_value is None or q_value > settings.false_slices):
+        if row["state"] in ("better", "worse") and (q_value is None or q_value > FALSE_SLICES):
             row["state"] = "inconclusive"
     return rows
 

@@ -19,7 +19,7 @@ from ragpipe.core.named_files import named_text
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.yaml_files import MAX_BYTES, FastLoader
 from ragpipe.schema.format_version import FORMAT
-from ragpipe.store.files.write_if_changed import json_unless_same
+from ragpipe.store.files.atomic import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 
 NOTE = "judge_drift"

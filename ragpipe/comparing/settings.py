@@ -10,6 +10,10 @@ from ragpipe.schema.settings import Settings
 
 Part = Literal["data", "judge", "embedder", "prompts", "parser", "metrics"]
 """What two runs must share unless it is accepted."""
+SMALLEST_SHARE, SMALLEST_CHANGE = 0.05, 0.1
+"""The smallest differences that matter: as a share of a score's scale, and without a scale of the base's mean."""
+FALSE_SLICES = 0.05
+"""Largest expected share of false ones among the slices that differ."""
 Effect = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -17,8 +21,8 @@ class CompareSettings(Settings):
     """How two runs, or two methods of a run, are compared.
 
     `accept` names what may differ. A difference within the smallest effect counts as none: `smallest_effect` by score, in
-    the score's own scale; for all others `smallest_share` of the scale, and where there is none (latency, cost, counts)
-    `smallest_change` of the base's mean. `level` is that of intervals and verdicts.
+    the score's own scale; for all others `SMALLEST_SHARE` of the scale, and where there is none (latency, cost, counts)
+    `SMALLEST_CHANGE` of the base's mean. `level` is that of intervals and verdicts.
     """
 
     kind: Literal["runs", "methods"] = Field(
@@ -41,18 +45,7 @@ class CompareSettings(Settings):
         default_factory=dict,
         description="Smallest difference that matters, by score, in the score's own scale. latency_ms and cost_usd too.",
     )
-    smallest_share: float = Field(
-        default=0.05, gt=0, lt=1, description="Smallest difference that matters, as a share of a score's scale."
-    )
-    smallest_change: float = Field(
-        default=0.1,
-        gt=0,
-        description="Smallest difference that matters without a scale (latency, cost, counts), as a share of the base's mean.",
-    )
     level: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence level of the intervals and verdicts.")
-    false_slices: float = Field(
-        default=0.05, gt=0, lt=1, description="Largest expected share of false ones among the slices that differ."
-    )
     why: bool = Field(
         default=False, description="Whether the change of each headline score is attributed to the parts that differ."
     )
@@ -68,5 +61,5 @@ class CompareSettings(Settings):
         if name in self.smallest_effect:
             return self.smallest_effect[name]
         if low is not None and high is not None:
-            return self.smallest_share * (high - low)
-        return self.smallest_change * (abs(means[0]) or abs(means[1]) or 1.0)
+            return SMALLEST_SHARE * (high - low)
+        return SMALLEST_CHANGE * (abs(means[0]) or abs(means[1]) or 1.0)

@@ -9,9 +9,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ragpipe.config.secret_values import secrets_in
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.secret_detection import FIX, is_secret_name
+from ragpipe.core.secret_detection import FIX, is_secret_name, secrets_in
 from ragpipe.core.validation import ConfigOrigins, did_you_mean
 
 TITLE = "the configuration is wrong; nothing was started"

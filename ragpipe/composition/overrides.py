@@ -81,7 +81,7 @@ def option_meant(group: str, name: str) -> str:
     if (Path(name) / group / f"{name}.yaml").is_file():
         return f"it is in the folder {name}/: add --config-dir {name}"
     if group == "judge":
-        from ragpipe.judging.model_names import with_provider
+        from ragpipe.judging.capabilities import with_provider
 
         return f"for a language model: judge=llm judge.model={with_provider(name)}"
     return "'report.formats=[terminal,html]' chooses formats" if group == "report" else ""

@@ -11,7 +11,7 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.amount import PARTS
+from ragpipe.schema.usage import PARTS
 
 
 def budget_problems(judge: Any, embedder: Any, transport: AnyTransport, origins: ConfigOrigins) -> Sequence[Problem]:

@@ -12,7 +12,7 @@ from ragpipe.core.validation import ConfigOrigins, did_you_mean
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.metrics.from_config import OF_A_JURY
-from ragpipe.schema.amount import PARTS
+from ragpipe.schema.usage import PARTS
 
 SECTION = JurySettings.section
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}\Z")

@@ -22,7 +22,7 @@ from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.schema.label_question import LabelQuestion
+from ragpipe.schema.score import LabelQuestion
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import SYSTEMS

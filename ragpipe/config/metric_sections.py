@@ -60,7 +60,9 @@ def score_name_problems(metrics: Mapping[str, Metric], origins: ConfigOrigins) -
         key = f"metrics.{name}"
         names = [spec.name for spec in metric.scores()]
         if not names:
-            problems.append(_without_score(key, metric, origins))
+            parameters = [field for field in type(metric).model_fields if field != "name"]
+            fix = f"name them under {key}.{parameters[0]}" if parameters else ""
+            problems.append(Problem(origins.location(f"{key}.class"), key, "no score", "a metric with scores", fix))
         if taken := [score for score in names if score in owners]:
             problems.append(_taken_scores(key, metric, taken, owners[taken[0]], origins))
         owners |= dict.fromkeys(names, key)
@@ -118,12 +120,6 @@ def _read_metric(
         if not texts:
             raise
     return load_metric(name, {**section, **texts}, prompts, plugins)
-
-
-def _without_score(key: str, metric: Metric, origins: ConfigOrigins) -> Problem:
-    parameters = [field for field in type(metric).model_fields if field != "name"]
-    fix = f"name them under {key}.{parameters[0]}" if parameters else ""
-    return Problem(origins.location(f"{key}.class"), key, "no score", "a metric with scores", fix)
 
 
 def _taken_scores(key: str, metric: Metric, taken: Sequence[str], owner: str, origins: ConfigOrigins) -> Problem:

@@ -11,10 +11,10 @@ from ragpipe.config.budget_checks import budget_problems
 from ragpipe.config.composed_jury import SECTION as JURY
 from ragpipe.config.composed_jury import jury_problems, with_jury
 from ragpipe.config.metric_sections import encoder_problems, placed, read_metrics, score_name_problems
-from ragpipe.config.secret_values import secrets_in
 from ragpipe.config.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, prompt_library
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.secret_detection import secrets_in
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean, show_value, validated
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.judging.jury.settings import JurySettings

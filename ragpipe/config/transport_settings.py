@@ -15,7 +15,7 @@ from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.settings import Settings
 
 if TYPE_CHECKING:
-    from ragpipe.judging.session_protocols import Transport
+    from ragpipe.judging.session import Transport
     from ragpipe.stages.plan_calls import Plan
 
 
@@ -82,6 +82,6 @@ class StoredTransportSettings(AnyTransport):
     )
 
     def open(self, judge: JudgeSettings, store: Path, **start: Any) -> Transport:
-        from ragpipe.judging.transports.stored_transport import StoredTransport
+        from ragpipe.judging.session import StoredTransport
 
         return StoredTransport()

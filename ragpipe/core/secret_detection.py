@@ -9,8 +9,11 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from ragpipe.core.errors import Problem
+from ragpipe.core.validation import ConfigOrigins
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an API key (sk-...)", re.compile(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_\-]{12,}")),
@@ -166,3 +169,30 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
     for _, pattern in _PATTERNS:
         text = pattern.sub("<not shown>", text)
     return text
+
+
+_EXPECTED = "no secret in a configuration"
+
+
+def secrets_in(plain: Any, origins: ConfigOrigins) -> list[Problem]:
+    """Every key or value that looks like a secret, wherever it came from (an interpolation may have brought it in)."""
+    known_secrets = secrets_of_environment()
+    return [
+        Problem(origins.location(key), key or "a key", f"{description} (not shown)", _EXPECTED, FIX)
+        for key, description in _secrets(plain, "", known_secrets)
+    ]
+
+
+def _secrets(value: Any, key: str, known_secrets: Any) -> Iterator[tuple[str, str]]:
+    """Dotted keys, each with what is secret there, in the order of the configuration."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if description := looks_secret(str(name), known_secrets):
+                yield key, f"{description} as a key"
+            else:
+                yield from _secrets(item, f"{key}.{name}" if key else str(name), known_secrets)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _secrets(item, f"{key}.{index}", known_secrets)
+    elif description := secret_at(key, value, known_secrets):
+        yield key, description

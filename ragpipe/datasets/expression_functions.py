@@ -34,7 +34,7 @@ from jmespath import functions
 from ragpipe.core import strict_json
 from ragpipe.core.digest import sha256
 from ragpipe.datasets.printed_values import NotPrinted, printed_value
-from ragpipe.schema.recorded_judgement import UNREADABLE, is_unreadable
+from ragpipe.schema.sample import UNREADABLE, is_unreadable
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _ANY: dict[str, list[str]] = {"types": []}

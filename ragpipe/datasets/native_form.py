@@ -28,8 +28,8 @@ from ragpipe.core.safe_text import shorten
 from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
 from ragpipe.datasets.name_synonyms import field_meant
 from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
-from ragpipe.schema.blank import is_blank
 from ragpipe.schema.sample import Chunk, Output, Sample
+from ragpipe.schema.text_forms import is_blank
 
 Flat = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)

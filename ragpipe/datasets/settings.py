@@ -29,8 +29,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.datasets.mapping_settings import FieldMap, Format, Group, Join, PathExpression, Split
 from ragpipe.datasets.path_expressions import Expression
-from ragpipe.schema.reference_answers import ReferenceRule
-from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
+from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, ReferenceRule, Sample, Turn
 from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
 from ragpipe.store.places import address_fault, is_remote, name_fault
 

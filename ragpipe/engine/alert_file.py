@@ -17,14 +17,15 @@ from ragpipe.comparing.side import Side, opened_side
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.runs.named_runs import find_named_run
-from ragpipe.engine.runs.run_history import scored_runs
+from ragpipe.engine.runs.run_list import find_named_run, scored_runs
 from ragpipe.reports.alert_lines import alerted_gates, decided_by_too_few, drop_line, gate_line
 from ragpipe.reports.console import Console
 from ragpipe.reports.settings import AlertSettings
-from ragpipe.store.files.appended_lines import append_lines, read_lines
+from ragpipe.store.files.atomic import append_lines, read_lines
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_json
+
+_CASES = 3  # the worst ones, that an alert names
 
 
 def alert_baseline(config: RunConfig) -> HistoryRun | None:
@@ -75,7 +76,7 @@ def _gate_alerts(run: RunFolder, settings: AlertSettings, console: Console) -> I
     if few and "inconclusive" not in settings.kinds:
         console.say(f"alerts: too few cases to tell, no alert: {', '.join(few)}")
     for gate in alerted_gates(gates, settings.kinds):
-        yield gate_line(gate, worst_cases(run, gate, settings.cases))
+        yield gate_line(gate, worst_cases(run, gate, _CASES))
 
 
 def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterator[dict[str, Any]]:
@@ -90,7 +91,7 @@ def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterato
         found = run_drops(base, candidate, CompareSettings())
         for drop in found.drops:
             higher = bool(candidate.declared[drop.score]["higher_is_better"])
-            worst = _lowest(candidate, drop, settings.cases)
+            worst = _lowest(candidate, drop, _CASES)
             yield drop_line(drop, against=against, higher_is_better=higher, worst=worst)
     if found.apart:
         console.say(f"alerts: not compared with run {against}, which measured otherwise: {', '.join(found.apart)}")

@@ -16,7 +16,7 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.run_identity import metric_signatures
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.reports.console import Console
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stages.slices import SliceRunner
 
 ASKS_HERE = "calls leave from one process"

@@ -11,24 +11,28 @@ from typing import Any
 
 from ragpipe.core.errors import Incomplete, OutputError
 from ragpipe.engine.alert_file import write_alerts
-from ragpipe.engine.carried_spend import CarriedSpend
-from ragpipe.engine.completion_notice import completion_notice
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.iteration_judging import judge_iteration
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
+from ragpipe.engine.iteration_judging import judge_iteration, note_reply_times
 from ragpipe.engine.judge_access import judge_description, make_named_store, scoring_warnings, store_place
-from ragpipe.engine.metric_lines import embedded_lines
+from ragpipe.engine.open_budget import CarriedSpend
 from ragpipe.engine.plans.plan_summary import changed_line, missing_embedder_line
-from ragpipe.engine.reply_times import note_reply_times
-from ragpipe.engine.run_inputs import RunInputs, prepare_inputs
-from ragpipe.engine.run_outcome import RunOutcome
+from ragpipe.engine.run_inputs import RunInputs, embedded_lines, prepare_inputs
+from ragpipe.engine.run_outcome import RunOutcome, completion_notice
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_prices import applied_rates, configured_rates, rate_changes
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.manifest import check_formats, read_manifest, write_manifest
-from ragpipe.engine.runs.run_identity import metric_signatures
+from ragpipe.engine.runs.manifest import (
+    COMPLETE,
+    INCOMPLETE,
+    JUDGED,
+    JUDGING_DONE,
+    all_in_state,
+    check_formats,
+    read_manifest,
+    write_manifest,
+)
+from ragpipe.engine.runs.run_identity import metric_signatures, system_versions
 from ragpipe.engine.runs.run_list import write_run_list
-from ragpipe.engine.runs.system_identity import system_versions
 from ragpipe.engine.runs.user_code import metric_sources
 from ragpipe.engine.sources.frozen_inputs import inputs_error, remove_unstarted
 from ragpipe.judging.limits.budget import BudgetUsedUp
@@ -38,10 +42,9 @@ from ragpipe.reports.sections.diagnosis_section import MISSING_REPLY, transient_
 from ragpipe.reports.signature import run_signature
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.usage import Usage
-from ragpipe.stages.calibration_states import calibration_states, calibration_words, judge_calibrated
+from ragpipe.stages.calibration_states import ScoringSources, calibration_states, calibration_words, judge_calibrated
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
-from ragpipe.stages.gate_measurements import ScoringSources
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.seal_run import seal_run, sealed_tables, unseal
 from ragpipe.stages.write_reports import write_reports
@@ -80,7 +83,11 @@ class Evaluation:
     def run(self) -> int:
         """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
         judgements failed beyond the coverage floor. Raises what stopped the run."""
-        self._check_formats()
+        # before anything is made or asked: a folder of another format is not even locked
+        if self._policy.uses_call_store:
+            check_formats(self._folder, store_place(self._config))
+        else:
+            read_manifest(self._folder)
         if (address := self._config.publish) is not None:
             objects("task", "publish").check_target(address)
         for warning in self._warnings():
@@ -111,13 +118,6 @@ class Evaluation:
                 raise
             finally:
                 remove_unstarted(self._folder)  # under the lock: without it, the folder may be another process's
-
-    def _check_formats(self) -> None:
-        """Before anything is made or asked: a folder of another format is not even locked."""
-        if self._policy.uses_call_store:
-            check_formats(self._folder, store_place(self._config))
-        else:
-            read_manifest(self._folder)
 
     def _warnings(self) -> list[str]:
         calibration = self._spec.scoring_files.calibration_of(self._folder)
@@ -196,7 +196,7 @@ class Evaluation:
             self._scored.append(iteration)
             unseal(self._folder, f"iteration-{number}/")
             mark_phase(folder.progress, "scoring")
-            self._score(iteration, manifest)
+            score_iteration(self._score_inputs(iteration, manifest))
             mark_phase(folder.progress, "done")
 
     def _judge(self, inputs: RunInputs, iteration: int) -> None:
@@ -244,9 +244,6 @@ class Evaluation:
 
     def _sources(self, manifest: Mapping[str, Any]) -> ScoringSources:
         return ScoringSources(manifest, self._folder)
-
-    def _score(self, iteration: int, manifest: Mapping[str, Any]) -> None:
-        score_iteration(self._score_inputs(iteration, manifest))
 
     def _score_inputs(self, iteration: int, manifest: Mapping[str, Any]) -> ScoreInputs:
         prices = self._config.system.prices
@@ -324,6 +321,10 @@ class Evaluation:
         written = [path.relative_to(self._folder.root).as_posix() for path in reports]
         if not self._spec.is_own_source:
             written.append("config.yaml")
+        beside = (
+            RunFolder(self._folder.root.parent / run_id) for run_id in inputs.manifest.get("measured_in", {}).values()
+        )
+        runs = [run for run in (self._source.linked_from, *beside) if run is not None]
         seal_run(
             self._folder,
             inputs.manifest,
@@ -331,7 +332,7 @@ class Evaluation:
             inputs_are_new=inputs.are_new,
             combined=combined,
             written=written,
-            linked=self._linked_seals(inputs.manifest),
+            linked={name: seal for run in runs for name, seal in sealed_tables(run).items()},
         )
 
     def _publish(self) -> None:
@@ -345,12 +346,6 @@ class Evaluation:
             raise OutputError(
                 f"{error}\nthe run is whole: {self._folder.root}; {again} sends what is missing"
             ) from error
-
-    def _linked_seals(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """The seals of the tables of all runs that tables were linked from."""
-        beside = (RunFolder(self._folder.root.parent / run_id) for run_id in manifest.get("measured_in", {}).values())
-        runs = [run for run in (self._source.linked_from, *beside) if run is not None]
-        return {name: seal for run in runs for name, seal in sealed_tables(run).items()}
 
     def _say_complete(self, manifest: Mapping[str, Any]) -> None:
         """What to know when a start found everything done."""

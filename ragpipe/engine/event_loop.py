@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from ragpipe.core.errors import Interrupted, WaitAbandoned
-from ragpipe.engine.graceful_shutdown import GracefulShutdown, Stoppable, current_shutdown
-from ragpipe.engine.preemption import Preemption
+from ragpipe.engine.graceful_shutdown import GracefulShutdown, Preemption, Stoppable, current_shutdown
 
 T = TypeVar("T")
 

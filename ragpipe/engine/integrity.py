@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ragpipe.engine.iteration_states import JUDGED
+from ragpipe.engine.runs.manifest import JUDGED
 from ragpipe.stages.seal_run import FROZEN
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_sealed

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from ragpipe.core.errors import OutputError
+from ragpipe.comparing.judge_drift import NOTE, drift_file, read_drift_record, reply_times
+from ragpipe.config.settings import RunConfig
+from ragpipe.core.errors import JudgeError, OutputError
 from ragpipe.engine.chosen_runner import open_workers
 from ragpipe.engine.event_loop import SignalHandlers
-from ragpipe.engine.judge_access import case_measuring, case_window
-from ragpipe.engine.run_deadline import end_of_asking, run_deadline
+from ragpipe.engine.judge_access import case_measuring, case_window, store_folder, store_place
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import BudgetUsedUp
 from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stages.slices import SliceRunner
+from ragpipe.store.calls.call_store import read_calls
 from ragpipe.store.run.progress_file import ProgressView
-from ragpipe.store.run.wall_clock import WallClock
+from ragpipe.store.run.progress_state import WallClock
+from ragpipe.store.run.run_folder import IterationFolder
+from ragpipe.store.run.run_tables import batches
 
 _LOOK_S = 2.0  # between two looks at the times of the data files, and at the lock
 
@@ -155,18 +161,7 @@ def _stage(
     workers: SliceRunner | None,
     on_change: Callable[[JudgingProgress], None],
 ) -> JudgeStage:
-    """The judging of the iteration that the reader is for, by the run's configuration.
-
-    Args:
-        spec: the run.
-        reader: its cases.
-        session: the judge session.
-        console: gets notices.
-        known: what need not be measured.
-        view: the progress file.
-        workers: measure the cases; None: this process does.
-        on_change: called after each finished case.
-    """
+    """The judging of the iteration that the reader is for, by the run's configuration."""
     config, folder = spec.config, spec.folder.iteration(reader.iteration)
     return JudgeStage(
         cases=reader,
@@ -182,3 +177,70 @@ def _stage(
         retry_errors=config.retry_errors,
         known=known,
     )
+
+
+_BATCH = 4_096  # rows read at once
+
+
+def note_reply_times(
+    config: RunConfig,
+    folder: IterationFolder,
+    manifest: dict[str, Any],
+    *,
+    source: Mapping[str, Any] | None,
+    reads_store: bool,
+) -> None:
+    """Note in the manifest when the first and the last reply of the judge came that the run rests on, and what its drift file says
+    (`judge_drift.NOTE`).
+
+    Args:
+        config: the configuration of the run.
+        folder: the iteration that was judged.
+        manifest: the manifest of the run.
+        source: the manifest of the finished run whose cases these are; its replies are those of a run by the same judge, where the
+            call store knows none.
+        reads_store: whether the call store may be read.
+
+    Only where the judge has a drift file, or there is a source: nothing else reads it.
+    """
+    if not isinstance(config.judge, JudgeSettings):
+        return
+    place, identity = store_place(config), config.judge.identity_of_judge()
+    record = read_drift_record(drift_file(store_folder(config), identity)) if reads_store else None
+    times: list[str] = []
+    if record is not None and folder.judge_inputs.is_file():
+        for batch in batches(folder.judge_inputs, ("key", "template"), size=_BATCH):
+            keys = {row["key"] for row in batch.to_pylist() if row["template"] is not None}
+            times += [call.created_at for call in read_calls(place, keys).values() if call.created_at]
+            times = [min(times), max(times)] if times else []
+    if source is not None and source["identity"].get("judge_identity") == identity and not times:
+        times = list(reply_times(source))
+    noted = manifest.get(NOTE, {})
+    if times:
+        times += [noted[name] for name in ("first", "last") if name in noted]
+        noted |= {"first": min(times), "last": max(times)}
+    if record is not None:
+        noted |= record.note()
+    if noted:
+        manifest[NOTE] = noted
+
+
+def end_of_asking(config: RunConfig, began: float) -> float | None:
+    """When no question is asked any more, in seconds of the epoch, for a start that began at so many monotonic seconds; None: never."""
+    seconds: float | None = getattr(config.judge, "run_deadline_s", None)
+    return None if seconds is None else time.time() + began + seconds - time.monotonic()
+
+
+@contextmanager
+def run_deadline(config: RunConfig, session: JudgeSession, ends_at: float | None) -> Iterator[None]:
+    """Inside, no question is asked after `ends_at` (`end_of_asking`): those that are left fail (kind `run_deadline`)."""
+    if ends_at is None:
+        yield
+        return
+    seconds = getattr(config.judge, "run_deadline_s", 0.0)
+    why = JudgeError("run_deadline", f"not asked any more: judge.run_deadline_s={seconds:g} s of this start were over")
+    timer = asyncio.get_running_loop().call_later(max(0.0, ends_at - time.time()), session.end_asking, why)
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -19,24 +19,20 @@ from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.served_model import ServedModel
-from ragpipe.judging.session import JudgeSession
-from ragpipe.judging.session_protocols import Transport
+from ragpipe.judging.session import JudgeSession, StoredTransport, Transport
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.stored_transport import StoredTransport
 from ragpipe.schema.call import Call
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from ragpipe.scoring.calibration_file import Calibration
 from ragpipe.scoring.gates.gate_results import labelled_gates, uncalibrated_gates
 from ragpipe.stages.calibration_states import expected_states
 from ragpipe.stages.case_measuring import CaseMeasuring
-from ragpipe.stages.replayed_cases import KnownMeasurements
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stats.corrected_mean import FEWEST_LABELS
-from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_database import StorePlace
 from ragpipe.store.calls.call_store import CallStore, StoredCalls
-from ragpipe.store.calls.recorded_file import read_recorded_file
-from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
-from ragpipe.store.calls.reply_store import ReplyStore
+from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies, read_recorded_file
+from ragpipe.store.calls.reply_store import AcceptedReplies, ReplyStore
 from ragpipe.store.files.atomic import make_folders
 
 EMBEDDING_WINDOW = 64
@@ -277,7 +273,7 @@ def refuse_other_addresses(config: RunConfig) -> None:
     """Raises ConfigError when an environment variable would lead the judge or the embedder elsewhere."""
     if not config.transport.asks:
         return
-    from ragpipe.judging.clients.base_urls import conflicting_base_url
+    from ragpipe.judging.clients.factory import conflicting_base_url
 
     judges = {f"jury.members.{name}" if name else "judge": its.judge for name, its in member_configs(config).items()}
     sections = {**judges, "embedder": config.embedder}

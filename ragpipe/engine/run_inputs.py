@@ -9,13 +9,14 @@ from typing import Any
 from ragpipe.comparing.judge_drift import NOTE
 from ragpipe.config.settings import RunConfig
 from ragpipe.engine.integrity import check_unmodified
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGED, JUDGING_DONE, all_in_state
+from ragpipe.engine.judge_access import member_configs
 from ragpipe.engine.judge_check import check_keys
 from ragpipe.engine.measured_before import EarlierRuns
-from ragpipe.engine.metric_lines import unmet_lines, unscored_line
-from ragpipe.engine.plans.jury_plan import MemberPlan, check_members, member_plans
 from ragpipe.engine.plans.plan_summary import (
+    MemberPlan,
     check_call_budget,
+    check_members,
+    member_plans,
     over_budget,
     plan_line,
     plan_remaining,
@@ -25,8 +26,12 @@ from ragpipe.engine.plans.plan_summary import (
 )
 from ragpipe.engine.run_policies import EvaluatePolicy
 from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.identity_differences import run_differences
 from ragpipe.engine.runs.manifest import (
+    COMPLETE,
+    INCOMPLETE,
+    JUDGED,
+    JUDGING_DONE,
+    all_in_state,
     checked_manifest,
     copy_prompts,
     new_manifest,
@@ -36,14 +41,19 @@ from ragpipe.engine.runs.manifest import (
     write_config,
     write_manifest,
 )
+from ragpipe.engine.runs.run_identity import run_differences
 from ragpipe.engine.sources.frozen_inputs import is_readable_table, restore_frozen, table_digests
+from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.metrics.base import Computed
+from ragpipe.metrics.computed.recorded import RecordedMetric
+from ragpipe.profiling.label_fields import SeenVerdicts
+from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
 from ragpipe.reports.console import Console
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.collected_outputs import output_versions
 from ragpipe.stages.load_dataset import block_limits
+from ragpipe.stages.measured_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.plan_calls import Plan
-from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
 from ragpipe.stages.resume import resumption
 from ragpipe.stages.seal_run import FROZEN, remove_damaged_seal, unseal
 
@@ -82,7 +92,12 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     planned_calls: int | None = None
     if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
         if not spec.config.retry_errors:
-            known = _known_measurements(spec, manifest, earlier_runs, console)
+            unfinished = [
+                number for number in spec.iterations if manifest["iterations"].get(str(number)) not in JUDGING_DONE
+            ]
+            measured = {number: earlier_runs.measured_cases(number, console.say) for number in unfinished}
+            earlier = {number: cases for number, cases in measured.items() if cases is not None}
+            known = KnownMeasurements(ReplayedCases(keep_messages=spec.config.keep_messages), earlier)
         planned_calls = _announce_plan(spec, policy, states, console, known)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
@@ -156,16 +171,6 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
             )
 
 
-def _known_measurements(
-    spec: RunSpec, manifest: Mapping[str, Any], runs: EarlierRuns, console: Console
-) -> KnownMeasurements:
-    """What holds of earlier runs in the iterations that are still to be judged."""
-    unfinished = [number for number in spec.iterations if manifest["iterations"].get(str(number)) not in JUDGING_DONE]
-    measured = {number: runs.measured_cases(number, console.say) for number in unfinished}
-    earlier = {number: cases for number, cases in measured.items() if cases is not None}
-    return KnownMeasurements(ReplayedCases(keep_messages=spec.config.keep_messages), earlier)
-
-
 def _announce_plan(
     spec: RunSpec,
     policy: EvaluatePolicy,
@@ -173,16 +178,7 @@ def _announce_plan(
     console: Console,
     known: KnownMeasurements | None,
 ) -> int | None:
-    """One line before the first paid call. Returns the calls that it expects of one unfinished iteration, None without a plan.
-    Raises ConfigError for a plan over `judge.max_calls`.
-
-    Args:
-        spec: the run.
-        policy: names the replies that need not be asked for.
-        states: the states of its iterations.
-        console: prints the plan.
-        known: what need not be measured; it keeps the cases that are measured for the plan.
-    """
+    """One line before the first paid call."""
     if all(isinstance(metric, Computed) for metric in spec.metrics):
         return None
     reader = CaseReader(spec.folder.samples, spec.folder.outputs)
@@ -216,8 +212,7 @@ def _announce_plan(
 
 
 def _check_plan(plan: Plan, members: Sequence[MemberPlan], config: RunConfig, console: Console) -> int:
-    """Print what the members of a jury would be asked. Raises ConfigError for a plan over `max_calls`, and for a missing key.
-    Returns the new calls of all."""
+    """Print what the members of a jury would be asked."""
     for member in members:
         console.say(member.line())
     check_members(members)
@@ -225,3 +220,63 @@ def _check_plan(plan: Plan, members: Sequence[MemberPlan], config: RunConfig, co
     if plan.new_calls and not members:
         check_keys(config)
     return sum(member.plan.new_calls for member in members) if members else plan.new_calls
+
+
+_NAMES = 5  # of the recorded values in one line
+
+
+def embedded_lines(config: RunConfig) -> list[str]:
+    """A line for each metric that asks what the judge in this process cannot answer; none for a run with a language model."""
+    if isinstance(config.judge, JurySettings):
+        members = member_configs(config).items()
+        return [f"member {name}: {line}" for name, member in members for line in embedded_lines(member)]
+    judge = config.judge.in_process()
+    if judge is None:
+        return []
+    unanswered = (name for name, metric in config.metrics.items() if embedded_extent(metric, judge) == "no")
+    return [f"{name}: {config.judge.title} cannot answer it; needs judge=llm" for name in unanswered]
+
+
+def unmet_lines(config: RunConfig, plan: Plan) -> list[str]:
+    """A line for each metric that is skipped in every case, with what it needs. Parts of outputs that a method does not record are
+    said by `report_gaps`, a missing embedder by `missing_embedder_line`."""
+    lines = []
+    said = {name for _, names in plan.gaps for name in names}
+    for planned in plan.metrics:
+        reasons = set(planned.skipped)
+        if planned.cases or planned.name in said or not reasons or reasons <= {"no_embedder"}:
+            continue
+        needs = ", ".join(needed_labels(config.metrics[planned.name]))
+        why = ", ".join(f"{count:,} {reason}" for reason, count in planned.skipped.most_common(3))
+        lines.append(
+            f"{planned.name}: skipped in every case ({why}); it needs {needs}: map them, or take the metric away"
+        )
+    return lines
+
+
+def unscored_line(config: RunConfig, plan: Plan) -> str | None:
+    """The recorded values that are in no score, and the words by which they would be; None where there are none."""
+    takes = [metric.take for metric in config.metrics.values() if isinstance(metric, RecordedMetric)]
+    taken = {spec.source or name for take in takes for name, spec in take.items()}
+    left = {
+        name: count
+        for name, count in plan.recorded.items()
+        if name not in taken and not any(source.startswith(f"{name}.") for source in taken)
+    }
+    if not left:
+        return None
+    shown = list(left)[:_NAMES]
+    counts = ", ".join(f"recorded.{name} ({left[name]:,} of {plan.cases:,} cases)" for name in shown)
+    more = f" and {len(left) - len(shown):,} more" if len(left) > len(shown) else ""
+    metrics = "" if takes else f"'metrics=[{','.join([*config.metrics, 'recorded'])}]' and "
+    scales = ", ".join(f"{name}: {{{_scale(plan.verdicts[name])}}}" for name in shown)
+    verb = "is" if len(left) == 1 else "are"
+    check = "check the scales, and add higher_is_better: false where a high value is a bad one"
+    return f"{counts}{more} {verb} in no score: {metrics}'metrics.recorded.take={{{scales}}}'; {check}"
+
+
+def _scale(seen: SeenVerdicts) -> str:
+    """The scale of a recorded value in the words of `take`, by the verdicts that were seen."""
+    if seen.n and seen.is_boolean:
+        return "binary: true"
+    return "low: {:g}, high: {:g}".format(*seen.scale) if seen.scale else "low: null, high: null"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.engine.evaluation import Evaluation
-from ragpipe.engine.journal_conflicts import RunDifference, journal_conflicts
 from ragpipe.engine.run_policies import VerifyPolicy
 from ragpipe.engine.run_prices import config_rate_changes, sealed_rates
 from ragpipe.engine.run_spec import RunSpec
@@ -19,13 +19,83 @@ from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.runs.run_identity import identity_differences, run_id
 from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.reports.console import Console
+from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.usage import Usage
+from ragpipe.stages.resume import JOURNAL_FORM, case_mark, case_of
 from ragpipe.stages.seal_run import SCORING_FILES, derived_and_frozen
 from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.run.file_difference import first_difference
+from ragpipe.store.run.journal import read_entries
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
 from ragpipe.store.run.seals import describe_changes, open_seal, seal_file, unchecked
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """A file that differs from what the run wrote: `where` is its path in the run folder, `what` says how it differs."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+def journal_conflicts(folder: RunFolder, iterations: Sequence[int]) -> Iterator[RunDifference]:
+    """One conflict per iteration whose journal finished a case twice with different values of a score.
+
+    A case that failed the first time, or that the user had asked again (`retry_errors`), is no contradiction. A run without
+    a journal (a re-scored one) has none.
+    """
+    for number in iterations:
+        path = folder.iteration(number).journal
+        name = path.relative_to(folder.root).as_posix()
+        try:
+            contradictions = list(_contradictions(path, number))
+        except RagpipeError as error:
+            yield RunDifference(name, f"cannot be read: {' '.join(str(error).split())[:300]}")
+            continue
+        if contradictions:
+            cases = "1 case was" if len(contradictions) == 1 else f"{len(contradictions):,} cases were"
+            yield RunDifference(
+                name,
+                f"{cases} finished twice with different results, the first: {contradictions[0]}: replies in the call store were changed, "
+                "lost or damaged while the run was made",
+            )
+
+
+def _contradictions(path: Path, iteration: int) -> Iterator[str]:
+    """The contradictions of one journal. It is read twice: first the digests of all results, then the few that differ."""
+    results: dict[CaseKey, set[bytes]] = defaultdict(set)
+
+    def note(entry: dict[str, Any]) -> bool:
+        results[case_of(entry, iteration)].add(case_mark(entry).result)
+        return False
+
+    read_entries(path, keep=note, form=JOURNAL_FORM)
+    conflicting = {case for case, digests in results.items() if len(digests) > 1}
+    if not conflicting:
+        return
+    lines: dict[CaseKey, list[dict[str, Any]]] = defaultdict(list)
+    for entry in read_entries(path, keep=lambda entry: case_of(entry, iteration) in conflicting, form=JOURNAL_FORM):
+        lines[case_of(entry, iteration)].append(entry)
+    for case, entries in lines.items():
+        if difference := _difference(entries):
+            yield f"{case}: {difference}"
+
+
+def _difference(entries: Sequence[Mapping[str, Any]]) -> str | None:
+    settled: dict[str, Any] = {}
+    for entry in entries:
+        for name, value in entry["result"].items():
+            if value == "error":
+                continue
+            if name in settled and settled[name] != value and not entry.get("asked_again"):
+                return f"{name} {settled[name]}, then {value}"
+            settled[name] = value
+    return None
+
 
 _FIX = (
     "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
@@ -84,8 +154,7 @@ def _verified(finished: FinishedRun) -> VerificationResult:
 
 
 def _differences_without_replies(finished: FinishedRun, seal: Mapping[str, Any]) -> list[RunDifference]:
-    """The differences from the seal of a run that kept no replies. Raises DataError where there is none: that alone proves
-    less than a verification."""
+    """The differences from the seal of a run that kept no replies."""
     result = _compare_with_seal(finished.folder, seal, remade=())
     if result.differences:
         return result.differences
@@ -191,11 +260,7 @@ def _compare(folder: RunFolder, remade: RunFolder, seal: Mapping[str, Any]) -> V
 
 
 def _file_difference(name: str, path: Path, remade: Path, sealed: str | None) -> RunDifference | None:
-    """A derived file as it is, against the file that was made again and the seal. A deleted file is only made again.
-
-    Other bytes with the same content are no difference where the file is as it was sealed: another version of a library
-    writes a table differently.
-    """
+    """A derived file as it is, against the file that was made again and the seal."""
     remade_digest = seal_file(remade)
     if not is_regular_file(path):
         if sealed in (None, remade_digest):

@@ -63,7 +63,8 @@ class WorkMeter:
     def state(self) -> ProgressState:
         """The state at this moment."""
         work, session, elapsed = self._work(), self._session, max(self._clock() - self._started, 1e-9)
-        leading = self._leading()
+        # the attempts that the plan counts: those of the judge, or of the system under test
+        leading = [*self._servers, *(self._session.asking_attempts() if self._session is not None else ())]
         attempts = leading if session is None else [*leading, *session.child_attempts()]
         calls = _calls(attempts)
         until, reason = _hold(attempts)
@@ -71,6 +72,10 @@ class WorkMeter:
         is_held = until is not None and until > now
         rate = call_rate([runner.traffic for runner in leading], now, is_held=is_held)
         fresh, remaining = work.done - work.resumed, self._total - work.done
+        # the time left; with the wait where nothing is under way meanwhile
+        left = seconds_left(elapsed, fresh, remaining, answered.answered, self._planned, rate)
+        if left and until is not None and not answered.in_flight:
+            left += max(0.0, until - time.monotonic())
         return ProgressState(
             self._phase,
             this_process(),
@@ -86,23 +91,10 @@ class WorkMeter:
             session.total_usage.spend.usd if session is not None else 0.0,
             work.errors,
             work.error_groups,
-            self._left(elapsed, fresh, remaining, answered, rate, until),
+            left,
             started_command(),
             _limits(leading),
         )
-
-    def _left(
-        self, elapsed: float, fresh: int, remaining: int, calls: CallCounts, rate: float | None, until: float | None
-    ) -> float | None:
-        """The time left; with the wait where nothing is under way meanwhile."""
-        left = seconds_left(elapsed, fresh, remaining, calls.answered, self._planned, rate)
-        if left and until is not None and not calls.in_flight:
-            left += max(0.0, until - time.monotonic())
-        return left
-
-    def _leading(self) -> list[AttemptRunner]:
-        """The attempts that the plan counts: those of the judge, or of the system under test."""
-        return [*self._servers, *(self._session.asking_attempts() if self._session is not None else ())]
 
 
 def _calls(attempts: Sequence[AttemptRunner]) -> CallCounts:

@@ -3,7 +3,7 @@
 Three sources, the later ones first: the user (`judge.capabilities`), the model's family, its provider. The provider rows are
 compared with the table of litellm 1.106.2, the families with its o-series and gpt-5 rules and with the columns
 `supports_sampling_params` and `supports_system_messages` of its model table. What a model refuses in spite of this is learned from its
-response to the first call (`transports/output_modes.py`).
+response to the first call (`transports/provider_state.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
-from ragpipe.judging.capability_settings import CapabilitySettings
+from pydantic import Field
+
+from ragpipe.schema.settings import Settings
 
 LOCAL: frozenset[str] = frozenset(
     {
@@ -112,19 +114,74 @@ def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Cap
 def _overridden(known: Capabilities, overrides: CapabilitySettings) -> Capabilities:
     flags = {name: getattr(overrides, name) for name in sorted(_ALL)}
     taken = {name for name in _ALL if (name in known.sampling if flags[name] is None else flags[name])}
-    allowed = {"json_schema": overrides.json_schema, "json_object": overrides.json_object, "plain": None}
-    modes = tuple(mode for mode in MODES if (mode in known.modes if allowed[mode] is None else allowed[mode]))
-    other_name = (
-        known.limit_name == "max_completion_tokens"
-        if overrides.max_completion_tokens is None
-        else overrides.max_completion_tokens
+    thinks = known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort
+    return replace(known, sampling=frozenset(taken), context_tokens=overrides.context_tokens, thinks=thinks)
+
+
+class CapabilitySettings(Settings):
+    """What the model takes. null: as the table knows it, else it is assumed and learned from the provider's refusal.
+
+    A parameter that is not taken is not sent, so it is in the identity of replies; the form of a request is not. The window
+    decides which questions are asked, so it is in the identity of a run, like `max_tokens`.
+    """
+
+    temperature: bool | None = Field(
+        default=None, description="Whether the model takes `temperature`. false: it is not sent. null: as known."
     )
-    return Capabilities(
-        frozenset(taken),
-        modes,
-        known.system_role if overrides.system_role is None else overrides.system_role,
-        "max_completion_tokens" if other_name else "max_tokens",
-        overrides.context_tokens,
-        known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort,
-        known.samples_while_thinking,
+    top_p: bool | None = Field(default=None, description="Whether the model takes `top_p`. null: as known.")
+    seed: bool | None = Field(default=None, description="Whether the model takes `seed`. null: as known.")
+    reasoning_effort: bool | None = Field(
+        default=None,
+        description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known.",
     )
+    context_tokens: Annotated[int, Field(ge=256)] | None = Field(
+        default=None,
+        description=(
+            "The model's context window in tokens, prompt and reply together, 256 or more. A question that does not fit is "
+            "an error (`too_long`) and is not sent. null: the provider decides."
+        ),
+    )
+
+
+_PINS = re.compile(
+    r"""
+      (?<!\d)20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?!\d)   # a date: 2024-07-18, 20241022
+    | [@:-]sha256[:-][0-9a-f]{12,64}                                     # a digest: @sha256:..., ollama's sha256-...
+    | @[0-9a-f]{7,64}\b                                                  # a revision: model@1a2b3c4
+    | -(?:0\d\d|(?!1024)(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|[23]\d(?:0[1-9]|1[0-2]))
+      (?:-(?:preview|it|instruct))?$      # a numbered or dated build: -002, -0613, -2411; not a context size: -8192
+    """,
+    re.X | re.I,
+)
+
+
+def is_pinned(model: str) -> bool:
+    """True for `gpt-4o-mini-2024-07-18`, `claude-3-5-haiku-20241022`, `gemini-1.5-pro-002`, `m@sha256:...`; not `gpt-4o`,
+    nor `llama3-70b-8192`."""
+    return bool(_PINS.search(model))
+
+
+_PROVIDER_OF = (
+    (r"gpt|o\d|chatgpt|text-embedding", "openai"),
+    (r"claude", "anthropic"),
+    (r"gemini", "gemini"),
+    (r"mistral|ministral|magistral|codestral", "mistral"),
+    (r"command", "cohere"),
+    (r"deepseek", "deepseek"),
+    (r"grok", "xai"),
+    (r"llama|qwen|phi|gemma", "hosted_vllm"),
+)
+"""Beginnings of names by which models are known, and the provider that is asked for them; the last is a server of one's own."""
+
+
+def with_provider(name: str) -> str:
+    """How `judge.model` is most likely written for a bare name: `openai/gpt-4o-DATE` for `gpt-4o`. A name that is pinned already
+    gets no `-DATE`, nor does one of a server of one's own, and a provider's own name gets a placeholder."""
+    provider, slash, model = name.partition("/")
+    if not slash:
+        known = (provider for beginning, provider in _PROVIDER_OF if re.match(beginning, name, re.I))
+        provider, model = next(known, "openai"), name
+        if not re.search(r"\d", name):  # no model, but perhaps a provider
+            provider, model = (name if name in {p for _, p in _PROVIDER_OF} else "openai"), "MODEL"
+    pin = "" if is_pinned(model) or provider == "hosted_vllm" else "-DATE"
+    return f"{provider}/{model}{pin}"

@@ -51,7 +51,7 @@ class JudgeCallUse:
 
 @dataclass(slots=True)
 class CaseJudge:
-    """The judge as one metric sees it for one case (`ragpipe.judging.judge_protocol.Judge`).
+    """The judge as one metric sees it for one case (`ragpipe.judging.any_judge.Judge`).
 
     `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning. `time` is what
     the questions of the case may take together; None: any. `repeat` is which repetition of its questions this is; None: that of
@@ -67,8 +67,7 @@ class CaseJudge:
     repeat: int | None = None
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
-        """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once. Items are shown in the order that
-        the session's seed draws, and the answer has their original numbers."""
+        """Render the prompt, ask it and parse the reply; an unparsable reply is repaired once."""
         seed, order = self.session.shuffle_seed, None
         if seed is not None:
             order = shown_order(prompt, values, answer, seed, self.case.sample_id)
@@ -150,11 +149,7 @@ class CaseJudge:
         error: Unparsable,
         material: Sequence[str],
     ) -> A:
-        """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply.
-
-        With `retry_errors` a stored repair that cannot be read either is asked again, and its reply takes the place of the stored
-        one: a recorded key has one reply, the one that the score rests on.
-        """
+        """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply."""
         messages: list[Message] = [*payload.messages]
         messages.append({"role": "assistant", "content": unparsable.text or ""})
         messages.append({"role": "user", "content": _REPAIR.format(fault=error)})
@@ -192,16 +187,7 @@ class CaseJudge:
         answer: type[A],
         material: Sequence[str] = (),
     ) -> A:
-        """Parse a reply and record its use, whatever comes of it.
-
-        Args:
-            prompt: The prompt that was rendered; None for a vector or a token match.
-            turn: `ask` or `repair`.
-            payload: What was asked.
-            call: The reply.
-            answer: The type to parse into.
-            material: The texts under test that the question showed.
-        """
+        """Parse a reply and record its use, whatever comes of it."""
         self.session.usage.uses += 1
         flags: tuple[str, ...] = ()
         try:

@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ragpipe.judging.price_settings import Price
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.settings import JudgeSettings, Price
 from ragpipe.schema.price_rates import Rates, Tier
 
 _FILE = "model_prices_and_context_window_backup.json"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from ragpipe.judging.capabilities import LOCAL
-from ragpipe.judging.model_names import is_pinned
+from ragpipe.judging.capabilities import LOCAL, is_pinned
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.call import Call
 

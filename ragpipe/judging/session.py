@@ -8,33 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, Interrupted, JudgeError, OutputError, RagpipeError, Skipped
+from ragpipe.core.errors import DataError, Interrupted, JudgeError, OutputError, Problem, RagpipeError, Skipped
 from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.served_model import ServedModel
-from ragpipe.judging.session_protocols import (
-    ComputesTexts,
-    GathersQuestions,
-    ReadsByModel,
-    SendsRequests,
-    SharesProviderState,
-    Transport,
-)
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.call import Call, Payload, Payment
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.call import Call, Paid, Payload, Payment
 from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.sample import Corpus
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.reply_store import RepliesAtHand, ReplyStore
 from ragpipe.store.calls.store_requests import Freshness
@@ -384,3 +376,88 @@ class JudgeSession:
     def _children(self) -> list[JudgeSession]:
         modelled = (session for session in (self.embedder, self._reader) if session is not None)
         return [*modelled, *self._encoder_sessions.values(), *self.colleagues]
+
+
+class StoredTransport:
+    """Answers every question that is not in the store with the failure `missing_reply`, which names case, metric and step.
+
+    With `fix` a missing reply ends the run instead, with a DataError that says what to do.
+    """
+
+    def __init__(self, fix: str = ""):
+        self._fix = fix
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        yield
+
+    async def ask(self, question: Question, paid: Paid) -> Call:
+        if self._fix:
+            nothing = f"none for this question (key {question.key[:12]})"
+            problem = Problem(question.asker, "reply", nothing, "a stored reply", self._fix)
+            raise DataError("a needed reply is not stored", [problem])
+        return Call(
+            question.key,
+            question.payload.id,
+            question.judge,
+            "missing_reply",
+            attempts=0,
+            message=f"no stored reply for {question.asker} (key {question.key[:12]}): only a start that may ask "
+            "the judge gets one (transport=live, and not rejudge.mode=stored)",
+        )
+
+    def stop(self, why: RagpipeError) -> None:
+        pass  # nothing is ever in flight
+
+    async def close(self) -> None:
+        pass
+
+
+class Transport(Protocol):
+    """How a question reaches a model. `slot` limits the questions in flight; hold it until the reply is committed."""
+
+    def slot(self) -> AbstractAsyncContextManager[None]: ...
+    async def ask(self, question: Question, paid: Paid) -> Call: ...
+    def stop(self, why: RagpipeError) -> None: ...
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class SharesProviderState(Protocol):
+    """A transport that shares what is learned about a provider with the other transports of the process."""
+
+    def share_provider_state(self, providers: ProviderRegistry) -> None: ...
+
+
+@runtime_checkable
+class SendsRequests(Protocol):
+    """A transport that sends requests to a server; `attempts` counts them."""
+
+    attempts: AttemptRunner
+
+    def stop(self, why: RagpipeError) -> None: ...
+
+
+@runtime_checkable
+class GathersQuestions(Protocol):
+    """A transport that sends questions together, once no other can come: `is_busy` says that work goes on which may ask more."""
+
+    is_busy: Callable[[], bool]
+
+
+@runtime_checkable
+class ComputesTexts(Protocol):
+    """A transport to a model in this process: how many texts it has computed, and how many wait for it."""
+
+    computed: int
+
+    @property
+    def uncomputed(self) -> int: ...
+
+
+@runtime_checkable
+class ReadsByModel(Protocol):
+    """A judge in this process that waits for a model: `read` gives its answers. Its `answer` tells, without the model, whether it
+    could answer."""
+
+    async def read(self, prompt: Prompt, answer: type[A], values: Mapping[str, Any], /) -> A: ...

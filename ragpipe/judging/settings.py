@@ -5,20 +5,103 @@ from __future__ import annotations
 import os
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from ragpipe.judging.any_judge import AnyJudge
-from ragpipe.judging.api_base import checked_api_base, place_of
-from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.capabilities import LOCAL, Capabilities, capabilities
-from ragpipe.judging.capability_settings import CapabilitySettings
-from ragpipe.judging.limit_settings import LimitSettings
-from ragpipe.judging.model_names import is_pinned, with_provider
-from ragpipe.judging.price_settings import Price
+from ragpipe.judging.capabilities import LOCAL, Capabilities, CapabilitySettings, capabilities, is_pinned, with_provider
 from ragpipe.judging.redaction import HIDDEN, has_key_form, hide_secrets, is_variable_name
-from ragpipe.schema.settings import NotInIdentity
+from ragpipe.schema.price_rates import Tier, dollars
+from ragpipe.schema.settings import NotInIdentity, Settings
+from ragpipe.schema.usage import PARTS
 
+
+class BudgetSettings(Settings):
+    """Limits that no start of the run goes beyond: money, tokens and requests, each null for no limit.
+
+    Retries and repairs count, and requests that timed out or broke off count as if they were answered in full.
+    """
+
+    usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars that all starts of a run may spend together, above 0. null: no limit."
+    )
+    tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Tokens, in and out, of all starts of a run together, 1 or more. null: no limit.",
+    )
+    calls: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=(
+            "Requests, retries included, that all starts of a run may send and have answered, 1 or more. null: no limit."
+        ),
+    )
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any limit."""
+        return any(getattr(self, part) is not None for part in PARTS)
+
+
+class Price(Settings):
+    """US dollars per million tokens, for a model whose price the table does not know (or knows wrongly).
+
+    `cached_input` and `written_input` null: cached tokens, and those written to a cache, cost as much as others; `reasoning` null: as much as the rest of the output.
+    """
+
+    input: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million input tokens.")
+    output: float = Field(ge=0, allow_inf_nan=False, description="US dollars per million output tokens.")
+    cached_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars per million cached input tokens. null: as `input`."
+    )
+    reasoning: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="US dollars per million reasoning tokens. null: as `output`."
+    )
+
+    written_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="US dollars per million input tokens that the provider writes to its cache. null: as `input`.",
+    )
+
+    @property
+    def tier(self) -> Tier:
+        """These prices, for prompts of any length."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        written = self.input if self.written_input is None else self.written_input
+        return Tier(0, self.input, self.output, cached, reasoning, written)
+
+    def usd(self, tokens_in: float, tokens_out: float, cached: float = 0.0, reasoning: float = 0.0) -> float:
+        """Dollars for these tokens; `cached` of the `tokens_in` were cached, `reasoning` of the `tokens_out` were reasoning."""
+        return float(dollars(tokens_in, tokens_out, cached, reasoning, 0, self.tier))
+
+
+_Seconds = Annotated[float, Field(gt=0, le=8_640_000, allow_inf_nan=False)]
+
+
+class LimitSettings(Settings):
+    """Part of the `judge` section. None of it changes the text of a reply, so none is in an identity."""
+
+    tpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = Field(
+        default=None, description="Tokens per minute, above 0. null: no limit of ours."
+    )
+    case_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Seconds that the questions of one case may take together, above 0 to 8,640,000, without waits for the server's "
+            "limits. null: no limit."
+        ),
+    )
+    run_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
+        default=None,
+        description=(
+            "Seconds after the beginning of a start from which no question is asked any more, above 0 to 8,640,000; the "
+            "run then ends with what it has, and can be resumed. null: no limit."
+        ),
+    )
+
+
+_BREAKER = 5  # failed calls in a row, beside those in flight, that end the run
 _NAMES = frozenset(
     {"model", "revision", "endpoint", "season", "served_as"}
 )  # may look random (a commit, a digest) and are no secrets
@@ -159,13 +242,6 @@ class JudgeSettings(LimitSettings, AnyJudge):
         default=120.0,
         description="Seconds for the whole answer of one attempt, above 0 to 86,400.",
     )
-    deadline_s: Annotated[Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Seconds for all attempts of one call together, waits included, above 0 to 864,000. null: twice "
-            "`timeout_s`, plus the waits."
-        ),
-    )
     retries: Annotated[int, NotInIdentity] = Field(
         default=5, ge=0, le=100, description="Further attempts of a call after a passing failure, 0 to 100."
     )
@@ -181,12 +257,6 @@ class JudgeSettings(LimitSettings, AnyJudge):
         le=864_000,
         allow_inf_nan=False,
         description="Seconds without any answer after which the run ends, 0 to 864,000.",
-    )
-    breaker: Annotated[Annotated[int, Field(ge=1)] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Failed calls in a row, 1 or more, that end the run although the provider answers. null: `concurrency` + 5."
-        ),
     )
     max_calls: Annotated[int, NotInIdentity] = Field(
         default=10_000, ge=1, description="Questions that one start may ask, 1 or more; a larger plan is refused."
@@ -343,7 +413,7 @@ class JudgeSettings(LimitSettings, AnyJudge):
     @property
     def breaker_after(self) -> int:
         """Consecutive failed calls that end the run."""
-        return self.breaker or self.concurrency + 5
+        return self.concurrency + _BREAKER
 
     @property
     def key_variable(self) -> str | None:
@@ -402,3 +472,29 @@ class JudgeSettings(LimitSettings, AnyJudge):
     def identity(self) -> dict[str, Any]:
         """As `Settings.identity`, with the endpoint that is in use."""
         return {**super().identity(), "endpoint": self.place}
+
+
+def checked_api_base(value: str) -> str:
+    """The URL without a slash at its end. Raises ValueError for what is no base URL, and for one that holds a key."""
+    if value == HIDDEN:
+        raise ValueError("a URL must not hold a user or password: put the key into an environment variable")
+    if odd := re.search(r"[\x00-\x20\x7f-\xa0\u2028\u2029\\]", value):  # `urlsplit` drops some of them without a word
+        raise ValueError(f"a URL without blanks and control characters, found {odd[0]!r}")
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected a base URL such as http://127.0.0.1:8000/v1")
+    if parts.query or parts.fragment:
+        raise ValueError("expected a base URL without a query or fragment: keys belong in an environment variable")
+    try:
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError("the port must be a number from 0 to 65535") from error
+    if parts.path.rstrip("/").endswith("/chat/completions"):
+        raise ValueError("leave `/chat/completions` out: ragpipe adds it to the base URL")
+    return value.rstrip("/")
+
+
+def place_of(api_base: str) -> str:
+    """host:port/path of a base URL."""
+    parts = urlsplit(api_base)
+    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"

@@ -16,8 +16,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.prompting.fences import printable_texts
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer, ItemRole
-from ragpipe.schema.reference_answers import AnyReference
-from ragpipe.schema.sample import Chunk
+from ragpipe.schema.sample import AnyReference, Chunk
 
 A = TypeVar("A", bound=Answer)
 

@@ -18,8 +18,7 @@ from ragpipe.labelling.draw import ALL, CANNOT_DRAW, DrawnCases, asked_of, draw_
 from ragpipe.labelling.label_files import DRAWN_COLUMNS, STRATA_COLUMNS, Draw, StratumSize
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.schema.answer_digest import answer_digest
-from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import OUTPUT_KEY, Turn
+from ragpipe.schema.sample import OUTPUT_KEY, Turn, distinct_references
 from ragpipe.schema.table_schemas import output_from, sample_from, sample_json, table_from, table_of
 from ragpipe.store.run.run_tables import read_columns, reading_table, rows_at
 

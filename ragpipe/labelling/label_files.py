@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.schema.table_schemas import REAL, TEXT, TEXTS, WHOLE
-from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
+from ragpipe.store.files.atomic import json_unless_same, open_unless_same
 from ragpipe.store.run.run_tables import open_table, read_json, run_file_error
 
 LABELS_FOLDER = "labels"

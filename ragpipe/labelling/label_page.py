@@ -33,9 +33,8 @@ from ragpipe.labelling.label_sheets import sheet_rows, write_sheets
 from ragpipe.metrics.base import Metric
 from ragpipe.pages.data_blocks import ROWS_PER_BLOCK, DataBlock, json_block
 from ragpipe.pages.page_file import Page, core_script, core_style, page_environment, page_html
-from ragpipe.schema.label_question import MOST_GRADES
-from ragpipe.schema.score import ScoreSpec, whole_grades
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.schema.score import MOST_GRADES, ScoreSpec, whole_grades
+from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import make_folder
 
 _ASSETS = Path(__file__).resolve().parent / "assets"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from ragpipe.schema.label_question import Grades
+from ragpipe.schema.score import Grades
 from ragpipe.schema.settings import Settings
 
 Share = Annotated[float, Field(ge=0, le=1)]

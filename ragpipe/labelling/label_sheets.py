@@ -8,11 +8,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ragpipe.core.safe_text import printable
-from ragpipe.core.spreadsheet_text import escape
+from ragpipe.core.safe_text import escape, printable
 from ragpipe.labelling.drawn_cases import ShownCase
 from ragpipe.labelling.label_files import Draw
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.files.atomic import write_unless_same
 
 SHEET_COLUMNS = ("item", "annotator", "question", "label", "note")
 """What comes back; the columns after these are to read."""

@@ -14,14 +14,12 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.prompting.graded_examples import GradedExamples
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.label_question import LabelQuestion
-from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, Chunk, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
+from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, Chunk, OutputPart, Sample, distinct_references
+from ragpipe.schema.score import LabelQuestion, Score, ScoreColumns, ScoreSpec
 
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
 

@@ -23,7 +23,7 @@ from ragpipe.prompting.graded_examples import GradedExamples
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.prompting.template_files import line_of, template_error
-from ragpipe.schema.label_question import LabelQuestion
+from ragpipe.schema.score import LabelQuestion
 
 WHERE = "metrics"
 OF_A_JURY = ("judge", "aggregation")

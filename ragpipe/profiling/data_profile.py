@@ -15,8 +15,7 @@ from ragpipe.metrics.computed.recorded import RecordedMetric, RecordedScore, rec
 from ragpipe.patterns.refusals import load_refusals, read_refusal
 from ragpipe.profiling.distribution import Distribution, document
 from ragpipe.profiling.label_fields import DataFacts
-from ragpipe.schema.recorded_judgement import several
-from ragpipe.schema.sample import Case, Expected, Output, Sample
+from ragpipe.schema.sample import Case, Expected, Output, Sample, several
 
 MOST_FIELDS = 400
 """Fields that are described: of data whose `meta` has another key in every record the first ones."""

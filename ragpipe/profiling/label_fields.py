@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ragpipe.schema.recorded_judgement import is_unreadable, several
-from ragpipe.schema.sample import Case, Output, Sample
+from ragpipe.schema.sample import Case, Output, Sample, is_unreadable, several
 
 
 @dataclass(frozen=True, slots=True)

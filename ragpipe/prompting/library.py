@@ -19,7 +19,7 @@ import jinja2.nodes
 from ragpipe.core.errors import Problem, PromptError
 from ragpipe.prompting.fences import print_plain, print_value
 from ragpipe.prompting.graded_examples import EXAMPLES_NAME, GradedExamples, read_graded_examples
-from ragpipe.prompting.prompt import Prompt, render_block
+from ragpipe.prompting.prompt import Prompt, environment, render_block
 from ragpipe.prompting.template_files import (
     TemplateFile,
     line_of,
@@ -29,7 +29,6 @@ from ragpipe.prompting.template_files import (
     template_hash,
     used_in_template,
 )
-from ragpipe.prompting.template_language import environment
 
 _NAME = re.compile(r"(?P<step>[a-z][a-z0-9_]*)\.(?P<version>v\d+[a-z0-9_]*)\.jinja\Z")
 _FOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -188,8 +187,7 @@ class PromptLibrary:
     def _variables(
         self, path: Path, tree: jinja2.nodes.Template, includes: dict[str, str], above: tuple[str, ...] = ()
     ) -> set[str]:
-        """The variables that a template shows, itself or by its includes. Adds the text of each include to `includes`; `above` are
-        the templates that include this one."""
+        """The variables that a template shows, itself or by its includes."""
         try:
             variables = set(jinja2.meta.find_undeclared_variables(tree))
         except (RecursionError, jinja2.TemplateError) as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ragpipe.core.markdown_text import code_span, markdown_table
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.safe_text import code_span, markdown_table, on_one_line
 from ragpipe.reports.number_format import money, whole
 from ragpipe.reports.short_scores import SCORES
 from ragpipe.reports.styled_text import Head, Line, Screen, cut_apart, narrowed, table_lines, wrapped

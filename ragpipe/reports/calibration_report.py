@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from ragpipe.calibrating.corrected_scores import correction_words
 from ragpipe.calibrating.score_calibration import AGREEMENT_PARTS
-from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table, on_one_line
 from ragpipe.reports.agreement_report import reason_words
 from ragpipe.scoring.calibration_file import Calibration, CalibrationStatistic, ScoreCalibration
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.text_match import MatchableText, Span, quote_pieces
 from ragpipe.schema.answer_digest import digest_of_texts
-from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.schema.sample import OUTPUT_KEY, distinct_references
 from ragpipe.store.run.ordered_rows import CaseOrderedRows, OutputKey, PlacedRows, rows_in_order
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import columns_at, count_rows, run_file_error, schema_of

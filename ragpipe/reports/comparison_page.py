@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.comparing.run_differences import refused_parts
-from ragpipe.core.markdown_text import code_span, markdown_table
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.safe_text import code_span, markdown_table, on_one_line
 from ragpipe.reports.job_comparison import FIGURES, Job, OtherJudging, all_equal, iterations_note, job_labels
 from ragpipe.reports.number_format import (
     bracketed,

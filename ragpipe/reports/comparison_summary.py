@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.comparing.score_differences import OPERATIONS
-from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.comparing.settings import SMALLEST_SHARE
+from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table, on_one_line
 from ragpipe.reports.number_format import case_text, difference_text, figure_text, plural, whole, wins_text
 from ragpipe.reports.short_scores import verdict_word
 from ragpipe.reports.styled_text import (
@@ -320,7 +320,7 @@ def summary_markdown(document: Mapping[str, Any]) -> str:
         "",
         f"Intervals are {settings['level']:.0%}, by question; *w/t/l* counts cases in which the new one is better, equal, worse. "
         "*could show* is the true difference that these cases find in 8 of 10 samples. "
-        f"*same*: within {settings['smallest_share']:g} of a score's scale, or the smallest effect that was set.",
+        f"*same*: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 from ragpipe.core.safe_text import on_one_line, printable
 from ragpipe.core.text_match import MatchableText, quote_pieces
 from ragpipe.reports.case_views import Passage, passage_mark, passages_of, place_words, reply_text
-from ragpipe.schema.quote_places import QuotableChunks
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, QuotableChunks
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.dimensions import CASE, Fields

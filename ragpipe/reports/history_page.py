@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragpipe.core.markdown_text import code_span, markdown_table
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.safe_text import code_span, markdown_table, on_one_line
 from ragpipe.reports.number_format import plural, whole
 from ragpipe.scoring.composites import OVERALL
 

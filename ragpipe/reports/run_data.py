@@ -6,8 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragpipe.store.run.format_check import manifest_of
-from ragpipe.store.run.run_folder import LATEST, RunFolder
+from ragpipe.store.run.run_folder import LATEST, RunFolder, manifest_of
 from ragpipe.store.run.run_tables import open_table, read_json, run_file_error
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ragpipe.core.markdown_text import code_span, markdown_table
-from ragpipe.core.safe_text import on_one_line, printable
+from ragpipe.core.safe_text import code_span, markdown_table, on_one_line, printable
 
 SCORES_SHOWN = 4
 DIFFERENCES_SHOWN = 3

@@ -9,8 +9,6 @@ from pydantic import Field
 from ragpipe.pages.side_files import SINGLE_FILE_MB
 from ragpipe.schema.settings import Settings
 
-PAGE_CASES = 20_000
-"""A page has so many cases at most."""
 Detail = Literal["short", "full"]
 ReportFormat = Literal["terminal", "markdown", "html", "junit", "csv", "json"]
 Alert = Literal["failed", "unmeasured", "inconclusive", "drop"]
@@ -19,7 +17,7 @@ ALERTS: list[Alert] = ["failed", "unmeasured", "drop"]
 
 class AlertSettings(Settings):
     """A file of JSON lines to which each evaluation appends what needs a look; `file: null` for none. `kinds` says what, `against` which
-    run a score is compared with, `cases` how many of the worst cases a line names."""
+    run a score is compared with."""
 
     file: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="File of JSON lines that alerts are appended to. null: none."
@@ -35,13 +33,11 @@ class AlertSettings(Settings):
         default=None,
         description="Run that scores are compared with: a run id, a name or a folder. null, or `latest`: the run before, of the same name.",
     )
-    cases: int = Field(default=3, ge=0, le=100, description="Number of worst cases that an alert names, 0 to 100.")
 
 
 class ReportSettings(Settings):
     """`formats` are the reports to make. `detail` says how much the terminal shows. `percent` names 0..1 scores that tables print
-    times 100. `worst_cases` is how many of the lowest cases report.md shows.
-    report.html has at most `page_cases` cases; a page with more than `single_file_mb` megabytes of data has files beside it.
+    times 100. A page with more than `single_file_mb` megabytes of data has files beside it.
     """
 
     formats: list[ReportFormat] = Field(
@@ -61,16 +57,6 @@ class ReportSettings(Settings):
     percent: list[str] = Field(
         default_factory=list,
         description="Scores of the scale 0 to 1 that tables print times 100. Files always hold 0 to 1. Default: none.",
-    )
-    worst_cases: int = Field(default=10, ge=0, le=1000, description="Number of lowest cases in report.md, 0 to 1,000.")
-    page_cases: int = Field(
-        default=PAGE_CASES,
-        ge=1,
-        le=10_000_000,
-        description=(
-            "Number of cases that report.html has at most, 1 to 10,000,000: of a larger run those of the worst questions. Its "
-            "charts and tables are about all cases."
-        ),
     )
     single_file_mb: float = Field(
         default=SINGLE_FILE_MB,

@@ -2,14 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from ragpipe.schema.recorded_judgement import Recorded
-from ragpipe.schema.reference_answers import distinct_references
+from ragpipe.core.digest import sha256
+from ragpipe.core.text_match import MatchableText, quote_pieces
+from ragpipe.schema.text_forms import is_blank
+
+UNREADABLE = "unreadable"
+_VERDICT = f'a number, true, false, null or {{"{UNREADABLE}": "text"}}'
+
+
+def is_unreadable(value: Any) -> TypeGuard[dict[str, str]]:
+    """Whether a verdict was given that means no number; its text is under `unreadable`."""
+    return isinstance(value, dict) and value.keys() == {UNREADABLE} and isinstance(value[UNREADABLE], str)
+
+
+def several(value: Any) -> dict[str, Any] | None:
+    """The verdicts of a list (named "1", "2", ...) or of an object, in order; None for a single verdict."""
+    if isinstance(value, list):
+        return {str(place): verdict for place, verdict in enumerate(value, 1)}
+    return value if isinstance(value, dict) and not is_unreadable(value) else None
+
+
+def _checked(value: Any) -> Any:
+    inside = several(value)
+    for name, verdict in (inside if inside is not None else {"": value}).items():
+        if not _is_verdict(verdict):
+            where = f" (not so: {name[:40]!r})" if inside is not None else ""
+            raise PydanticCustomError(
+                "recorded",
+                "{expected}",
+                {
+                    "expected": f"{_VERDICT}, or a list or an object of these{where}; a mapping turns labels into numbers by `map`",
+                },
+            )
+    return value
+
+
+def _is_verdict(value: Any) -> bool:
+    if not isinstance(value, int | float):  # a bool is an int
+        return value is None or is_unreadable(value)
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+Recorded = Annotated[Any, AfterValidator(_checked)]
+
 
 Policy = Literal["summarize", "quote_only", "no_use"]
 ConflictRule = Literal["cite_newer", "cite_both", "acknowledge_both"]
@@ -210,3 +257,83 @@ class Case:
     def reference(self) -> str | None:
         """The first reference answer, None when there is none."""
         return next(iter(self.references), None)
+
+
+class QuotePlace(TypedDict):
+    """A stretch of a chunk that a quote covers: from character `start` to before `end`."""
+
+    chunk: str
+    rank: int
+    start: int
+    end: int
+
+
+class QuotableChunks:
+    """Chunks in which quotes are looked for."""
+
+    def __init__(self, chunks: Iterable[Chunk]):
+        self._texts = [(chunk, MatchableText(chunk.text)) for chunk in chunks]
+
+    def places(self, quote: str) -> list[QuotePlace]:
+        """Where a quote occurs: the first time in each chunk. A quote with an elision (`...`) has a place for each of its
+        pieces. Empty where no chunk has it, in the sense of `text_match.occurs`."""
+        pieces = quote_pieces(quote)
+        return [
+            {"chunk": chunk.id, "rank": chunk.rank, "start": start, "end": end}
+            for chunk, text in self._texts
+            for start, end in text.find_pieces(pieces)[: len(pieces)]
+        ]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """`texts` reads the references of all samples anew, in order; they are not held. `digest` names their content."""
+
+    texts: Callable[[], Iterable[str]]
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256([sha256(text) for text in self.texts()])
+
+
+ReferenceRule = Literal["any", "first", "all"]
+"""Which of a case's references count: any one of them, the first alone, or all of them."""
+
+
+def distinct_references(texts: Iterable[str]) -> list[str]:
+    """The references that say something, each once, in order: people who wrote the same answer are one reference."""
+    by_text: dict[str, str] = {}
+    for text in texts:
+        if not is_blank(text):
+            by_text.setdefault(text.strip(), text)
+    return list(by_text.values())
+
+
+class AnyReference(str):
+    """Several reference answers (`texts`) as one text that numbers them and says that any one will do.
+
+    It takes the place of a single reference. A prompt prints every answer between tags of its own (`laid_out`) and what
+    is said of them outside: a judge takes no instructions from text between tags.
+    """
+
+    texts: tuple[str, ...]
+
+    def __new__(cls, texts: Sequence[str]) -> AnyReference:
+        made = super().__new__(cls, _laid_out(texts, str))
+        made.texts = tuple(texts)
+        return made
+
+    def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]
+        return (self.texts,)
+
+    def laid_out(self, fenced: Callable[[str], str]) -> str:
+        """The text with every answer as `fenced` prints it."""
+        return _laid_out(self.texts, fenced)
+
+
+def _laid_out(texts: Sequence[str], printed: Callable[[str], str]) -> str:
+    head = (
+        f"Any one of these {len(texts)} reference answers will do. Each is right by itself: what is measured by the reference "
+        "answer is measured by the one that fits best, and what only the others say is not asked for."
+    )
+    return "\n\n".join([head, *(f"Reference answer {n}:\n{printed(text)}" for n, text in enumerate(texts, 1))])

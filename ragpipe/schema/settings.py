@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.fields import FieldInfo
 
 from ragpipe.core.digest import DIGEST
 
@@ -29,15 +28,11 @@ class Settings(BaseModel):
         """The fields that can change a number, as plain JSON: what two runs must share to be the same run."""
         fields: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
-            if _is_operational(field):
+            if any(mark is NotInIdentity for mark in field.metadata):
                 continue
             value = getattr(self, name)
             fields[name] = value.identity() if isinstance(value, Settings) else _plain(value)
         return fields
-
-
-def _is_operational(field: FieldInfo) -> bool:
-    return any(mark is NotInIdentity for mark in field.metadata)
 
 
 def _plain(value: Any) -> Any:

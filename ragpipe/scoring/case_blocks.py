@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.schema.sample import OUTPUT_KEY, CaseKey
-from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.ordered_rows import RowGroupCache
 from ragpipe.store.run.run_tables import open_parquet_file, open_table, reading_table
 
 SAMPLE_COLUMNS = (
@@ -53,7 +53,7 @@ OUTPUT_COLUMNS = (
     "retrieves",
     "attempts",
 )
-DETAILS = "details"  # read only where something asks for it: it is most of the table
+DETAILS = "details"
 SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
 
 BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
@@ -82,19 +82,16 @@ class CaseBlock:
         return RetrievedChunks(self.outputs["chunks"])
 
 
-def case_blocks(
-    samples: Path, outputs: Path, scores: Path, *, details: bool = False, size: int = BLOCK
-) -> Iterator[CaseBlock]:
+def case_blocks(samples: Path, outputs: Path, scores: Path, *, size: int = BLOCK) -> Iterator[CaseBlock]:
     """All cases in blocks, each with its scores; none for a case that was not judged yet.
 
     Args:
         samples, outputs, scores: the tables of the run.
-        details: whether the details of the scores are read too.
         size: cases per block.
 
     Raises RagpipeError when `scores` holds a case that is not in `outputs`, or cases in another order.
     """
-    score_rows = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS) if details else SCORE_COLUMNS)
+    score_rows = ScoreRows(scores, (*SCORE_COLUMNS, DETAILS))
     for table, labels in aligned(samples, outputs, size):
         rows, cases = score_rows.take(keys_of(table))
         yield CaseBlock(table, labels, rows, cases)

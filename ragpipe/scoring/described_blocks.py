@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
-from ragpipe.prompting.foreign_tags import foreign_tags
+from ragpipe.prompting.fences import foreign_tags
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.accumulators import failed_judgements
 from ragpipe.scoring.case_blocks import CaseBlock

@@ -56,9 +56,7 @@ class LowScoreSettings(Settings):
 
     `bands` maps a score to its bands, the worst first; null leaves the score out. `default` is for every other score
     that is judged passed or failed, and goes by `score` (0 worst, 1 best) among the cases that did not pass. `by` are
-    the fields in which low cases may cluster; a group is named from `min_cases` low cases and `min_lift` on (its share of
-    low cases over that of all). `examples` cases stand with each band, `reasons` with each score. `flags` also counts
-    what metrics wrote into `details.flags`.
+    the fields in which low cases may cluster.
     """
 
     bands: dict[str, list[LowScoreBand] | None] = Field(
@@ -69,18 +67,6 @@ class LowScoreSettings(Settings):
         ),
     )
     by: list[str] = Field(default_factory=list, description="Fields of a case in which low cases may cluster.")
-    min_cases: int = Field(default=3, ge=1, description="Low cases, 1 or more, from which a group is named.")
-    min_lift: float = Field(
-        default=1.25,
-        ge=1,
-        allow_inf_nan=False,
-        description="Share of low cases in a group over that of all cases, 1 or more, from which the group is named.",
-    )
-    examples: int = Field(default=5, ge=0, le=100, description="Cases listed with each band, 0 to 100.")
-    reasons: int = Field(default=5, ge=0, le=100, description="Reasons listed with each score, 0 to 100.")
-    flags: bool = Field(
-        default=True, description="Whether the flags that metrics wrote into the details are counted too."
-    )
 
     @field_validator("bands")
     @classmethod
@@ -395,13 +381,6 @@ class ScoringSettings(Settings):
         if leaf.passed is None:
             return scores
         return scores + [part for name in scores for part in self.deciding_scores(name) if part in names]
-
-    def reads_details(self, names: Collection[str]) -> bool:
-        """Whether something asks for the details beside the scores of these names."""
-        leaves = (leaf for rule in self.rules().values() for leaf in rule.leaves())
-        read = {name for leaf in leaves if isinstance(leaf, DetailCondition) for name in leaf.score}
-        read |= {listed.score for items in self.counted_items().values() for listed in items.of}
-        return self.low_scores.flags or not read.isdisjoint(names)
 
     def warnings(self, specs: Sequence[ScoreSpec] | None = None) -> list[str]:
         """What is allowed but likely not meant. With the `specs` of the run's metrics also the gates that will have no

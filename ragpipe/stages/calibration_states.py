@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ragpipe.calibrating.corrected_scores import CorrectedRun
+from ragpipe.comparing.baseline_table import read_baselines
+from ragpipe.comparing.drop_gates import GatedRun, measure_drops
+from ragpipe.reports.sections.diagnosis_section import read_index
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
     Calibration,
@@ -15,10 +20,12 @@ from ragpipe.scoring.calibration_file import (
     binding_of,
     read_calibration,
 )
-from ragpipe.scoring.gates.gate_results import NO_CALIBRATION
+from ragpipe.scoring.composites import OVERALL
+from ragpipe.scoring.gates.gate_results import NO_CALIBRATION, judged_scores
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_origins import score_origins
 from ragpipe.store.files.filesystem import is_regular_file
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import open_table
 
 _SHOWN = 3
 
@@ -144,3 +151,108 @@ def _verdict(score: ScoreCalibration) -> str:
     return (
         f"{score.target.statistic.replace('_', ' ')} {statistic.value:.2f}{interval} of {statistic.n} labels: {verdict}"
     )
+
+
+@dataclass(frozen=True)
+class ScoreOrigins:
+    """By score of a metric the name of the metric; the metrics that asked the judge, and those that asked an embedder."""
+
+    metrics: dict[str, str]
+    asking: set[str]
+    embedding: set[str]
+
+    @property
+    def asked(self) -> set[str]:
+        """The scores of the metrics that asked the judge."""
+        return {score for score, metric in self.metrics.items() if metric in self.asking}
+
+    def behind(self, settings: ScoringSettings) -> dict[str, set[str]]:
+        """By score, composites and the overall score included, the metrics that it comes from."""
+        behind = {score: {metric} for score, metric in self.metrics.items()}
+        parts = {name: composite.parts for name, composite in settings.active_composites().items()}
+        for name, names in {**parts, OVERALL.name: [*settings.weights]}.items():
+            behind[name] = {self.metrics[part] for part in names if part in self.metrics}
+        return behind
+
+
+def score_origins(folder: Path) -> ScoreOrigins:
+    """The origins of an iteration's scores, by its tables. A text for an embedder is no question: it has no template."""
+    asking, embedding = set[str](), set[str]()
+    with open_table(folder / "judge_inputs.parquet", ["metric", "template"], read_dictionary=["metric"]) as file:
+        for batch in file.iter_batches(columns=["metric", "template"]):
+            is_question = batch["template"].is_valid()
+            asking.update(batch["metric"].filter(is_question).unique().to_pylist())
+            embedding.update(batch["metric"].filter(batch["template"].is_null()).unique().to_pylist())
+    with open_table(folder / "scores.parquet") as file:
+        if not file.num_row_groups:
+            return ScoreOrigins({}, asking, embedding)
+        rows = file.read_row_group(0, columns=["metric", "score_name"])  # a case has a row for every score
+    pairs = zip(rows["score_name"].to_pylist(), rows["metric"].to_pylist(), strict=True)
+    return ScoreOrigins(dict(pairs), asking, embedding)
+
+
+@dataclass(frozen=True)
+class ScoringSources:
+    """What scoring reads beside the scores of a run.
+
+    `manifest` has its identity and its prompts, `folder` its tables, its `baseline.parquet`, its `calibration.json` and its
+    `index.json`.
+    """
+
+    manifest: Mapping[str, Any]
+    folder: RunFolder
+
+    def missing_gold(self) -> Mapping[str, int] | None:
+        """Of samples how many labelled documents are not in the index; None for a run without an index manifest. Raises
+        DataError for a broken `index.json`."""
+        index = read_index(self.folder.root)
+        return None if index is None else index.samples_missing_gold
+
+
+@dataclass(frozen=True)
+class MeasuredTogether:
+    """What all cases of some iterations say at once: by gate its figures, and by score what labels correct."""
+
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    corrected: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def measured_together(
+    iterations: Sequence[Path],
+    declared: Mapping[str, Mapping[str, Any]],
+    settings: ScoringSettings,
+    sources: ScoringSources | None,
+) -> MeasuredTogether:
+    """What is measured over all cases of these iterations at once; empty where nothing needs more than the summaries of
+    `metrics.json`. Raises DataError.
+
+    Args:
+        iterations: the folders of the iterations, scored, in order.
+        declared: what `metrics.json` declares of the scores.
+        settings: the scoring.
+        sources: what is read beside the scores; None where nothing is.
+    """
+    if sources is None:
+        return MeasuredTogether()
+    has_baseline = any(gate.against is not None for gate in settings.active_gates().values())
+    has_labels = is_regular_file(sources.folder.calibration)
+    if not (has_baseline or has_labels):
+        return MeasuredTogether()
+    origins = score_origins(iterations[0])
+    run = GatedRun(
+        manifest=sources.manifest,
+        samples=sources.folder.samples,
+        records=[folder / "records.parquet" for folder in iterations],
+        declared=declared,
+        settings=settings,
+        metrics=origins.behind(settings),
+        judged=judged_scores(settings, declared, origins.asked),
+        embedding=origins.embedding,
+    )
+    has_copy = any(gate.baseline is not None for gate in settings.active_gates().values())
+    baselines = read_baselines(sources.folder.baseline) if has_copy else {}
+    gates = measure_drops(run, baselines) if has_baseline else {}
+    if not has_labels:
+        return MeasuredTogether(gates)
+    corrected = CorrectedRun(run, sources.folder, read_calibration(sources.folder.calibration))
+    return MeasuredTogether(gates | corrected.measure(), corrected.document())

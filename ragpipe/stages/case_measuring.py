@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from ragpipe.core.errors import JudgeError, RagpipeError, Skipped
-from ragpipe.core.user_faults import returned_fault
+from ragpipe.core.digest import canonical_json
+from ragpipe.core.errors import (
+    ConfigError,
+    DataError,
+    Incomplete,
+    Interrupted,
+    JudgeError,
+    OutputError,
+    ProviderUnusable,
+    RagpipeError,
+    Skipped,
+    returned_fault,
+)
+from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.case_judge import CaseJudge
-from ragpipe.judging.jury.jury import Jury
-from ragpipe.judging.jury.settings import JurySettings
+from ragpipe.judging.jury.aggregation import Jury, combine, is_drawn, is_unsure
+from ragpipe.judging.jury.settings import CascadeSettings, JurySettings
 from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.session import JudgeSession
+from ragpipe.judging.vector_replies import Floats, TokenMatch
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
+from ragpipe.prompting.prompt import Prompt
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.sample import Case, CaseKey
-from ragpipe.schema.score import Score
+from ragpipe.schema.score import Score, ScoreColumns
 from ragpipe.schema.table_schemas import SCORES, table_from
-from ragpipe.stages.computed_scores import ComputedScores
-from ragpipe.stages.decisive_errors import RUN_ENDING, decisive_error
-from ragpipe.stages.jury_measurement import measure_by_jury
-from ragpipe.stages.measure_case import measure_case
-from ragpipe.stages.replayed_cases import KnownMeasurements
-from ragpipe.stages.score_table import computed_table, in_case_order
+from ragpipe.stages.measured_cases import KnownMeasurements
 from ragpipe.stages.table_rows import Measurement, add_scores, failed_measurement, scores_by_name
 from ragpipe.store.outside_causes import outside_cause
 
@@ -176,3 +188,254 @@ class CaseMeasuring:
                 add_scores(columns, key, next(m for m in measurements or () if m.metric.name == metric.name))
             tables.append(table_from(columns, SCORES))
         return in_case_order(tables, len(keys))
+
+
+A = TypeVar("A", bound=Answer)
+
+
+async def measure_case(metric: Metric, case: Case, judge: CaseJudge) -> Score | Sequence[Score]:
+    """The scores of one metric for one case that it applies to.
+
+    Raises Skipped with the reason of the embedded judge where the metric asked nothing, and that judge could not have answered
+    about the same case with contexts and an answer.
+    """
+    scores = await metric.measure(case, judge)
+    embedded = judge.session.embedded
+    if embedded is None or judge.uses or not metric.prompts() or not _has_a_value(scores):
+        return scores
+    whole = metric.with_whole_output(case)
+    if whole is not None:
+        await metric.measure(whole, _Trial(embedded))
+    return scores
+
+
+def _has_a_value(scores: Score | Sequence[Score]) -> bool:
+    return any(score.value is not None for score in ([scores] if isinstance(scores, Score) else scores))
+
+
+class _Trial:
+    """The embedded judge, asked without a record: whether it can answer is all that counts."""
+
+    def __init__(self, embedded: InProcessJudge):
+        self._embedded = embedded
+
+    async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Mapping[str, Any]) -> A:
+        return self._embedded.answer(prompt, answer, values)
+
+    async def embed(self, texts: Sequence[str], /) -> list[Floats]:
+        self._refuse()
+
+    def was_truncated(self, text: str, /) -> bool:
+        return False
+
+    async def match(self, encoder: Any, candidate: str, reference: str, /, *, idf: bool = False) -> TokenMatch:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise Skipped("no_embedder")
+
+
+OnBug = Callable[[CaseKey, BaseException], list[Score]]
+"""What becomes of an unexpected exception about a case: its scores. Raises what ends the run instead."""
+_BUGS = (Exception, SystemExit, asyncio.CancelledError)
+"""What a metric may raise: nothing of it ends this process, or cancels what runs here, in the name of the metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The preparation of a case failed."""
+
+    error: BaseException
+
+
+class ComputedScores:
+    """The scores of one metric: it takes from each case what it needs, and computes them together."""
+
+    def __init__(self, metric: Computed, on_bug: OnBug):
+        self._metric, self._on_bug = metric, on_bug
+        self._reasons: list[str | None] = []
+        self._keys: list[CaseKey] = []
+        self._prepared: list[Any] = []
+
+    def add(self, case: Case) -> None:
+        """Add the next case. What the metric does not need of it is not kept."""
+        reason = run_skip_reason(self._metric, case, embedder=False)
+        self._reasons.append(reason)
+        if reason is None:
+            self._keys.append(case.key)
+            try:
+                self._prepared.append(self._metric.prepare(case))
+            except _BUGS as error:
+                self._prepared.append(_Failed(error))
+
+    def columns(self) -> ScoreColumns:
+        """The scores of all cases, in their order. Raises what `on_bug` raises."""
+        return self._computed(self._keys, self._prepared).with_skipped(self._reasons)
+
+    def _computed(self, keys: Sequence[CaseKey], prepared: Sequence[Any]) -> ScoreColumns:
+        try:
+            for part in prepared:
+                if isinstance(part, _Failed):
+                    raise part.error
+            return self._at_once(prepared)
+        except _BUGS as error:
+            return ScoreColumns.of(self._metric.score_names, self._one_by_one(keys, prepared, error))
+
+    def _one_by_one(self, keys: Sequence[CaseKey], prepared: Sequence[Any], error: BaseException) -> list[list[Score]]:
+        """The scores of each case by itself, after an error of all: that finds the cases at fault, and keeps the others. Where no case
+        fails alone, the metric depends on which cases come together, and the error is that of all."""
+        if len(keys) == 1:
+            return [self._on_bug(keys[0], error)]
+        rows, failed = list[list[Score]](), 0
+        for key, part in zip(keys, prepared, strict=True):
+            try:
+                if isinstance(part, _Failed):
+                    raise part.error
+                rows += self._at_once([part]).rows()
+            except _BUGS as alone:
+                failed += 1
+                rows.append(self._on_bug(key, alone))
+        return rows if failed else [self._on_bug(key, error) for key in keys]
+
+    def _at_once(self, prepared: Sequence[Any]) -> ScoreColumns:
+        names = self._metric.score_names
+        columns = self._metric.compute_columns(prepared) if prepared else None
+        if columns is None:
+            results = self._metric.compute(prepared) if prepared else ()
+            if len(results) != len(prepared):
+                raise RagpipeError(
+                    f"compute gave {len(results)} results for {len(prepared)} cases: one each is expected"
+                )
+            scores = [scores_by_name(self._metric, result) for result in results]
+            return ScoreColumns.of(names, scores)
+        if (columns.names, columns.cases) != (names, len(prepared)):
+            raise RagpipeError(f"the metric gave {columns.cases} x {columns.names} for {len(prepared)} cases")
+        return columns
+
+
+RUN_ENDING = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+"""Errors that end a run, whichever case they come from."""
+
+
+def decisive_error(error: Exception) -> Exception:
+    """The error that decides the outcome of a measurement. A metric that asks in a TaskGroup raises a group: an error that ends
+    the run comes first, then a bug, then a failed judgement."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    errors = [decisive_error(part) for part in error.exceptions]
+    ending = (part for part in errors if isinstance(part, RUN_ENDING))
+    bugs = (part for part in errors if not isinstance(part, Skipped | JudgeError))
+    return next(ending, None) or next(bugs, None) or errors[0]
+
+
+def computed_table(metric: str, keys: Sequence[CaseKey], scores: ScoreColumns) -> pa.Table:
+    """The rows of one computed metric, case after case. `scores` are those of the cases named by `keys`."""
+    count, rows = len(scores.names), len(keys) * len(scores.names)
+    of_case = pa.array(np.repeat(np.arange(len(keys)), count))
+    of_score = pa.array(np.tile(np.arange(count), len(keys)))
+    columns = {
+        "sample_id": pa.array([key.sample_id for key in keys], pa.string()).take(of_case),
+        "method": pa.array([key.method for key in keys], pa.string()).take(of_case),
+        "repeat": pa.array([key.repeat for key in keys], pa.int64()).take(of_case),
+        "iteration": pa.array([key.iteration for key in keys], pa.int64()).take(of_case),
+        "metric": pa.repeat(metric, rows),
+        "score_name": pa.array(scores.names, pa.string()).take(of_score),
+        "value": scores.values,
+        "status": scores.statuses,
+        "reason": scores.reasons,
+        "details": [canonical_json(details) if details else None for details in scores.details],
+        "calls": pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], pa.string())),
+    }
+    return table_from(columns, SCORES)
+
+
+def in_case_order(tables: Sequence[pa.Table], cases: int) -> pa.Table:
+    """The rows of several metrics, case by case, and for each case in the order of the tables. Each table has the same number
+    of rows for every case."""
+    if len(tables) == 1:
+        return tables[0]
+    places, start = [], 0
+    for table in tables:
+        places.append(np.arange(start, start + table.num_rows).reshape(cases, -1))
+        start += table.num_rows
+    return pa.concat_tables(tables).take(pa.array(np.concatenate(places, axis=1).ravel()))
+
+
+Measure = Callable[[JudgeSession, int], Awaitable[Measurement]]
+"""Measures the case by the judge of a session; the number says which repeat it is, from 1. A failed judgement is a result."""
+
+
+async def measure_by_jury(metric: Metric, case: CaseKey, jury: Jury, measure: Measure) -> Measurement:
+    """The scores of a jury for one metric and case, with the questions of all members. Raises what `measure` raises."""
+    sessions, cascade = jury.members_of(metric.name), jury.settings.cascade_of(metric.name)
+    if cascade is None:
+        by_member = await _ask(sessions, jury.settings.repeats, measure)
+        return _combined(metric, jury, by_member)
+    first = await _ask({cascade.first: sessions[cascade.first]}, jury.settings.repeats, measure)
+    alone = _combined(metric, jury, first)
+    unsure = any(is_unsure(cascade, *pair) for pair in zip(metric.scores(), alone.scores, strict=True))
+    drawn = not unsure and is_drawn(cascade, case, metric.name)
+    if not (unsure or drawn):
+        return _of_cascade(alone, cascade.first, None, drawn=False)
+    second = await _ask({cascade.then: sessions[cascade.then]}, jury.settings.repeats, measure)
+    return _decided(metric, jury, cascade, alone, second, drawn=drawn)
+
+
+async def _ask(sessions: Mapping[str, JudgeSession], repeats: int, measure: Measure) -> dict[str, list[Measurement]]:
+    """What each member measures, repeat after repeat; all at the same time."""
+    asked = [(name, measure(session, repeat)) for name, session in sessions.items() for repeat in range(1, repeats + 1)]
+    results = await asyncio.gather(*(work for _, work in asked), return_exceptions=True)
+    by_member: dict[str, list[Measurement]] = {name: [] for name in sessions}
+    for (name, _), result in zip(asked, results, strict=True):
+        if isinstance(result, BaseException):
+            raise result
+        by_member[name].append(result)
+    return by_member
+
+
+def _combined(metric: Metric, jury: Jury, by_member: Mapping[str, Sequence[Measurement]]) -> Measurement:
+    """One measurement of the members'. It may change by asking again where one of theirs may."""
+    settings = jury.settings
+    scores = [
+        combine(
+            spec,
+            {name: [repeat.scores[place] for repeat in repeats] for name, repeats in by_member.items()},
+            rule=settings.aggregation_of(metric.name),
+            min_members=settings.min_members,
+            threshold=settings.agreement_threshold,
+        )
+        for place, spec in enumerate(metric.scores())
+    ]
+    measured = [repeat for repeats in by_member.values() for repeat in repeats]
+    uses = [use for measurement in measured for use in measurement.uses]
+    return Measurement(metric, scores, uses, transient=any(measurement.transient for measurement in measured))
+
+
+def _decided(
+    metric: Metric,
+    jury: Jury,
+    cascade: CascadeSettings,
+    alone: Measurement,
+    second: Mapping[str, Sequence[Measurement]],
+    *,
+    drawn: bool,
+) -> Measurement:
+    """What counts where both members of a cascade judged: the second where the first was unsure, the first where the case was only
+    drawn to measure the bias of leaving the second out."""
+    then = _combined(metric, jury, second)
+    counting, name = (alone, cascade.first) if drawn else (then, cascade.then)
+    decided = _of_cascade(counting, name, [alone, then], drawn=drawn)
+    decided.uses = [*alone.uses, *then.uses]
+    decided.transient = alone.transient or then.transient
+    return decided
+
+
+def _of_cascade(counting: Measurement, by: str, both: Sequence[Measurement] | None, *, drawn: bool) -> Measurement:
+    """The measurement with what the cascade did, in the details of each score."""
+    scores = []
+    for place, score in enumerate(counting.scores):
+        values = [measurement.scores[place].value for measurement in both] if both else None
+        word = {"by": by, "drawn": drawn, **({"values": values} if values else {})}
+        jury = {**score.details.get("jury", {}), "cascade": word}
+        scores.append(Score(score.value, score.name, score.status, score.reason, {**score.details, "jury": jury}))
+    return Measurement(counting.metric, scores, list(counting.uses), transient=counting.transient)

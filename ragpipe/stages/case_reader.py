@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.schema.table_schemas import filled_columns, output_from, sample_from, sample_json
-from ragpipe.store.run.row_group_cache import RowGroupCache
+from ragpipe.store.run.ordered_rows import RowGroupCache
 from ragpipe.store.run.run_tables import group_starts, open_parquet_file, reading_table
 
 _KEPT_BYTES = 32 << 20

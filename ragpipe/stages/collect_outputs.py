@@ -158,8 +158,7 @@ class _MethodCollection:
         await self._method.system.close()
 
     async def probe(self, samples: Iterable[Sample]) -> None:
-        """Ask one question after another until one is answered: the first alone, where all is well. Whatever every question
-        would meet stops the stage."""
+        """Ask one question after another until one is answered: the first alone, where all is well."""
         for number, (sample, repeat) in enumerate(self._missing(samples), 1):
             if self._stage.is_stopped:
                 return
@@ -268,8 +267,7 @@ class _MethodCollection:
         return self._settings.says_it_retrieves(self._settings.method)
 
     def _checked_retrieval(self, output: Output) -> Output:
-        """The output, with `retrieves: false` where the settings say so. Raises ConfigError, which ends the collection, when
-        it has chunks all the same: the settings are wrong then, and asking further would be in vain."""
+        """The output, with `retrieves: false` where the settings say so."""
         if self._retrieves:
             return output
         if output.chunks:

@@ -11,8 +11,8 @@ from ragpipe.schema.format_version import FORMAT
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.scoring.iterations.over_iterations import final_cost, final_metrics
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.gate_measurements import ScoringSources, measured_together
-from ragpipe.store.files.write_if_changed import json_unless_same
+from ragpipe.stages.calibration_states import ScoringSources, measured_together
+from ragpipe.store.files.atomic import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import read_json
 

@@ -27,7 +27,7 @@ from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import BLOCK
-from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCase
+from ragpipe.stages.measured_cases import KnownMeasurements, ReplayedCase
 from ragpipe.stages.resume import JOURNAL_FORM, CaseMarks, case_mark, case_of
 from ragpipe.stages.slices import (
     MeasuredSlice,
@@ -81,8 +81,7 @@ class JudgingProgress:
 
 @dataclass(slots=True)
 class _Block:
-    """A block under way. A finished case keeps its scores and, compressed, the rows of its questions; a failed case keeps all of
-    it, because questions that it left behind may still be answered. The case itself is kept only for computed metrics."""
+    """A block under way."""
 
     index: int
     keys: list[CaseKey]
@@ -163,7 +162,9 @@ class JudgeStage:
             for notice in self._journal.notices:
                 self._on_notice(notice)
             await self._run_blocks()
-            await self._wait_for_tasks()
+            while self._tasks:
+                await asyncio.wait(tuple(self._tasks))
+            await self._session.drain()
             if self._stopped:
                 raise self._stopped
         finally:
@@ -194,7 +195,12 @@ class JudgeStage:
             if not self._measuring.asks:
                 if self._stopped:
                     return
-                await self._compute_block(index)
+                # finish the cases of one block together, where no metric asks a judge: they have nothing to wait for
+                try:
+                    await asyncio.to_thread(self._measure_block, index)  # the loop stays free to take a signal
+                    self._on_change(self.state)
+                except Exception as error:
+                    self._stop_for(error, f"block {index}")
                 continue
             await self._open.acquire()
             if self._stopped:
@@ -232,8 +238,7 @@ class JudgeStage:
             self._stop_for(error, f"block {index}")
 
     async def _measure_slice(self, part: Slice, runner: SliceRunner) -> MeasuredSlice | None:
-        """What came of a slice, once its journal lines are written. None where it failed: that stops the run at once, and the other
-        slices of its block are still waited for."""
+        """What came of a slice, once its journal lines are written."""
         try:
             measured = await runner.measure(part)
             self._write_lines(measured.lines, measured.cases)
@@ -263,14 +268,6 @@ class JudgeStage:
         for kinds in errors:
             self.state.errors += 1
             self.state.error_kinds.update(kinds)
-
-    async def _compute_block(self, index: int) -> None:
-        """Finish the cases of one block together, where no metric asks a judge: they have nothing to wait for."""
-        try:
-            await asyncio.to_thread(self._measure_block, index)  # the loop stays free to take a signal
-            self._on_change(self.state)
-        except Exception as error:
-            self._stop_for(error, f"block {index}")
 
     def _measure_block(self, index: int) -> None:
         computed = self._measuring.computed_scores()
@@ -311,11 +308,6 @@ class JudgeStage:
     def _shown(self, entry: Mapping[str, Any]) -> FinishedCase:
         case = case_of(entry, self._cases.iteration)
         return FinishedCase(case, entry["question"], entry["result"], entry["completed_at"])
-
-    async def _wait_for_tasks(self) -> None:
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
-        await self._session.drain()
 
     async def _judge_case(self, block: _Block, place: int, case: Case, replayed: ReplayedCase | None) -> None:
         try:
@@ -360,8 +352,7 @@ class JudgeStage:
             self._open.release()
 
     def _write_lines(self, lines: bytes, count: int) -> None:
-        """Append the journal lines of `count` finished cases (`journal_lines`). Where the journal has any from an earlier start,
-        they are compared with those."""
+        """Append the journal lines of `count` finished cases (`journal_lines`)."""
         if self._known:
             entries = entries_of(lines)
             self._write_down([case_of(entry, self._cases.iteration) for entry in entries], entries)

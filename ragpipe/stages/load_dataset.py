@@ -14,13 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragpipe.core.digest_table import DigestTable, name_digest
-from ragpipe.schema.corpus import Corpus
-from ragpipe.schema.reference_answers import distinct_references
-from ragpipe.schema.sample import Output, Sample
+from ragpipe.schema.sample import Corpus, Output, Sample, distinct_references
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_row, sample_from, sample_json, sample_row, table_of
 from ragpipe.stages.case_batches import CaseBatch, Loaded, Sizes, case_batches, text_bytes
 from ragpipe.store.files.atomic import atomic_open
-from ragpipe.store.files.parquet_writer import parquet_writer
+from ragpipe.store.files.parquet_parts import parquet_writer
 from ragpipe.store.run.run_tables import batches
 
 BLOCK = 1000

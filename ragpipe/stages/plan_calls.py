@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from ragpipe.core.errors import PromptTooLong
 from ragpipe.metrics.base import Metric, PlannedCall, run_skip_reason
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.profiling.label_fields import SeenVerdicts
-from ragpipe.prompting.reply_keys import check_reply_keys
-from ragpipe.prompting.template_language import MAX_RENDERED
+from ragpipe.prompting.fences import printable_texts
+from ragpipe.prompting.prompt import MAX_RENDERED, Prompt
+from ragpipe.prompting.template_files import line_of, template_error, without_comments
 from ragpipe.schema.call import Message
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.price_rates import Rates
-from ragpipe.schema.reference_answers import ReferenceRule
-from ragpipe.schema.sample import NOT_RECORDED, Case
+from ragpipe.schema.sample import NOT_RECORDED, Case, ReferenceRule
 from ragpipe.scoring.accumulators import Gap, Recording
-from ragpipe.stages.expected_replies import expected_tokens
 from ragpipe.stages.resume import ResumedCases
 from ragpipe.stages.step_tokens import PromptCounter, TokenSample
 
@@ -264,15 +267,7 @@ class _Planner:
         _count_several(case, applying, self._several)
 
     def _add_call(self, metric: Metric, call: PlannedCall, is_known: bool) -> bool:
-        """Add one kind of question about a case.
-
-        Args:
-            metric: the metric that asks.
-            call: the kind of question.
-            is_known: whether all that the metric asks before it about the case is asked elsewhere too.
-
-        Returns whether that holds after this question as well. Raises PromptTooLong.
-        """
+        """Add one kind of question about a case."""
         key = (metric.name, call.prompt.name)
         if key not in self._steps:  # what cannot be asked for is refused before anything is
             others = [other for other in metric.answer_types.get(call.prompt.step, ()) if other is not call.answer]
@@ -351,8 +346,137 @@ def _count_several(case: Case, metrics: Sequence[Metric], several: dict[Referenc
 
 
 def _rendered(call: PlannedCall, length: int, *, always: bool) -> tuple[Message, ...]:
-    """The messages of a question; empty where they are not needed and its values, `length` characters, are short. Raises
-    PromptTooLong."""
+    """The messages of a question; empty where they are not needed and its values, `length` characters, are short."""
     if always or length * REPEATED > MAX_RENDERED:
         return call.prompt.render(**call.values)
     return ()
+
+
+WORD_TOKENS = 1
+"""Tokens of a reply that is one word."""
+_REASON, _ITEM_REASON, _EXPLAINED_BY_QUOTE = 44, 20, 12
+_CLAIM, _QUOTE, _SHORT_TEXT = 14, 16, 3
+_CLAIMS_PER_SENTENCE = 1.3
+_LISTS = ("claims", "statements", "pairs", "nuggets", "contexts", "passages", "sources", "chunks")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def expected_tokens(answer: type[Answer], values: Mapping[str, Any]) -> float:
+    """Tokens of the reply to a question with these values."""
+    return WORD_TOKENS if answer.form == "text" else _object_tokens(answer, *_items(values))
+
+
+@lru_cache(maxsize=1024)
+def _object_tokens(answer: type[Answer], listed: float, found: float) -> float:
+    schema = answer_schema(answer)
+    return _Form(schema, (listed, found)).tokens(schema, "", in_list=False)
+
+
+def _items(values: Mapping[str, Any]) -> tuple[float, float]:
+    """How many entries a list of verdicts has, and how many a list of claims that the judge finds itself."""
+    listed = next((len(values[name]) for name in _LISTS if isinstance(values.get(name), list | tuple)), 1)
+    texts = [text for name in ("answer", "text", "response", "reference") for text in printable_texts(values.get(name))]
+    sentences = sum(1 for part in _SENTENCE.split(texts[0] if texts else "") if any(c.isalpha() for c in part))
+    return float(listed), max(1.0, _CLAIMS_PER_SENTENCE * sentences)
+
+
+class _Form:
+    """Adds up the tokens of a value of a JSON schema."""
+
+    def __init__(self, root: Mapping[str, Any], items: tuple[float, float]):
+        self._root, (self._listed, self._found) = root, items
+
+    def tokens(self, schema: Mapping[str, Any], name: str, *, in_list: bool) -> float:
+        if "$ref" in schema:
+            return self.tokens(self._root["$defs"][schema["$ref"].rsplit("/", 1)[1]], name, in_list=in_list)
+        if "anyOf" in schema:
+            return self.tokens(schema["anyOf"][0], name, in_list=in_list)
+        if "enum" in schema or "const" in schema:
+            return 3
+        kind = schema.get("type")
+        if kind == "object":
+            parts = schema.get("properties", {})
+            quoted = parts.get("evidence", {}).get("type") == "array"
+            return 2 + sum(3 + self._part(value, part, in_list=in_list, quoted=quoted) for part, value in parts.items())
+        if kind == "array":
+            return 2 + self._count(name, in_list=in_list) * (
+                2 + self.tokens(schema.get("items", {"type": "string"}), name, in_list=True)
+            )
+        return _text_tokens(name, in_list=in_list) if kind == "string" else 1
+
+    def _part(self, schema: Mapping[str, Any], name: str, *, in_list: bool, quoted: bool) -> float:
+        if name == "reason" and quoted and in_list:
+            return _EXPLAINED_BY_QUOTE
+        return self.tokens(schema, name, in_list=in_list)
+
+    def _count(self, name: str, *, in_list: bool) -> float:
+        if in_list:
+            return 1  # quotes of an entry
+        if name.endswith("claims"):
+            share = 0.5 if name != "claims" else 1.0  # supported and unsupported claims share the claims
+            return share * self._found
+        return self._listed
+
+
+def _text_tokens(name: str, *, in_list: bool) -> float:
+    if name in ("reason", "reasoning", "explanation"):
+        return _ITEM_REASON if in_list else _REASON
+    if "claim" in name or "question" in name or "nugget" in name:
+        return _CLAIM
+    return _QUOTE if name in ("evidence", "quote", "span") else _SHORT_TEXT
+
+
+def check_reply_keys(
+    prompt: Prompt, schema: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Raises PromptError, with the line, for a template that asks for another reply than its step reads.
+
+    It names, in quotes, some of the keys that every reply must have, but not all; or it names a key that only another
+    answer type of the step has. A judge follows the words rather than the schema beside them, so each question would be
+    paid for twice, with its repair. A template that names no key leaves the form to the schema, which is always sent.
+
+    Args:
+        prompt: the template.
+        schema: that of the answer it asks for (`answer_schema`).
+        others: the schemas of the step's other answer types, by name.
+    """
+    others = others or {}
+    own = without_comments(prompt.text).partition("\n---\n")[2]
+    text = "\n".join((own, *map(without_comments, prompt.includes.values())))
+    required = list(dict.fromkeys(_required(schema)))
+    missing = [key for key in required if not _names(text, key)]
+    last_line = line_of(prompt.text, r"\S[^\n]*\s*\Z")
+    if missing and len(missing) < len(required):
+        expected = f"the keys {', '.join(required)}, each in double quotes"
+        raise template_error(prompt.path, last_line, f"keys of the reply without {', '.join(missing)}", expected)
+    values = {value for one in (schema, *others.values()) for value in _enumerated(one)}
+    for name, other in others.items():
+        foreign = [key for key in dict.fromkeys(_required(other)) if key not in required and key not in values]
+        if named := [key for key in foreign if _names(text, key)]:
+            expected = f"answer_type: {name} in the front matter, or no such key"
+            raise template_error(prompt.path, last_line, f"the key {named[0]} of another answer type", expected)
+
+
+def _names(text: str, key: str) -> bool:
+    return re.search(rf"[\"'`]{re.escape(key)}[\"'`]", text) is not None
+
+
+def _required(node: Any) -> Iterator[str]:
+    """The keys that a schema requires, those of its parts included."""
+    if isinstance(node, Mapping):
+        yield from node.get("required", ())
+        for name, value in node.items():
+            if name != "required":
+                yield from _required(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _required(item)
+
+
+def _enumerated(node: Any) -> Iterator[str]:
+    """The values among which a schema lets a judge choose."""
+    if isinstance(node, Mapping):
+        yield from node.get("enum", ())
+    parts: Sequence[Any] = list(node.values()) if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+    for part in parts:
+        yield from _enumerated(part)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.core.threads_beside import done_behind, made_ahead
 from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.price_rates import Rates
@@ -34,10 +34,9 @@ from ragpipe.scoring.pointer_checks import Pointers
 from ragpipe.scoring.rules.low_scores import LowScores
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.scoring.system_usage import Price
-from ragpipe.stages.gate_measurements import ScoringSources, measured_together
-from ragpipe.stages.score_origins import score_origins
-from ragpipe.store.files.parquet_writer import RowGroups, parquet_writer
-from ragpipe.store.files.write_if_changed import json_unless_same, open_unless_same
+from ragpipe.stages.calibration_states import ScoringSources, measured_together, score_origins
+from ragpipe.store.files.atomic import json_unless_same, open_unless_same
+from ragpipe.store.files.parquet_parts import RowGroups, parquet_writer
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,6 @@ class ScoreInputs:
         """The number in the folder's name, `iteration-3`; 1 for a folder with another name."""
         match = re.fullmatch(r"iteration-(\d+)", self.folder.name)
         return int(match[1]) if match else 1
-
-    @property
-    def reads_details(self) -> bool:
-        """Whether scoring asks for the details beside the scores."""
-        return self.settings.reads_details([spec.name for spec in self.specs])
 
     @property
     def all_specs(self) -> list[ScoreSpec]:
@@ -198,7 +192,6 @@ def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseB
         inputs.samples,
         inputs.outputs,
         inputs.folder / "scores.parquet",
-        details=inputs.reads_details,
         size=inputs.block,
     )
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None
@@ -227,3 +220,37 @@ def _weights_used(settings: ScoringSettings, specs: Sequence[ScoreSpec]) -> dict
     """The weights of the scores that this run has: what a case's weights are renormalised from."""
     names = {spec.name for spec in specs}
     return {name: weight for name, weight in settings.weight_shares().items() if name in names and weight > 0}
+
+
+_Item = TypeVar("_Item")
+
+
+def made_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
+    """The items in their order. One is made while the caller works on the one before it. Raises what making one raises, when
+    its turn comes."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="ragpipe-ahead") as thread:
+        following: Future[object] = thread.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]  # it is the end, or an item
+
+
+@contextmanager
+def done_behind(work: Callable[[_Item], object]) -> Iterator[Callable[[_Item], None]]:
+    """A function that hands an item to `work` in a thread, one after the other in their order, at most one waiting.
+
+    It raises what work on an earlier item raised; so does the end of the block, which waits for the last one.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="ragpipe-behind") as thread:
+        last: Future[object] | None = None
+
+        def hand_over(item: _Item) -> None:
+            nonlocal last
+            if last is not None:
+                last.result()
+            last = thread.submit(work, item)
+
+        yield hand_over
+        if last is not None:
+            last.result()

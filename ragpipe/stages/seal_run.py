@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.store.files.atomic import json_unless_same
 from ragpipe.store.files.filesystem import is_regular_file
-from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import closed_seal, open_seal, seal_file, seal_table
 

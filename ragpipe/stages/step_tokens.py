@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ragpipe.judging.transports.output_modes import schema_request, strict_schema
+from ragpipe.judging.transports.provider_state import schema_request, strict_schema
 from ragpipe.schema.call import Message
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer

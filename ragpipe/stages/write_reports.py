@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 
 from ragpipe.comparing.comparison import method_differences
 from ragpipe.comparing.judge_drift import NOTE
+from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.errors import DataError
+from ragpipe.core.resources import code_digest
 from ragpipe.reports.build import build_report
 from ragpipe.reports.console import Console
 from ragpipe.reports.exports.table_export import export_tables
@@ -20,18 +23,23 @@ from ragpipe.reports.render.markdown_report import render_markdown
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.reports.report_data import ReportData, lowest_cases, read_case_figures, read_contradictions, read_results
 from ragpipe.reports.run_page.page_cases import RunCases
-from ragpipe.reports.run_page.run_page import write_run_page
+from ragpipe.reports.run_page.run_page import template_texts, write_run_page
 from ragpipe.reports.sections.diagnosis_section import read_index
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.reports.short_report import print_short_report
+from ragpipe.schema.format_version import FORMAT
 from ragpipe.scoring.gates.gate_rules import gates_document
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.stages.reports_made import ReportSources
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.stages.seal_run import derived_and_frozen
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
+from ragpipe.store.files.page_writer import side_folder
+from ragpipe.store.run.progress_state import judged_seconds
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
-from ragpipe.store.run.wall_clock import judged_seconds
+
+WORST_CASES = 10
+"""How many of the lowest cases report.md shows."""
 
 
 def write_reports(
@@ -111,7 +119,9 @@ def write_report_files(run: RunFolder, iteration: IterationFolder, settings: Rep
 def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
     """What the report is made from."""
     metrics, cost = read_results(run.root, iteration.root)
-    lowest = lowest_cases(iteration.records, settings.worst_cases)
+    lowest = lowest_cases(iteration.records, WORST_CASES)
+    folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
+    found = method_differences([folder.records for folder in folders], metrics)
     return ReportData(
         metrics,
         cost,
@@ -119,10 +129,10 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         name=_name(run),
         gates=_gates(run),
         index=read_index(run.root),
-        methods=_methods(run, iteration, metrics),
+        methods=(None if found is None else {"run_id": _run_id(run), **found}),
         lowest=lowest,
         contradictions=read_contradictions(iteration, lowest),
-        figures=read_case_figures(iteration.records, metrics, _number(iteration))
+        figures=read_case_figures(iteration.records, metrics, int(iteration.root.name.removeprefix("iteration-")))
         if "html" in settings.formats
         else None,
         questions=_example_questions(run, metrics),
@@ -159,24 +169,13 @@ def _first_error(run: RunFolder, iteration: IterationFolder, metrics: Mapping[st
     return f"{failed[0]['sample_id']}: {failed[0]['score_name']}: {failed[0]['reason']}" if failed else ""
 
 
-def _number(iteration: IterationFolder) -> int:
-    return int(iteration.root.name.removeprefix("iteration-"))
-
-
-def _methods(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The methods against the first one, over the iterations that `metrics` is of."""
-    folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
-    found = method_differences([folder.records for folder in folders], metrics)
-    return None if found is None else {"run_id": _run_id(run), **found}
-
-
 def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, report: Report) -> list[Path]:
     settings, written = data.settings, list[Path]()
     if "markdown" in settings.formats:
         write_unless_same(run.report, render_markdown(report))
         written.append(run.report)
     if "html" in settings.formats:
-        cases = RunCases(run, iteration, data.metrics, _run_id(run), most=settings.page_cases)
+        cases = RunCases(run, iteration, data.metrics, _run_id(run))
         written += write_run_page(run.html, report, cases, single_file_mb=settings.single_file_mb)
     return written
 
@@ -214,3 +213,69 @@ def _name(run: RunFolder) -> str:
     """What the user calls the run; a folder without a manifest has its own name."""
     name = read_json(run.manifest).get("name") if run.manifest.is_file() else None
     return name if isinstance(name, str) and name else run.root.name
+
+
+@dataclass(frozen=True)
+class ReportSources:
+    """What the reports of a run are made from, as digests, taken before they are read. `.reports.json` keeps them with the
+    digests of the files that were written from them. No figure is read from it, and no seal covers it.
+
+    Attributes:
+        run: The run.
+        made_from: One digest of ragpipe's code and templates, the settings, the run's files and what else is shown.
+        reports: The sha256 of each report and export that is there, by its path in the folder.
+    """
+
+    run: RunFolder
+    made_from: str
+    reports: Mapping[str, str]
+
+    @classmethod
+    def of(cls, run: RunFolder, settings: ReportSettings, shown: Mapping[str, Any]) -> ReportSources:
+        """The sources as they are now. `shown` is what reports show besides files of the run: plain JSON."""
+        paths = {path.relative_to(run.root).as_posix(): path for path in derived_and_frozen(run.root)}
+        digests = {name: sha256_file(path) for name, path in paths.items() if _is_source(name)}
+        reports = {name: sha256_file(path) for name, path in paths.items() if _is_report(run, name)}
+        sources = {
+            "code": code_digest(),
+            "templates": template_texts(),
+            "settings": settings.model_dump(mode="json", exclude={"detail"}),  # of the terminal alone
+            "shown": dict(shown),
+            "files": digests,
+        }
+        return cls(run, sha256(sources), reports)
+
+    def written(self) -> list[Path] | None:
+        """The reports, where all are there and are what was written from these sources; else None."""
+        try:
+            noted = read_json(self.run.reports_made) if self.run.reports_made.exists() else {}
+        except DataError:  # then the reports are made again, and the file with them
+            return None
+        digests = noted.get("written")
+        if noted.get("made_from") != self.made_from or not isinstance(digests, dict):
+            return None
+        is_intact = all(self.reports.get(name) == digest for name, digest in digests.items())
+        return [self.run.root / name for name in digests] if is_intact else None
+
+    def note(self, written: Sequence[Path]) -> None:
+        """Note that these reports were written from these sources. Raises OutputError."""
+        digests = {path.relative_to(self.run.root).as_posix(): sha256_file(path) for path in written}
+        json_unless_same(self.run.reports_made, {"format": FORMAT, "made_from": self.made_from, "written": digests})
+
+
+def _is_source(name: str) -> bool:
+    """Whether a file of the run, named by its path in the folder, may be read for a report."""
+    top = name.partition("/")[0]
+    return top.startswith("iteration-") or top in (
+        "final",
+        "gates.json",
+        "index.json",
+        "outputs.parquet",
+        "samples.parquet",
+    )
+
+
+def _is_report(run: RunFolder, name: str) -> bool:
+    """Whether a file of the run, named by its path in the folder, is what reports write."""
+    pages = {path.name for path in (run.report, run.html, run.junit)}
+    return name in pages or name.startswith(("export/", f"{side_folder(run.html).name}/"))

@@ -26,8 +26,7 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.datasets.text_lines import NAN_IS_NULL, text_lines
 from ragpipe.datasets.unread_names import unread_line
 from ragpipe.profiling.label_fields import DataFacts, SeenVerdicts
-from ragpipe.schema.recorded_judgement import several
-from ragpipe.schema.sample import Case, Output
+from ragpipe.schema.sample import Case, Output, several
 from ragpipe.starting import option_files
 from ragpipe.starting.guessed_mapping import (
     EITHER,

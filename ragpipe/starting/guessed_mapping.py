@@ -275,11 +275,10 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
     elif name.kind == "object" and (key := next((key for key in name.example if _is_sentences(key, name.example)), "")):
         yield GuessedField("contexts", f"{path}.{_quoted(key)}[*].join(' ', @)")
     elif name.kind == "object":
-        inner = (
+        lists = (
             key for key, value in name.example.items() if _kind(value) == "list of texts" and "text" in key.lower()
         )
-        if (key := next(inner, None)) is not None:
-            yield GuessedField("contexts", f"{path}.{_quoted(key)}")
+        yield from (GuessedField("contexts", f"{path}.{_quoted(own)}") for own in islice(lists, 1))
     elif name.kind == "text":
         separator = JoinedPassages(value for value in name.values if isinstance(value, str)).separator()
         # one passage, or none where the cell is empty

@@ -16,7 +16,7 @@ from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import RateLimiter
 from ragpipe.judging.limits.retries import holds_all
-from ragpipe.judging.limits.width import ConcurrencyLimit, LearnedWidth
+from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.live_system import LiveMethod
 from ragpipe.systems.settings import HttpSystem, LiveSystem
@@ -24,7 +24,7 @@ from ragpipe.systems.system_failures import SystemFailure, failure_of_exception
 
 _FIRST_WAIT_S = 2.0  # longest back-off while nothing has been answered: a wrong start is told within half a minute
 _LONE_PROBES = 3  # a question that alone meets an outage may be its cause, and has its retries besides
-_LIMITS = ("concurrency", "rpm", "timeout_s", "deadline_s", "retries", "retry_after_cap_s", "outage_s")
+_LIMITS = ("concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "outage_s")
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class AddressLimits:
     def __init__(self, settings: LiveSystem, tell: Callable[[str], None]):
         self._settings = settings
         self.place = settings.url if isinstance(settings, HttpSystem) else settings.callable
-        self.slots = ConcurrencyLimit(settings.concurrency)
+        self.slots = RequestSlots(settings.concurrency)
         self.rate_limiter = RateLimiter(settings.rpm)
         self.width = LearnedWidth()
         self.answered = False

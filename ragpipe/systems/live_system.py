@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.schema.amount import Amount
+from ragpipe.schema.usage import Amount
 
 MARGIN = 1.25
 """A request holds the largest answer so far times this."""

@@ -13,9 +13,8 @@ from pydantic import Field, field_validator
 from ragpipe.core.validation import did_you_mean
 from ragpipe.datasets.mapping_settings import PathExpression
 from ragpipe.datasets.settings import OUTPUT_FIELDS
-from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.redaction import is_variable_name
+from ragpipe.judging.settings import BudgetSettings, Price
 from ragpipe.schema.sample import Sample
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.store.places import address_fault, is_remote
@@ -99,7 +98,7 @@ class LiveSettings(_System):
     one run: each is this section with the keys that its name leads to in place of the section's, and its own `params` over
     the section's, name by name. Prices, the budget, the index and the name are the section's alone.
 
-    `timeout_s` bounds one request, `deadline_s` all requests for one answer together; `concurrency` the answers under way.
+    `timeout_s` bounds one request, and twice as much all requests for one answer without the waits; `concurrency` the answers under way.
     A request that failed for a passing reason is sent again, up to `retries` times.
     """
 
@@ -127,13 +126,6 @@ class LiveSettings(_System):
     )
     timeout_s: Annotated[float, NotInIdentity] = Field(
         default=120.0, gt=0, le=3600, description="Seconds for the whole answer to one request, above 0 to 3,600."
-    )
-    deadline_s: Annotated[Annotated[float, Field(gt=0, le=864_000, allow_inf_nan=False)] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Seconds for all requests for one answer together, waits included, above 0 to 864,000. null: twice "
-            "`timeout_s`, plus the waits."
-        ),
     )
     retries: Annotated[int, NotInIdentity] = Field(
         default=8, ge=0, le=100, description="Further requests for an answer after a passing failure, 0 to 100."

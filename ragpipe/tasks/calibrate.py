@@ -39,7 +39,7 @@ from ragpipe.scoring.calibration_file import (
 )
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder, make_folder
 

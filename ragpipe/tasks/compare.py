@@ -13,7 +13,7 @@ from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.runs.comparison_files import ComparedRuns, compared_runs, write_comparison
-from ragpipe.engine.runs.named_runs import find_named_run
+from ragpipe.engine.runs.run_list import find_named_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.pages.side_files import SINGLE_FILE_MB
 from ragpipe.reports.comparison_summary import headline_lines, summary_lines, title_line

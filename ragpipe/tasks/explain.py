@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
@@ -13,18 +14,20 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.core.validation import ConfigOrigins
-from ragpipe.engine.judge_access import member_configs
-from ragpipe.engine.question_order import in_call_order
+from ragpipe.engine.event_loop import run_async
+from ragpipe.engine.judge_access import member_configs, open_replay
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_finished_run
+from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.reports.console import Console
 from ragpipe.reports.explanation import CaseExplanation, explanation_lines, question_table
-from ragpipe.schema.sample import OUTPUT_KEY, Case
+from ragpipe.schema.sample import OUTPUT_KEY, Case, Corpus
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
+from ragpipe.store.calls.recorded_replies import RecordedRowReplies
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import numbered_rows, query_rows, read_columns
 
@@ -190,3 +193,42 @@ def _not_in_run(key: str, value: str, known: list[str]) -> DataError:
     listed = ", ".join(known[:10]) + (f" and {len(known) - 10:,} more" if len(known) > 10 else "")
     fix = f"did you mean {', '.join(close)}?" if close else f"pass {key}=..."
     return DataError("there is nothing to explain", [Problem("the run", key, value, f"one of {listed}", fix)])
+
+
+_QUESTION = ("metric", "step", "turn", "payload_id")
+
+Row = Mapping[str, Any]
+
+
+def in_call_order(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus) -> list[Row]:
+    """The rows of `judge_inputs` about one case and iteration, metric by metric, each metric's as it asks them: a chain by
+    rank, a fan-out by index. `corpus` are the references of the run.
+
+    No row says when it was asked, and times would not give the order either: questions that fan out are answered in any
+    order. So the metrics run once more over these replies. What they do not ask then (the replies were not kept, or a
+    metric stops at an error) comes last, in the order of the table.
+    """
+    metrics = {name: position for position, name in enumerate(config.metrics)}
+    positions = run_async(_call_positions(config, case, rows, corpus))
+    last = len(positions)
+    return sorted(rows, key=lambda row: (metrics[row["metric"]], positions.get(_question_id(row), last)))
+
+
+async def _call_positions(
+    config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus
+) -> dict[tuple[str, ...], int]:
+    """The position at which each question is first asked."""
+    positions: dict[tuple[str, ...], int] = {}
+    async with open_replay(config, RecordedRowReplies(rows)) as session:
+        session.corpus = corpus
+        for name in {row["metric"] for row in rows}:
+            judge = CaseJudge(session, case.key, name)
+            with suppress(Exception):  # whatever ended the metric here ended it in the run, and is in its score
+                await config.metrics[name].measure(case, judge)
+            for use in judge.uses:
+                positions.setdefault((use.metric, use.step, use.turn, use.payload.id), len(positions))
+    return positions
+
+
+def _question_id(row: Row) -> tuple[str, ...]:
+    return tuple(str(row[column]) for column in _QUESTION)

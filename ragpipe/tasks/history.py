@@ -14,16 +14,15 @@ from ragpipe.comparing.history_rows import HISTORY, history_rows
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.runs.run_history import scored_runs
-from ragpipe.engine.runs.run_list import named_folders
+from ragpipe.engine.runs.run_list import named_folders, scored_runs
 from ragpipe.engine.task_settings import chosen_name, task_settings
 from ragpipe.reports.console import Console
 from ragpipe.reports.exports.open_metrics import open_metrics
 from ragpipe.reports.exports.table_export import write_csv
 from ragpipe.reports.history_page import NEWEST_HEADS, NOTE, history_headline, history_markdown, newest_rows
 from ragpipe.schema.settings import Settings
-from ragpipe.store.files.parquet_writer import parquet_writer
-from ragpipe.store.files.write_if_changed import open_unless_same, write_unless_same
+from ragpipe.store.files.atomic import open_unless_same, write_unless_same
+from ragpipe.store.files.parquet_parts import parquet_writer
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import HISTORY as HISTORY_FOLDER
 from ragpipe.store.run.run_folder import make_folder

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +21,10 @@ from ragpipe.datasets.unread_names import unread_line
 from ragpipe.engine.chosen_runner import here_line, stays_here
 from ragpipe.engine.judge_access import scoring_warnings, store_place
 from ragpipe.engine.judge_check import missing_keys
-from ragpipe.engine.metric_lines import embedded_lines, unmet_lines, unscored_line
 from ragpipe.engine.plans.gate_plan import gate_power_lines
-from ragpipe.engine.plans.jury_plan import MemberPlan, member_plans
-from ragpipe.engine.plans.plan_document import plan_document
 from ragpipe.engine.plans.plan_summary import (
+    MemberPlan,
+    member_plans,
     missing_embedder_line,
     over_budget,
     plan_line,
@@ -33,7 +32,7 @@ from ragpipe.engine.plans.plan_summary import (
     reference_lines,
     report_gaps,
 )
-from ragpipe.engine.profile_report import print_fields, print_findings
+from ragpipe.engine.run_inputs import embedded_lines, unmet_lines, unscored_line
 from ragpipe.engine.runs.run_identity import identity_of_dataset, run_id
 from ragpipe.engine.runs.scoring_files import resolved_for_dataset
 from ragpipe.engine.runs.user_code import system_sources
@@ -41,14 +40,15 @@ from ragpipe.engine.sources.case_sources import DatasetSource, open_index
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.profiling.data_profile import DataProfile, times_are_known
-from ragpipe.profiling.metric_needs import need_of
+from ragpipe.profiling.metric_needs import MetricNeed, need_of
+from ragpipe.profiling.profile_rows import HEADS, profile_rows
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
 from ragpipe.reports.sections.diagnosis_section import index_notes
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.pointer_checks import Pointers, read_pointers
 from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
+from ragpipe.stages.collected_outputs import mark_closed_book, unknown_methods
 from ragpipe.stages.load_dataset import load_dataset
 from ragpipe.stages.plan_calls import Plan
 from ragpipe.store.calls.call_database import call_database
@@ -305,3 +305,70 @@ def _short(value: Any) -> str:
         return f"{len(value)} x {_short(value[0])}"
     text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
     return text if len(text) <= VALUE_WIDTH else text[: VALUE_WIDTH - 3] + "..."
+
+
+def plan_document(
+    profile: DataProfile, pointers: Pointers, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]
+) -> dict[str, Any]:
+    """The plan as JSON.
+
+    Args:
+        profile: what the data hold.
+        pointers: ids that lead nowhere.
+        needs: of the metrics of the run.
+        plan: what the run would ask; None for a live system.
+        gates: a line for each gate by interval.
+    """
+    document = profile.document()
+    document["dangling"] = [asdict(dangling) for dangling in pointers.dangling()]
+    document["metrics"] = {need.name: asdict(need) for need in needs}
+    document["gates"] = list(gates)
+    if plan is None:
+        return document
+    for metric in plan.metrics:
+        document["metrics"][metric.name] |= {"cases": metric.cases, "skipped": dict(metric.skipped)}
+    document["not_recorded"] = [{**asdict(gap), "metrics": names} for gap, names in plan.gaps]
+    document["steps"] = [
+        {
+            "metric": step.metric,
+            "prompt": step.prompt,
+            "calls": step.calls,
+            "shared": step.shared,
+            "tokens_in": step.tokens_in,
+            "tokens_out": step.tokens_out,
+            "earlier_replies": step.measured,
+        }
+        for step in plan.steps
+    ]
+    document["calls"] = {
+        "all": plan.calls,
+        "new": plan.new_calls,
+        "tokens_in": plan.tokens_in,
+        "tokens_out": plan.tokens_out,
+    }
+    document["rounds"] = plan.rounds
+    return document
+
+
+FURTHER = ("meta.", "expected.", "usage.", "tags", "subcategory", "contexts[].score", "contexts[].doc_type")
+"""Fields that a table of many leaves for `plan.out`, beside rare ones; their names are below it."""
+FEW = 20
+"""Fields up to which the table has them all."""
+
+
+def print_findings(profile: DataProfile, pointers: Pointers, console: Console) -> None:
+    """Print warnings, then what is good to know."""
+    findings = profile.findings()
+    for text in [*(str(f) for f in findings if f.is_warning), *pointers.warnings()]:
+        console.warn(on_one_line(text, 1000))
+    for text in [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]:
+        console.say(on_one_line(text, 1000))
+
+
+def print_fields(profile: DataProfile, console: Console) -> None:
+    """Print the table of the fields, and the names of those that it leaves out."""
+    rows = profile_rows(profile)
+    further = [row for row in rows if row.is_rare or row.field.startswith(FURTHER)] if len(rows) > FEW else []
+    console.table(HEADS, [row[:3] for row in rows if row not in further], left=(0, 1, 2))
+    if further:
+        console.say(f"and {', '.join(row.field for row in further)}: plan.out=plan.json")

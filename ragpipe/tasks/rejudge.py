@@ -13,8 +13,8 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RejudgePolicy, StoredRejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.comparison_files import compare_runs
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
-from ragpipe.engine.runs.run_comparison import compare_runs
 from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings, unnamed_judge
 from ragpipe.metrics.base import computed_scores
@@ -30,7 +30,7 @@ from ragpipe.reports.agreement_report import (
 from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.seal_run import seal_added
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 

@@ -11,8 +11,8 @@ from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RescorePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.comparison_files import compare_scoring
 from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.runs.run_comparison import compare_scoring
 from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.reports.agreement_report import absent_lines, changed_rows

@@ -15,7 +15,7 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
 from ragpipe.reports.runs_page import RunLine, run_list_text, runs_markdown
 from ragpipe.schema.settings import Settings
-from ragpipe.store.files.write_if_changed import write_unless_same
+from ragpipe.store.files.atomic import write_unless_same
 from ragpipe.store.run.run_folder import RUNS
 
 

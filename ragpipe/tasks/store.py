@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ragpipe.config.settings import StoreSettings
-from ragpipe.core.errors import ConfigError, DataError, Problem
+from ragpipe.core.errors import ConfigError, DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
 from ragpipe.engine.cache_miss import explain_cache_miss
-from ragpipe.engine.runs.referenced_calls import referenced_keys
+from ragpipe.engine.runs.manifest import COMPLETE, read_manifest
 from ragpipe.engine.runs.run_list import all_runs, readable_runs
 from ragpipe.engine.task_settings import own_values, setting_keys
 from ragpipe.reports.console import Console
@@ -21,11 +21,11 @@ from ragpipe.reports.number_format import price, whole
 from ragpipe.schema.settings import Settings, Sha256
 from ragpipe.schema.usage import Usage
 from ragpipe.store.calls.call_database import StorePlace, call_database
-from ragpipe.store.calls.prune import Choice, prunable, prune
-from ragpipe.store.calls.store_stats import census
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
 from ragpipe.store.calls.transfer import export_calls, import_calls
-from ragpipe.store.files.write_if_changed import json_unless_same
+from ragpipe.store.files.atomic import json_unless_same
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import batches
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -66,9 +66,6 @@ class StoreTaskSettings(Settings):
         le=100_000,
         description="For `prune`: only calls that are older, 0 to 100,000 days. null: of any age.",
     )
-    judge_label: Text | None = Field(
-        default=None, description="For `prune`: only calls of this judge, as stats names it. null: of any judge."
-    )
     failures: bool = Field(default=False, description="For `prune`: whether only failed calls go.")
     unused: bool = Field(
         default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go."
@@ -80,7 +77,7 @@ class StoreTaskSettings(Settings):
     @property
     def chooses_calls(self) -> bool:
         """Whether any condition says which calls to prune."""
-        named = (self.older_than_days, self.judge_label, self.run)
+        named = (self.older_than_days, self.run)
         return self.failures or self.unused or any(value is not None for value in named)
 
     @property
@@ -154,7 +151,7 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
     if settings.action == "prune" and not settings.chooses_calls:
-        fix = "set older_than_days, judge_label, run, failures=true or unused=true"
+        fix = "set older_than_days, run, failures=true or unused=true"
         yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
     if settings.action == "why" and not settings.key and not (settings.run and settings.case):
         fix = "set run=FOLDER and case=ID, or key=HASH"
@@ -207,7 +204,6 @@ def _prune(task: StoreTask, console: Console) -> None:
     settings = task.settings
     choice = Choice(
         settings.older_than_days,
-        settings.judge_label,
         task.run_id,
         settings.failures,
         referenced_keys(Path(settings.output_dir)) if settings.unused else None,
@@ -263,3 +259,38 @@ _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
     "why": _explain_question,
     "migrate": _migrate,
 }
+
+
+_BATCH = 65_536  # rows read at once
+
+
+def referenced_keys(root: Path) -> Iterator[str]:
+    """The keys in judge_inputs of every iteration of every run.
+
+    Raises DataError, before the first key, for a run that is not finished or cannot be read: it is unknown what it will take
+    from the store when it is started again.
+    """
+    runs = list(all_runs(root))
+    if problems := [problem for folder in runs for problem in _unfinished(folder)]:
+        raise DataError("what is unused cannot be known", problems[:10])
+    return (key for folder in runs for key in _keys(folder))
+
+
+def _unfinished(folder: RunFolder) -> Sequence[Problem]:
+    """Why it is unknown which calls this run uses; nothing for a finished run."""
+    try:
+        states = read_manifest(folder).get("iterations", {})
+        if states and all(state == COMPLETE for state in states.values()):
+            return ()
+    except FormatMismatch as error:
+        return error.problems
+    except (RagpipeError, OSError, AttributeError):
+        pass
+    fix = "finish this run, delete its folder, or choose by older_than_days or run"
+    return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", fix)]
+
+
+def _keys(folder: RunFolder) -> Iterator[str]:
+    for number in folder.iterations():
+        for batch in batches(folder.iteration(number).judge_inputs, ["key"], size=_BATCH):
+            yield from batch.column(0).to_pylist()

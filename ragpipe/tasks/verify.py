@@ -7,8 +7,8 @@ from typing import Any
 
 from ragpipe.core.resources import code_digest
 from ragpipe.core.validation import ConfigOrigins
-from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.runs.finished_run import FinishedRun
+from ragpipe.engine.runs.manifest import JUDGED
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.engine.verification import VerificationResult, verify_run
 from ragpipe.reports.console import Console

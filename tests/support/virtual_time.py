@@ -147,7 +147,6 @@ class _Tally:
 @dataclass
 class _Limits:
     timeout_s: float = 120.0
-    deadline_s: float | None = None
     retries: int = 12
 
 

@@ -30,7 +30,7 @@ from ragpipe.scoring.gates.gate_power import (
 from ragpipe.scoring.gates.gate_rules import define
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.gate_measurements import ScoringSources
+from ragpipe.stages.calibration_states import ScoringSources
 from ragpipe.store.run.run_folder import LATEST, RunFolder
 from ragpipe.store.run.run_tables import read_columns, read_json
 
@@ -74,11 +74,7 @@ def _expected(
     run_id: str,
     scoring: ScoringSettings,
 ) -> tuple[Precision | None, str]:
-    """The precision that is to be expected, and where it is from.
-
-    An interval that labels corrected is that of these labels, whatever the number of cases, and only a run with a calibration is
-    corrected again.
-    """
+    """The precision that is to be expected, and where it is from."""
     is_same = earlier is not None and _limited(earlier) == _limited(definition)
     measured = precision_of(earlier, scoring.level) if earlier and is_same else None
     lacking = "no earlier run"

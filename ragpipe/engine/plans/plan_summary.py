@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ragpipe.config.settings import RunConfig
-from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.errors import ConfigError, JudgeError, Problem, RagpipeError, Skipped
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.embedding.settings import INSTALL, NoEmbedder
 from ragpipe.engine.event_loop import run_async
-from ragpipe.engine.judge_access import open_replay, recorded_replies, store_place, usable_replies
-from ragpipe.engine.runs.past_replies import past_replies
+from ragpipe.engine.judge_access import member_configs, open_replay, recorded_replies, store_place, usable_replies
+from ragpipe.engine.judge_check import check_keys
+from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.manifest import read_manifest
 from ragpipe.judging.capabilities import LOCAL, capabilities
+from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.jury.settings import JurySettings
 from ragpipe.judging.limits.budget import in_unit
+from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import CHARACTERS_PER_TOKEN, count_tokens
+from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import plural
-from ragpipe.schema.reference_answers import ReferenceRule
+from ragpipe.schema.sample import Case, CaseKey, ReferenceRule
+from ragpipe.stages.case_measuring import measure_case
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.plan_calls import Plan, make_plan
-from ragpipe.stages.remaining_calls import RemainingCalls, count_remaining
-from ragpipe.stages.replayed_cases import KnownMeasurements
-from ragpipe.stages.resume import Resumption
+from ragpipe.stages.measured_cases import KnownMeasurements
+from ragpipe.stages.plan_calls import PastReplies, Plan, make_plan
+from ragpipe.stages.resume import CaseMark, ResumedCases, Resumption
 from ragpipe.stages.step_tokens import PromptCounter, SchemaPlace
+from ragpipe.stages.table_rows import Measurement, failed_measurement, journal_entry, scores_by_name
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import StoredCalls
 from ragpipe.store.calls.recorded_replies import FallbackStore, RecordedReplies
+from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run.run_tables import read_columns
 
 ROUGH_CASES = 20_000
 """Cases that a rough plan looks at, about: of more, blocks at even distances stand for all."""
@@ -113,18 +127,7 @@ async def _remaining(
     repeats: int,
     most: int,
 ) -> RemainingCalls:
-    """What is left to ask in all iterations. Blocks that are written are not looked at again.
-
-    Args:
-        config: the configuration of the run.
-        reader: its frozen cases.
-        run_id: the run, whose own failures in the call store count as replies.
-        recorded: judge_inputs of a finished run, whose replies count as stored too.
-        resumed: by iteration, what it has from earlier starts.
-        known: what need not be measured; it keeps the cases that are measured here.
-        repeats: how often each question is asked in an iteration.
-        most: of the cases that are not finished, so many stand for all.
-    """
+    """What is left to ask in all iterations."""
     from_file = recorded_replies(config)
     stored = StoredCalls(store_place(config), run_id=run_id)  # opened here: SQLite stays in the thread of its loop
     replies = usable_replies(config, stored, from_file)
@@ -292,3 +295,212 @@ def over_budget(plan: Plan, config: RunConfig) -> str | None:
                 "its cases"
             )
     return None
+
+
+def plan_ahead(spec: RunSpec, recorded: Sequence[Path]) -> str:
+    """The line of the plan of a run whose inputs are not frozen yet. Nothing is left behind.
+
+    Args:
+        spec: the run.
+        recorded: judge_inputs of a finished run, whose replies count as stored.
+
+    Raises ConfigError for a plan over `judge.max_calls`.
+    """
+    with TemporaryDirectory() as place:
+        folder = RunFolder(Path(place))
+        spec.source.write(folder, dict(spec.identity))
+        reader = CaseReader(folder.samples, folder.outputs)
+        try:
+            plan = plan_remaining(spec.config, reader, spec.run_id, rough=True, recorded=recorded)
+        finally:
+            reader.close()
+    check_call_budget(plan, spec.config)
+    return plan_line(plan, spec.config)
+
+
+RUNS = 8
+"""The newest runs that are looked at."""
+_COLUMNS = ["judge", "metric", "template_sha256", "status", "turn", "tokens_out", "sent"]
+
+
+def past_replies(output_dir: Path, judge: str, effort: str | None = None) -> dict[tuple[str, bool], PastReplies]:
+    """By the hash of a template, and whether it asked for the reasons step by step, the replies of a judge (its printable name) in
+    the newest run of each experiment. Replies for which the model thought with another `effort` are left out, as are runs that
+    cannot be read: a plan needs none."""
+    totals: defaultdict[tuple[str, bool], list[float]] = defaultdict(lambda: [0, 0.0])
+    folders = [RunFolder(path) for path in output_dir.glob("*/latest")]
+    folders = [folder for folder in folders if folder.iteration(1).judge_inputs.is_file()]
+    for folder in sorted(folders, key=_age)[:RUNS]:
+        try:
+            identity = read_manifest(folder)["identity"]
+            replies = _by_template(read_columns(folder.iteration(1).judge_inputs, _COLUMNS), judge, effort)
+        except (RagpipeError, OSError, ValueError, KeyError):
+            continue
+        for row in replies.to_pylist():
+            reasoning = identity["metrics"].get(row["metric"], {}).get("parameters", {}).get("reasoning", False)
+            total = totals[row["template_sha256"], bool(reasoning)]
+            total[0] += row["tokens_out_count"]
+            total[1] += row["tokens_out_sum"]
+    return {asked: PastReplies(int(n), tokens / n) for asked, (n, tokens) in totals.items()}
+
+
+def _by_template(calls: pa.Table, judge: str, effort: str | None) -> pa.Table:
+    """Number and completion tokens of the judge's replies to each template, by metric, without repairs and failures."""
+    is_reply = (
+        (pc.field("judge") == judge)
+        & (pc.field("status") == "ok")
+        & (pc.field("turn") == "ask")
+        & pc.field("template_sha256").is_valid()
+        & pc.field("tokens_out").is_valid()
+    )
+    sent = pc.fill_null(calls["sent"], "{}")
+    wanted = f'"reasoning_effort":"{effort}"' if effort else '"reasoning_effort"'
+    has_effort = pc.match_substring(sent, wanted)
+    calls = calls.filter(has_effort if effort else pc.invert(has_effort))
+    grouped = calls.filter(is_reply).group_by(["template_sha256", "metric"], use_threads=False)
+    return grouped.aggregate([("tokens_out", "count"), ("tokens_out", "sum")])
+
+
+def _age(folder: RunFolder) -> float:
+    return -folder.iteration(1).judge_inputs.stat().st_mtime
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """What one member would be asked. `config` is that of a run which it judges alone."""
+
+    name: str
+    config: RunConfig
+    plan: Plan
+
+    def line(self) -> str:
+        """New calls, their tokens and cost on one line."""
+        return f"member {self.name}: {plan_line(self.plan, self.config).removeprefix('plan: ')}"
+
+
+def member_plans(
+    config: RunConfig,
+    reader: CaseReader,
+    run_id: str | None = None,
+    *,
+    rough: bool = False,
+    recorded: Sequence[Path] = (),
+) -> list[MemberPlan]:
+    """The plan of each member of the jury over frozen cases, minus the replies that are stored; empty where one judge judges. With a
+    cascade, that of its second member is an upper bound: every case.
+
+    Args:
+        config: the configuration of the run.
+        reader: its frozen cases.
+        run_id: the run, whose own failures in the call store count as replies.
+        rough: count four characters as a token.
+        recorded: judge_inputs of a finished run, whose replies count as stored too.
+    """
+    jury = config.judge
+    if not isinstance(jury, JurySettings):
+        return []
+    return [
+        MemberPlan(
+            name,
+            member,
+            plan_remaining(member, reader, run_id, rough=rough, recorded=recorded, repeats=jury.repeats),
+        )
+        for name, member in member_configs(config).items()
+        if member.metrics
+    ]
+
+
+def check_members(plans: Sequence[MemberPlan]) -> None:
+    """Raises ConfigError where a member's plan is over its `max_calls`, or its key is missing: nothing was spent yet."""
+    for member in plans:
+        check_call_budget(member.plan, member.config)
+        if member.plan.new_calls:
+            check_keys(member.config)
+
+
+@dataclass(slots=True)
+class RemainingCalls:
+    """Questions with a stored reply, questions (at most) without one, and what became of finished cases."""
+
+    stored: int = 0
+    missing: int = 0
+    resumed: ResumedCases = field(default_factory=ResumedCases)
+
+    def add_scaled(self, part: RemainingCalls, factor: float) -> None:
+        """Add what was counted of some cases, each of which represents `factor` cases. None of them was finished."""
+        self.stored += round(part.stored * factor)
+        self.missing += round(part.missing * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """What a metric gives for a case over stored replies, and how many of its questions have one."""
+
+    measurement: Measurement | None
+    stored: int
+    missing: int
+
+
+async def count_remaining(
+    cases: Iterable[Case],
+    metrics: Sequence[Metric],
+    session: JudgeSession,
+    total: RemainingCalls,
+    done: Mapping[CaseKey, CaseMark],
+    known: KnownMeasurements | None = None,
+) -> None:
+    """Replay every case through every metric that asks, and add what it needs to `total`.
+
+    Where a reply is missing, all that the metric declares to ask beyond the stored questions counts as missing.
+
+    Args:
+        cases: the cases of one iteration.
+        metrics: the metrics of the run; those that ask no judge are passed over.
+        session: a session over stored replies.
+        total: is added to.
+        done: the cases that a journal calls finished.
+        known: what need not be measured; it keeps the cases of which every question has a reply, for the run.
+    """
+    asking = [metric for metric in metrics if not isinstance(metric, Computed)]
+    for case in cases:
+        missing = 0
+        measured: list[Measurement | None] = []
+        holding = known.holding(case) if known is not None else {}
+        for metric in asking:
+            if before := holding.get(metric.name):
+                measured.append(before)
+                total.stored += sum(row["template"] is not None for row in before.rows or ())
+                continue
+            if reason := run_skip_reason(metric, case, embedder=session.embedder is not None):
+                measured.append(failed_measurement(metric, Skipped(reason), []))
+                continue
+            replay = await _replay(metric, case, session)
+            measured.append(replay.measurement)
+            total.stored += replay.stored
+            missing += replay.missing
+        total.missing += missing
+        certain = [measurement for measurement in measured if measurement]
+        is_certain = len(certain) == len(measured)
+        if mark := done.get(case.key):
+            result = journal_entry(case.key, case.question, certain)["result"] if is_certain else None
+            total.resumed.compare(case.key, mark, result, missing)
+        if is_certain and known is not None:
+            known.replayed.add(case.key, certain)
+
+
+async def _replay(metric: Metric, case: Case, session: JudgeSession) -> _Replay:
+    judge = CaseJudge(session, case.key, metric.name)
+    is_known, measurement = True, None
+    try:
+        measurement = Measurement(metric, scores_by_name(metric, await measure_case(metric, case, judge)), judge.uses)
+    except (JudgeError, Skipped) as outcome:
+        is_known = not any(use.call.status == "missing_reply" for use in judge.uses)
+        measurement = failed_measurement(metric, outcome, judge.uses) if is_known else None
+    except Exception:  # a bug of the metric: the run itself will report it
+        is_known = False
+    asked = [use for use in judge.uses if use.prompt is not None]  # texts to an embedder are planned apart
+    stored = sum(use.call.status != "missing_reply" for use in asked)
+    if is_known:
+        return _Replay(measurement, stored, 0)
+    declared = sum(planned.times for planned in metric.planned_calls(case))
+    return _Replay(None, stored, max(len(asked), declared) - stored)

@@ -23,9 +23,8 @@ from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.core.yaml_files import FastLoader, check_yaml, key_path, lines_of
 from ragpipe.engine.integrity import check_unmodified
 from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.runs.run_identity import run_identity
+from ragpipe.engine.runs.run_identity import run_identity, sources_of, with_sources
 from ragpipe.engine.runs.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
-from ragpipe.engine.runs.system_identity import sources_of, with_sources
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.store.calls.recorded_replies import RecordedReplies
 from ragpipe.store.places import cache_folder, is_remote, objects
@@ -201,10 +200,7 @@ class _OverlaidOrigins:
 
 
 def _judged_iterations(manifest: Mapping[str, Any]) -> list[int]:
-    """The iterations that were judged to their end, in order; [1] where none was, so that errors name its file.
-
-    A start that was stopped while it judged one more leaves that iteration's folder without tables.
-    """
+    """The iterations that were judged to their end, in order; [1] where none was, so that errors name its file."""
     return sorted(map(int, manifest["iterations"])) or [1]
 
 

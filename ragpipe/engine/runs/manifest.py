@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,9 +18,8 @@ from ragpipe.metrics.from_config import class_path
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.stages.seal_run import unseal
 from ragpipe.store.calls.call_database import StorePlace, call_database
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
-from ragpipe.store.run.format_check import manifest_of
-from ragpipe.store.run.run_folder import RUN_ID, RunFolder, make_folder
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
+from ragpipe.store.run.run_folder import RUN_ID, RunFolder, make_folder, manifest_of
 from ragpipe.store.run.run_tables import run_file_error
 
 _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")
@@ -207,3 +206,24 @@ def config_text(config: RunConfig) -> str:
     head = "# The configuration of this run, composed and checked. Made by ragpipe; editing it changes nothing.\n"
     text: str = yaml.dump(plain, Dumper=FastDumper, sort_keys=False, allow_unicode=True, width=120)
     return head + text
+
+
+JUDGED = "judged"
+"""Judged, but not scored and sealed yet."""
+
+
+INCOMPLETE = "incomplete"
+"""Judged, but some calls failed for a transient reason."""
+
+
+COMPLETE = "complete"
+"""Judged, scored and sealed."""
+
+
+JUDGING_DONE = (JUDGED, COMPLETE)
+"""The states in which no question of an iteration is left to ask."""
+
+
+def all_in_state(states: Mapping[str, str], iterations: Iterable[int], allowed: Collection[str]) -> bool:
+    """Whether each of these iterations is in one of the allowed states. `states` is by number, as in the manifest."""
+    return all(states.get(str(number)) in allowed for number in iterations)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.flat_keys import changed_keys, short_value
 from ragpipe.core.version import __version__
-from ragpipe.engine.runs.system_identity import Sources, with_sources
 from ragpipe.engine.runs.user_code import metric_sources
 from ragpipe.judging.replies.answer_parsing import PARSER
 from ragpipe.metrics.base import Metric
@@ -104,3 +105,171 @@ def run_id(identity: Mapping[str, Any]) -> str:
 def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs between two identities, one line per key: `judge.model: a -> b`."""
     return [f"{key}: {short_value(before)} -> {short_value(after)}" for key, before, after in changed_keys(old, new)]
+
+
+_NAMED = 2  # prompts that are named
+_LISTED = 3  # other differences that are listed
+_DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
+_OF_METRIC = re.compile(r"metrics\.([^.]+)\.(prompts|source|files)\.(.+)")
+_TWICE = ("judge_identity.",)  # what the judge's own section says already, in the form of its keys
+
+
+@dataclass(frozen=True, slots=True)
+class RunDifferences:
+    """`metrics` is the other choice of metrics (`+correctness -rubric`), `prompts` the templates that differ (`2 prompts
+    (a.grade, b.verify)`), both empty where there is none; `rest` says everything else, one phrase each."""
+
+    metrics: str = ""
+    prompts: str = ""
+    rest: Sequence[str] = ()
+
+    def phrases(self) -> list[str]:
+        """All of it, for a list or a table."""
+        metrics = f"metrics {self.metrics}" if self.metrics else ""
+        return [*filter(None, (metrics, self.prompts)), *self.rest]
+
+    def lines(self, run_id: str) -> list[str]:
+        """At most three lines about a run that differs so from run `run_id`: metrics, prompts, the rest."""
+        lines = [f"other metrics than run {run_id}: {self.metrics}"] if self.metrics else []
+        lines += [f"differs from run {run_id}: {text}" for text in (self.prompts, _listed(self.rest)) if text]
+        return lines
+
+
+def run_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> RunDifferences:
+    """What makes `new` another run than `old`; both are identities of runs."""
+    before, after = _metric_names(old), _metric_names(new)
+    added, removed = [name for name in after if name not in before], [name for name in before if name not in after]
+    metrics = " ".join([*(f"+{name}" for name in added), *(f"-{name}" for name in removed)])
+    prompts, code, rest = list[str](), dict[str, None](), list[str]()
+    changes = list(changed_keys(old, new))
+    keys = {key for key, _, _ in changes}
+    for key, was, now in changes:
+        if key == "metric_order" or (key.split(".")[:1] == ["metrics"] and _second(key) in {*added, *removed}):
+            continue
+        if key.startswith(_TWICE) and f"judge.{key.partition('.')[2]}" in keys:
+            continue
+        if found := _OF_METRIC.fullmatch(key):
+            if found[2] == "prompts":
+                prompts.append(f"{found[1]}.{found[3]}")
+            else:
+                code[f"code of metric {found[1]}" if found[2] == "source" else f"files of metric {found[1]}"] = None
+        elif key.startswith("system.") and ".source." in f".{key}":
+            code["code of the system"] = None
+        else:
+            rest.append(_phrase(key, was, now))
+    if not metrics and "metric_order" in keys:
+        rest.append("other order of metrics")
+    return RunDifferences(metrics, _prompts(prompts), [*code, *rest])
+
+
+def _listed(phrases: Sequence[str], count: int = _LISTED) -> str:
+    """`a; b; c; 4 more`."""
+    more = len(phrases) - count
+    return "; ".join([*phrases[:count], *([f"{more} more"] if more > 0 else [])])
+
+
+def _metric_names(identity: Mapping[str, Any]) -> list[str]:
+    """The metrics of an identity, in their order; none where the identity has another form."""
+    metrics = identity.get("metrics")
+    return list(metrics) if isinstance(metrics, Mapping) else []
+
+
+def _second(key: str) -> str:
+    return key.split(".")[1] if "." in key else ""
+
+
+def _prompts(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join([*names[:_NAMED], *(["..."] if len(names) > _NAMED else [])])
+    return f"{len(names)} prompt{'' if len(names) == 1 else 's'} ({shown})"
+
+
+def _phrase(key: str, was: object, now: object) -> str:
+    """`judge.model: a -> b`; of digests only that they are others."""
+    texts = [short_value(was), short_value(now)]
+    if key == "data":
+        return "other data"
+    if _are_digests((was, now)):
+        return f"other {key}"
+    return f"{key}: {texts[0]} -> {texts[1]}"
+
+
+def _are_digests(values: Iterable[object]) -> bool:
+    return any(isinstance(value, str) and _DIGEST.fullmatch(value) for value in values)
+
+
+Sources = Mapping[str, Mapping[str, str]]
+"""By method, the hashes of the modules behind it."""
+
+_OF_NO_ANSWER = frozenset({"prices"})
+"""Keys of the system's identity that change no answer."""
+
+
+def method_identities(system: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What makes each method of a live system the method that it is, by name, from the system's part of an identity. A method
+    is the same whether it is asked alone or beside others."""
+    methods = system.get("methods")
+    if methods is None:
+        methods = {system["method"]: system} if "method" in system else {}
+    left_out = _OF_NO_ANSWER | {"method"}
+    return {
+        str(name): {key: value for key, value in identity.items() if key not in left_out}
+        for name, identity in methods.items()
+    }
+
+
+def with_sources(sections: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
+    """The sections of an identity, with the hashes of each method's source in the system's section where there are any."""
+    system = dict(sections["system"])
+    if methods := system.get("methods"):
+        system["methods"] = {
+            name: {**identity, "source": dict(sources[name])} if sources.get(name) else identity
+            for name, identity in methods.items()
+        }
+    elif source := sources.get(system.get("method", "")):
+        system["source"] = dict(source)
+    return {**sections, "system": system}
+
+
+def sources_of(system: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The hashes of each method's source, from the system's part of an identity."""
+    return {name: identity["source"] for name, identity in method_identities(system).items() if "source" in identity}
+
+
+def system_versions(system: Mapping[str, Any], versions: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What the run's signature says of each method: the versions that its outputs name, and for a Python system its source."""
+    by_method = {method: list(names) for method, names in versions.items()}
+    for method, source in sources_of(system).items():
+        by_method.setdefault(method, []).append(f"source:{sha256(source)[:8]}")
+    return by_method
+
+
+def tables_digest(identity: Mapping[str, Any]) -> str:
+    """Names the content of the frozen tables: prices change none of it."""
+    system = {key: value for key, value in identity["system"].items() if key not in _OF_NO_ANSWER}
+    return sha256([identity["dataset"], system, *_beside_the_system(identity)])
+
+
+def kept_methods(previous: Mapping[str, Any], identity: Mapping[str, Any], by_version: frozenset[str]) -> list[str]:
+    """The methods whose outputs in another run (`previous`, its identity) are those that this run would collect.
+
+    The hash of a method's source does not count for the methods `by_version`, whose version alone says what they are.
+    """
+    if previous["dataset"] != identity["dataset"] or _beside_the_system(previous) != _beside_the_system(identity):
+        return []
+    before, now = method_identities(previous["system"]), method_identities(identity["system"])
+    kept = []
+    for name, method in now.items():
+        left_out = {"source"} if name in by_version else set()
+        if name in before and _without(before[name], left_out) == _without(method, left_out):
+            kept.append(name)
+    return kept
+
+
+def _beside_the_system(identity: Mapping[str, Any]) -> list[Any]:
+    return [identity["data"], identity["ragpipe"], identity["format"]]
+
+
+def _without(mapping: Mapping[str, Any], left_out: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key not in left_out}

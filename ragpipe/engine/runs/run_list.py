@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ragpipe.comparing.history_rows import HistoryRun
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE
-from ragpipe.engine.runs.identity_differences import run_differences
-from ragpipe.engine.runs.manifest import read_manifest
+from ragpipe.engine.integrity import check_unmodified
+from ragpipe.engine.runs.manifest import COMPLETE, INCOMPLETE, checked_manifest, read_manifest
+from ragpipe.engine.runs.run_identity import run_differences
 from ragpipe.reports.number_format import is_recorded, price, share_below_one, whole
 from ragpipe.reports.runs_page import RunLine, runs_markdown
 from ragpipe.schema.usage import Usage
 from ragpipe.scoring.aggregate import LOST, coverage
 from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.store.files.write_if_changed import write_unless_same
-from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, RUNS, SWEEPS, RunFolder
+from ragpipe.store.files.atomic import write_unless_same
+from ragpipe.store.run.run_folder import COMPARISONS, LATEST, RUN_ID, RUNS, SWEEPS, RunFolder
 from ragpipe.store.run.run_tables import read_json
 
 LISTED = 200  # runs of a name; each of them is read at the end of every evaluation
@@ -203,15 +205,11 @@ def run_folders(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _has_runs(folder: Path) -> bool:
-    return next(run_folders(folder), None) is not None
-
-
 def run_list_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
     """Every folder below `root` that holds runs: a name may have levels (`team/nightly`). Comparisons are not runs."""
     for path in sorted(_folders(root)) if depth else ():
         if not path.name.startswith(".") and path.name not in (SWEEPS, COMPARISONS):
-            if _has_runs(path):
+            if next(run_folders(path), None) is not None:
                 yield path
             if not _has_manifest(path):
                 yield from run_list_folders(path, depth - 1)
@@ -241,3 +239,97 @@ def named_folders(output_dir: str, name: str | None) -> list[Path]:
     raise DataError(
         "there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)]
     )
+
+
+_MUTATED = "selftest.json"
+
+
+def scored_runs(folder: Path, *, derived: bool, warn: Callable[[str], None]) -> Iterator[HistoryRun]:
+    """The runs below the folder of a name that are scored to their end and are as they were sealed, the newest first.
+
+    Args:
+        folder: the folder of the name.
+        derived: whether runs over the frozen cases of another run (judged or scored again) are taken in.
+        warn: gets one line for each run that cannot be read or was changed, which is passed over.
+
+    The runs of a self-test are never among them: their answers are made up.
+    """
+    runs: list[HistoryRun] = []
+    for path in run_folders(folder):
+        run = RunFolder(path)
+        try:
+            manifest = checked_manifest(run)
+        except RagpipeError as error:
+            warn(_passed_over(path, error))
+            continue
+        is_wanted = derived or not manifest.get("source_run")
+        if is_wanted and run.final.metrics.is_file() and not (path / _MUTATED).exists():
+            runs.append(HistoryRun(run, manifest))
+    for scored in sorted(runs, key=lambda scored: str(scored.manifest["created_at"]), reverse=True):
+        try:
+            check_unmodified(scored.folder, scored.manifest["iterations"])
+            read_json(scored.folder.final.metrics)
+        except RagpipeError as error:
+            warn(_passed_over(scored.folder.root, error))
+            continue
+        yield scored
+
+
+def _passed_over(path: Path, error: RagpipeError) -> str:
+    first = getattr(error, "problems", None)
+    what = f"{Path(first[0].where).name}: {first[0].found}" if first else str(error).splitlines()[0]
+    return f"passed over: {path}: {what}"
+
+
+def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key: str = "run") -> RunFolder:
+    """The run that `word` names.
+
+    Args:
+        word: a name, for its newest run; `<name>/<run id>` or `<name>/latest`; a path to a run folder or to a `latest`; a run id;
+            or `latest`, the newest run of `name`. A name comes before a path that reads alike.
+        output_dir: the folder with the names.
+        name: the name of this start, for `latest` and for a run id that several names have; None where the user set none.
+        key: the key of the configuration, for messages.
+
+    Raises DataError where there is none, or where several names have a run with this id; FormatMismatch.
+    """
+    folders = list(run_list_folders(output_dir))
+    if word == LATEST:
+        named = [folder for folder in folders if name is None or folder == output_dir / name]
+        if len(named) == 1:
+            return RunFolder.find(named[0] / LATEST)
+        if named:
+            names = ", ".join(str(folder.relative_to(output_dir)) for folder in named)
+            raise _not_found(key, f"'latest' of {len(named)} names", f"the name of one: {names}", "NAME/latest")
+    if RUN_ID.fullmatch(word) and (run := _with_id(word, output_dir, name, key)):
+        return run
+    for path in (output_dir / word, Path(word)):
+        if path.is_dir() or path.is_symlink() or path.is_file():
+            return RunFolder.find(path)
+    known = [str(folder.relative_to(output_dir)) for folder in folders]
+    expected = "a run folder, a name, NAME/latest, or a run id"
+    names_text = f"; names in {output_dir}: {', '.join(known[:20]) or 'none'}"
+    near = difflib.get_close_matches(word, known, n=1)
+    raise _not_found(
+        key, repr(word), expected + names_text, f"did you mean {near[0]}?" if near else "task=runs lists all"
+    )
+
+
+def runs_with_id(run_id: str, folder: Path) -> list[RunFolder]:
+    """The runs with this id: that of the name whose folder it is, or of all names below the folder."""
+    places = (folder, *run_list_folders(folder))
+    return [RunFolder(place / run_id) for place in places if (place / run_id / "manifest.json").is_file()]
+
+
+def _with_id(word: str, output_dir: Path, name: str | None, key: str) -> RunFolder | None:
+    runs = [run.root for run in runs_with_id(word, output_dir)]
+    if len(runs) > 1 and name is not None:
+        runs = [run for run in runs if run.parent == output_dir / name] or runs
+    if len(runs) > 1:
+        paths = ", ".join(map(str, runs))
+        raise _not_found(key, f"{word} under several names", f"one of {paths}", "name the folder")
+    return RunFolder.find(runs[0]) if runs else None
+
+
+def _not_found(key: str, actual: str, expected: str, fix: str) -> DataError:
+    return DataError("there is no such run", [Problem("command line", key, actual, expected, fix)])

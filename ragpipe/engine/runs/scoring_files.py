@@ -17,13 +17,11 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import DIGEST, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.runs.named_runs import find_named_run, runs_with_id
-from ragpipe.engine.runs.run_history import scored_runs
+from ragpipe.engine.runs.run_list import find_named_run, runs_with_id, scored_runs
 from ragpipe.scoring.calibration_file import Calibration, read_calibration
 from ragpipe.scoring.gates.gate_settings import NO_EARLIER_RUN, Gate
-from ragpipe.store.files.atomic import link_or_copy
+from ragpipe.store.files.atomic import link_or_copy, write_unless_same
 from ragpipe.store.files.filesystem import is_regular_file
-from ragpipe.store.files.write_if_changed import write_unless_same
 from ragpipe.store.run.run_folder import LATEST, RUN_ID, RunFolder
 
 _TITLE = "a gate's baseline cannot be used"
@@ -175,10 +173,7 @@ class _Resolution:
         return run_ids
 
     def _run_id(self, gate: Gate, key: str) -> str:
-        """The id of the baseline that a gate names. An id stays as it is: the run may have a copy of a baseline that is gone.
-
-        Before the first run of the name `latest` is `NO_EARLIER_RUN`, if the gate may be not applicable.
-        """
+        """The id of the baseline that a gate names."""
         text = str(gate.against)
         if text == NO_EARLIER_RUN or RUN_ID.fullmatch(text):
             return text
@@ -244,8 +239,7 @@ def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:
 
 
 def _with_calibration(config: RunConfig) -> tuple[RunConfig, Path | None]:
-    """The configuration with the digest of its calibration in the place of a path, and the path. Raises DataError for a file that
-    is no calibration."""
+    """The configuration with the digest of its calibration in the place of a path, and the path."""
     named = config.scoring.calibration
     if named is None or DIGEST.fullmatch(named):
         return config, None

@@ -15,23 +15,26 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.datasets.dataset import Dataset, open_dataset
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.iteration_states import JUDGED
 from ragpipe.engine.judge_check import check_judge
-from ragpipe.engine.runs.manifest import previous_manifest
-from ragpipe.engine.runs.system_identity import kept_methods, method_identities, tables_digest
+from ragpipe.engine.runs.manifest import JUDGED, previous_manifest
+from ragpipe.engine.runs.run_identity import kept_methods, method_identities, tables_digest
 from ragpipe.engine.sources.frozen_inputs import table_damage
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
 from ragpipe.judging.limits.budget import Budget
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Output
-from ragpipe.stages.closed_book import mark_closed_book, unknown_methods
 from ragpipe.stages.collect_outputs import CollectStage
-from ragpipe.stages.collected_outputs import collected_outputs, has_failures, take_over_outputs
+from ragpipe.stages.collected_outputs import (
+    collected_outputs,
+    has_failures,
+    mark_closed_book,
+    take_over_outputs,
+    unknown_methods,
+)
 from ragpipe.stages.load_dataset import load_dataset, load_outputs, load_samples, read_samples
-from ragpipe.stages.system_budget import cost_of_answer, open_system_budget
-from ragpipe.store.files.atomic import atomic_write, link_or_copy
+from ragpipe.stages.read_answers import cost_of_answer, open_system_budget
+from ragpipe.store.files.atomic import atomic_write, json_unless_same, link_or_copy
 from ragpipe.store.files.filesystem import is_regular_file
-from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.run.journal import has_entries
 from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder
@@ -237,8 +240,7 @@ class DatasetSource:
             json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
 
     def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
-        """Ask the live system for every output that is missing or failed, and freeze all of them. The methods in `taken_over`
-        have outputs of an earlier run."""
+        """Ask the live system for every output that is missing or failed, and freeze all of them."""
         system = self._config.system
         if isinstance(system, RecordedSystem):
             raise RagpipeError("a recorded system has nothing to collect")

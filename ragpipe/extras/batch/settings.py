@@ -13,13 +13,12 @@ from ragpipe.core.errors import Problem
 from ragpipe.core.registry import imported
 from ragpipe.judging.any_judge import AnyJudge
 from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import priced, rates_for
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.settings import JudgeSettings, Price
 from ragpipe.schema.price_rates import Rates
 
 if TYPE_CHECKING:
-    from ragpipe.judging.session_protocols import Transport
+    from ragpipe.judging.session import Transport
     from ragpipe.stages.plan_calls import Plan
 
 MOST_ROUNDS = 4

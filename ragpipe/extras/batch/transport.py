@@ -26,9 +26,9 @@ from ragpipe.judging.clients.http_responses import parse_response
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.retries import RETRYABLE
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.transports.output_modes import RequestForm
+from ragpipe.judging.transports.provider_state import RequestForm
 from ragpipe.judging.transports.request_costs import HeldRequest
 from ragpipe.schema.call import Call, Paid
 

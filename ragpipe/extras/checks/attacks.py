@@ -20,7 +20,7 @@ from ragpipe.core.resources import PACKAGE
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.extras.checks.chunk_edits import shuffle_chunks
 from ragpipe.extras.checks.edits import Donors, Subject
-from ragpipe.prompting.foreign_tags import fence_tag
+from ragpipe.prompting.fences import fence_tag
 from ragpipe.schema.sample import Case, Chunk, Output, Turn
 
 _FLOOD, _SHOTS = 200, 40

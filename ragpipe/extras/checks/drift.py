@@ -42,8 +42,7 @@ from ragpipe.schema.call import Call, Payload
 from ragpipe.schema.judge_answers.all_answers import ANSWER_TYPES
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.stages.expected_replies import expected_tokens
-from ragpipe.stages.plan_calls import Plan, StepPlan
+from ragpipe.stages.plan_calls import Plan, StepPlan, expected_tokens
 from ragpipe.stages.step_tokens import TokenSample
 from ragpipe.stats.mcnemar import mcnemar_p
 from ragpipe.store.calls.call_store import read_calls

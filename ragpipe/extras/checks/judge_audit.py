@@ -17,7 +17,7 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Incomplete
 from ragpipe.core.validation import ConfigOrigins
-from ragpipe.engine.plans.plan_ahead import plan_ahead
+from ragpipe.engine.plans.plan_summary import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask

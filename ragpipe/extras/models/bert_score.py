@@ -10,7 +10,7 @@ from pydantic import Field
 from ragpipe.core.errors import Skipped
 from ragpipe.embedding.settings import MINILM_WEIGHTS
 from ragpipe.extras.models.token_matching import EncoderSettings
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 from ragpipe.schema.sample import Case, OutputPart

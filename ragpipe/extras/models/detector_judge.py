@@ -26,7 +26,7 @@ from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims
 from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 from ragpipe.store.calls.reply_store import ReplyStore
 
 A = TypeVar("A", bound=Answer)

@@ -25,7 +25,7 @@ from ragpipe.embedding.numpy_minilm import open_bert
 from ragpipe.embedding.settings import INSTALL as INSTALL_MINILM
 from ragpipe.embedding.settings import MiniLM, with_hashes
 from ragpipe.extras.models import INSTALL
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
 
 

@@ -25,8 +25,8 @@ from ragpipe.extras.postgres.table import FIND, PostgresTable, living_owners
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.call_rows import SHARED, DamagedRow, SharedValues, call_of, digest_of, key_bytes
-from ragpipe.store.calls.maintenance import owner_state, refuse_if_in_use
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.calls.owners import owner_state, refuse_if_in_use
 
 _EXAMPLE = "postgresql://user@host:5432/database"
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from ragpipe.core.errors import RagpipeError
-from ragpipe.core.user_faults import user_fault
+from ragpipe.core.errors import RagpipeError, user_fault
 from ragpipe.stages.slices import MeasuredSlice, Slice
 from ragpipe.stages.table_rows import PackedInputs
 from ragpipe.store.outside_causes import outside_cause

@@ -31,8 +31,7 @@ from ragpipe.engine.runs.run_identity import metric_signatures
 from ragpipe.extras.ray.messages import failure_message, measured_message, packed_message
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.measured_cases import MeasuredCases
-from ragpipe.stages.replayed_cases import KnownMeasurements, ReplayedCases
+from ragpipe.stages.measured_cases import KnownMeasurements, MeasuredCases, ReplayedCases
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
 from ragpipe.store.places import cache_folder
 from ragpipe.store.run.run_folder import RunFolder

@@ -18,7 +18,7 @@ from typing import Any
 
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.markdown_text import code_span, escape_markdown, markdown_table
+from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table
 from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.file_locator import Files
 from ragpipe.datasets.settings import DatasetSettings

@@ -21,8 +21,8 @@ from ragpipe.datasets.mapping_settings import key_text
 from ragpipe.datasets.native_form import flat_id
 from ragpipe.datasets.path_expressions import BadExpression, Expression
 from ragpipe.labelling.drawn_cases import Population
-from ragpipe.schema.blank import is_blank
-from ragpipe.schema.recorded_judgement import several
+from ragpipe.schema.sample import several
+from ragpipe.schema.text_forms import is_blank
 
 MAX_STRATA = 200
 NO_VALUE = "(none)"

@@ -44,8 +44,7 @@ from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
 from ragpipe.reports.console import Console
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.stages.expected_replies import expected_tokens
-from ragpipe.stages.plan_calls import Plan, StepPlan
+from ragpipe.stages.plan_calls import Plan, StepPlan, expected_tokens
 from ragpipe.stages.step_tokens import TokenSample
 from ragpipe.store.calls.call_store import read_calls
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragpipe.datasets.expression_functions import BadExpression, json_or_text
 from ragpipe.extras.traces.span import LLM, SPAN, Span, Trace, documents, epoch_ms, message_text, usage
-from ragpipe.schema.recorded_judgement import UNREADABLE
+from ragpipe.schema.sample import UNREADABLE
 
 _KINDS = {"GENERATION": LLM, "SPAN": SPAN, "EVENT": "event"}
 

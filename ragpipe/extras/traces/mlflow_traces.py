@@ -9,7 +9,7 @@ from ragpipe.core import strict_json
 from ragpipe.datasets.expression_functions import BadExpression, json_or_text, verdict
 from ragpipe.extras.traces.attribute_spans import error_of, identifier, nanoseconds, status_of
 from ragpipe.extras.traces.span import LLM, RETRIEVER, Span, Trace, documents, epoch_ms, message_text, usage
-from ragpipe.schema.recorded_judgement import UNREADABLE
+from ragpipe.schema.sample import UNREADABLE
 
 _KINDS = {"CHAT_MODEL": LLM, "UNKNOWN": "span"}
 

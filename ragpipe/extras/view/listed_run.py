@@ -16,7 +16,7 @@ from ragpipe.comparing.headline import headline_scores
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.safe_text import on_one_line
-from ragpipe.engine.iteration_states import COMPLETE, INCOMPLETE, JUDGING_DONE
+from ragpipe.engine.runs.manifest import COMPLETE, INCOMPLETE, JUDGING_DONE
 from ragpipe.extras.view.run_files import bytes_below, file_mark, is_file_below, json_below, manifest_below
 from ragpipe.reports.number_format import is_recorded, price
 from ragpipe.schema.usage import Usage

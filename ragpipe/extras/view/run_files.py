@@ -13,10 +13,9 @@ from typing import Any, BinaryIO
 from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.engine.runs.run_list import DEPTH
 from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.files.regular_file import open_regular
-from ragpipe.store.run.document_shapes import shape_fault
+from ragpipe.store.files.filesystem import open_regular
 from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, SWEEPS
-from ragpipe.store.run.run_tables import check_sealed
+from ragpipe.store.run.run_tables import check_sealed, shape_fault
 
 JSON_MAX = 64 << 20
 """Bytes of a JSON file that the index reads: that of a run of 100,000 cases has a few millions."""

@@ -20,8 +20,7 @@ from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.pages.page_file import page_html
 from ragpipe.reports.number_format import plural
 from ragpipe.schema.format_version import FORMAT
-from ragpipe.store.files.atomic import output_error
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.files.atomic import json_unless_same, output_error, write_unless_same
 from ragpipe.store.run.run_folder import RunFolder
 
 CONTENTS = "site.json"

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.runs.named_runs import find_named_run
+from ragpipe.engine.runs.run_list import find_named_run
 from ragpipe.engine.task_settings import task_settings
 from ragpipe.extras.view.view_server import ViewOptions, serve_until_stopped
 from ragpipe.reports.console import Console

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.markdown_text import code_span, markdown_table
+from ragpipe.core.safe_text import code_span, markdown_table
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
 from ragpipe.engine.runs.finished_run import open_run
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
@@ -28,7 +28,7 @@ from ragpipe.stages.seal_run import seal_added
 from ragpipe.stats.clusters import in_all
 from ragpipe.stats.intervals import estimate_mean
 from ragpipe.stats.rank_stability import rank_stability
-from ragpipe.store.files.write_if_changed import json_unless_same, write_unless_same
+from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder
 

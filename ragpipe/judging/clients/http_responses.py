@@ -178,11 +178,7 @@ def _rejected_request(status: int, text: str, data: Any, message: str) -> Attemp
 
 
 def _is_quota_exhausted(codes: tuple[str, ...], text: str, wait: float | None) -> bool:
-    """Whether a 429 says that the account's quota is exhausted.
-
-    Limits that pass within a minute also speak of quotas and billing: the error's code decides, then whether it says how
-    long to wait.
-    """
+    """Whether a 429 says that the account's quota is exhausted."""
     if _QUOTA_CODES & set(codes):
         return True
     return not _RATE_CODES & set(codes) and wait is None and _QUOTA.search(text) is not None
@@ -218,8 +214,7 @@ def asked_to_wait(text: str) -> float | None:
 
 
 def _refused_parameter(text: str, named: str | None) -> tuple[str | None, bool]:
-    """The parameter that a 400 refuses, and whether the error names it in a field of its own. The text may repeat words of
-    the question."""
+    """The parameter that a 400 refuses, and whether the error names it in a field of its own."""
     if _SYSTEM.search(text) and _REFUSED.search(text) and named in (None, "messages"):
         return "system_role", False
     if named is not None:

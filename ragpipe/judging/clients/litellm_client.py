@@ -56,8 +56,7 @@ class LitellmClient:
         return result if isinstance(result, ApiResponse) else ApiResponse(200, headers, _as_json(result), "")
 
     async def _sent(self, function: str, **arguments: Any) -> tuple[Any, Mapping[str, str]]:
-        """litellm's response and its headers, or the ApiResponse behind its exception. Raises AttemptError when no HTTP response
-        came."""
+        """litellm's response and its headers, or the ApiResponse behind its exception."""
         from ragpipe.judging.clients.litellm_http import attempt_errors, responses
 
         litellm, errors, received = self._open(), list[AttemptError](), list[HttpResponse]()
@@ -266,7 +265,10 @@ def translate_exception(error: Exception) -> ApiResponse | AttemptError:
         if not status or status >= 500:
             return AttemptError("not_an_api_answer", f"not an API answer (a proxy?): {text[:200]}")
     body = {"error": {"message": text, "code": _code(chain), "param": _param(chain)}}
-    return ApiResponse(status, _headers(error, chain, status), body, text[:4000])
+    headers = {str(k).lower(): str(v) for k, v in dict(getattr(error, "litellm_response_headers", None) or {}).items()}
+    if 300 <= status < 400:
+        headers["location"] = next((str(v) for v in map(_location, chain) if v), "")
+    return ApiResponse(status, headers, body, text[:4000])
 
 
 def _connection_error(chain: list[BaseException], text: str) -> AttemptError | None:
@@ -281,13 +283,6 @@ def _connection_error(chain: list[BaseException], text: str) -> AttemptError | N
     if names & _TIMED_OUT:
         return AttemptError("deadline", "no whole answer in time")
     return None
-
-
-def _headers(error: Exception, chain: list[BaseException], status: int) -> dict[str, str]:
-    headers = {str(k).lower(): str(v) for k, v in dict(getattr(error, "litellm_response_headers", None) or {}).items()}
-    if 300 <= status < 400:
-        headers["location"] = next((str(v) for v in map(_location, chain) if v), "")
-    return headers
 
 
 def _provider_text(error: Exception) -> str:

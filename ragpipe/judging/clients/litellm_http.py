@@ -33,18 +33,15 @@ class _Transport(httpx.AsyncBaseTransport):
         self.connections: dict[asyncio.AbstractEventLoop, HttpConnections] = {}
         self._litellm_transport: httpx.AsyncBaseTransport | None = None
 
-    def _default_transport(self) -> httpx.AsyncBaseTransport:
-        from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
-
-        if self._litellm_transport is None:
-            self._litellm_transport = AsyncHTTPHandler.create_async_transport() or httpx.AsyncHTTPTransport()
-        return self._litellm_transport
-
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         loop = asyncio.get_running_loop()
         http = self.connections.get(loop)
         if http is None:  # litellm is used by other code in this process
-            return await self._default_transport().handle_async_request(request)
+            from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+            if self._litellm_transport is None:
+                self._litellm_transport = AsyncHTTPHandler.create_async_transport() or httpx.AsyncHTTPTransport()
+            return await self._litellm_transport.handle_async_request(request)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _CONNECTION_HEADERS}
         try:
             response = await http.send(request.method, str(request.url), headers=headers, body=await request.aread())

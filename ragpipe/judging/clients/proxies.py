@@ -41,7 +41,7 @@ def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> Proxy | Non
     environ = os.environ if environ is None else environ
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".").lower()
-    no_proxy = _value(environ, "no_proxy")
+    no_proxy = environ.get("no_proxy", environ.get("NO_PROXY"))
     if is_loopback(host) or (is_private(host) and no_proxy is None):
         return None
     if _is_exempt(host, parts.port, no_proxy or ""):
@@ -101,7 +101,3 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return ip_address(host.strip("[]"))
     except ValueError:
         return None
-
-
-def _value(environ: Mapping[str, str], name: str) -> str | None:
-    return environ.get(name, environ.get(name.upper()))

@@ -43,7 +43,7 @@ from ragpipe.schema.judge_answers.claim_answers import (
 )
 from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
 from ragpipe.schema.judge_answers.relevance_answers import ChunkGrades
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 
 A = TypeVar("A", bound=Answer)
 

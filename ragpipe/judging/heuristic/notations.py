@@ -196,8 +196,8 @@ def _notations(text: str) -> Iterator[Notation]:
             yield Notation(*match.span(), frozenset({str(number)}))
     for match in _MIXED.finditer(text):
         parts = re.findall(r"([\d.,]+)([^\d\s])", match[0])
-        values = [max(map(Decimal, _times_power(_decimals(digits), _POWER[sign]))) for digits, sign in parts]
-        yield Notation(*match.span(), frozenset({_plain(sum(values, Decimal(0)))}))
+        sizes = [max(map(Decimal, _times_power(_decimals(digits), _POWER[sign]))) for digits, sign in parts]
+        yield Notation(*match.span(), frozenset({_plain(sum(sizes, Decimal(0)))}))
     for match in _BARE_POINT.finditer(text):
         yield Notation(*match.span(), frozenset({_plain(Decimal(f"0.{match[0][1:]}"))}))
     for match in _PERCENT.finditer(text):

@@ -35,8 +35,8 @@ class HeuristicSettings(AnyJudge):
     `threshold`: mean overlap (0..1) from which a claim counts as supported; `overlap_weights`: weights of that mean (`task=calibrate
     calibrate.fit=true` fits both to labels of your own); `window`: sentences in a row that are
     compared with a claim; `contradicts_from`: overlap from which a claim with such an objection counts as contradicted and
-    not only as unsupported (apart from the threshold, so that a stricter one never raises a grade); `require_*`: a claim with a number, name or quotation that no source has, or with the opposite
-    negation of its twin sentence, is not supported whatever the overlap.
+    not only as unsupported (apart from the threshold, so that a stricter one never raises a grade). A claim with a number,
+    name or quotation that no source has, or with the opposite negation of its twin sentence, is not supported whatever the overlap.
     """
 
     implementation: ClassVar[str] = "ragpipe.judging.heuristic.heuristic_judge:HeuristicJudge"
@@ -69,20 +69,6 @@ class HeuristicSettings(AnyJudge):
     )
     window: int = Field(
         default=3, ge=1, le=20, description="Sentences in a row of one passage that a claim is compared with, 1 to 20."
-    )
-    require_numbers: bool = Field(
-        default=True, description="Whether a claim with a number, date or unit that no passage has is unsupported."
-    )
-    require_names: bool = Field(
-        default=True, description="Whether a claim with a capitalised name that no passage has is unsupported."
-    )
-    require_quotes: bool = Field(
-        default=True,
-        description="Whether a claim with a quotation, of three words or more, that no passage has is unsupported.",
-    )
-    require_negation: bool = Field(
-        default=True,
-        description="Whether a claim whose nearest sentence says the same with the opposite negation is unsupported.",
     )
 
     def identity(self) -> dict[str, Any]:

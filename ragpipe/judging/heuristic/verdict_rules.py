@@ -66,18 +66,16 @@ def decide(claims: Sequence[str], sources: SourceIndex, settings: HeuristicSetti
     if "en" in told and not told <= {"en", "other"}:
         raise Skipped(NOT_COVERED)
     covered = told <= {"en"}
-    if not covered:
-        settings = settings.model_copy(update={"require_names": False})
-    findings = {claim: _decide_claim(claim, sources, settings) for claim in dict.fromkeys(claims)}
+    findings = {claim: _decide_claim(claim, sources, settings, names=covered) for claim in dict.fromkeys(claims)}
     if not covered and not all(finding.supported or finding.contradicted for finding in findings.values()):
         raise Skipped(NOT_COVERED)
     return [findings[claim] for claim in claims]
 
 
-def _decide_claim(claim: str, sources: SourceIndex, settings: HeuristicSettings) -> ClaimFinding:
+def _decide_claim(claim: str, sources: SourceIndex, settings: HeuristicSettings, *, names: bool) -> ClaimFinding:
     features = extract_features(claim, sources, settings.window)
     overlap = _overlap(features, settings.overlap_weights)
-    objections = tuple(_objections(features, settings))
+    objections = tuple(_objections(features, names=names))
     # Support needs a passage to show: a superscript 2 may match a number, and is no word.
     supported = overlap >= settings.threshold and not objections and bool(features.evidence)
     return ClaimFinding(claim, supported, overlap, objections, features, settings.threshold, settings.contradicts_from)
@@ -97,14 +95,14 @@ def _overlap(features: ClaimFeatures, weights: OverlapWeights | None) -> float:
     return weighted / total
 
 
-def _objections(features: ClaimFeatures, settings: HeuristicSettings) -> list[str]:
+def _objections(features: ClaimFeatures, *, names: bool) -> list[str]:
     objections = []
-    if settings.require_numbers and features.missing_numbers:
+    if features.missing_numbers:
         objections.append(f"not in the sources: number {', '.join(features.missing_numbers)}")
-    if settings.require_names and features.missing_names:
+    if names and features.missing_names:
         objections.append(f"not in the sources: name {', '.join(features.missing_names)}")
-    if settings.require_quotes and not features.quotes:
+    if not features.quotes:
         objections.append("a quotation is not in the sources")
-    if settings.require_negation and features.negated:
+    if features.negated:
         objections.append("the nearest sentence says it with the opposite negation")
     return objections

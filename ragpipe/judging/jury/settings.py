@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from ragpipe.judging.any_judge import AnyJudge
-from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.settings import BudgetSettings, JudgeSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 
 Aggregation = Literal["majority", "mean", "median", "min"]

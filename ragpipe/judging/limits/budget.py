@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ragpipe.core.errors import Incomplete
-from ragpipe.judging.budget_settings import BudgetSettings
-from ragpipe.schema.amount import PARTS, Amount
+from ragpipe.judging.settings import BudgetSettings
+from ragpipe.schema.usage import PARTS, Amount
 
 
 class BudgetUsedUp(Incomplete):
@@ -60,6 +60,7 @@ class Budget:
 
     def __init__(self, limits: BudgetSettings, section: str, journal: HoldRecord):
         self.limits, self.section, self._journal = limits, section, journal
+        self._given = {part: limit for part in PARTS if (limit := getattr(limits, part)) is not None}
         self.used_up: BudgetUsedUp | None = None
         """Why nothing more is sent; None as long as requests are admitted."""
         self.spent, self.assumed, self.held = journal.carried, journal.assumed, Amount()
@@ -136,12 +137,8 @@ class Budget:
     def _fits(self, amount: Amount, name: str) -> bool:
         if name in self._left:
             amount = (amount - self._left[name][1]).at_least(Amount())
-        limits, total = self.limits, self.spent + self.held + amount
-        return (
-            (limits.usd is None or total.usd <= limits.usd)
-            and (limits.tokens is None or total.tokens <= limits.tokens)
-            and (limits.calls is None or total.calls <= limits.calls)
-        )
+        total = self.spent + self.held + amount
+        return all(getattr(total, part) <= limit for part, limit in self._given.items())
 
     async def _admission(self, amount: Amount, name: str) -> None:
         """Wait until the amount was taken for this request."""
@@ -198,31 +195,26 @@ class Budget:
     def left(self) -> dict[str, float]:
         """By limit, what is neither spent nor held."""
         total = self.spent + self.held
-        limits = {part: getattr(self.limits, part) for part in PARTS}
-        return {part: max(0.0, limit - getattr(total, part)) for part, limit in limits.items() if limit is not None}
+        return {part: max(0.0, limit - getattr(total, part)) for part, limit in self._given.items()}
 
     def line(self) -> str:
         """What is spent of what, in words."""
-        limits = {part: getattr(self.limits, part) for part in PARTS}
         parts = [
-            f"{in_unit(part, getattr(self.spent, part))} of {in_unit(part, limit)}"
-            for part, limit in limits.items()
-            if limit is not None
+            f"{in_unit(part, getattr(self.spent, part))} of {in_unit(part, most)}" for part, most in self._given.items()
         ]
-        assumed = [in_unit(part, value) for part in PARTS if limits[part] and (value := getattr(self.assumed, part))]
+        assumed = [in_unit(part, value) for part in self._given if (value := getattr(self.assumed, part))]
         without_answer = f" ({', '.join(assumed)} of it held for requests whose answer never came)" if assumed else ""
         return f"{self.section}.budget: spent {', '.join(parts)} in all starts of this run{without_answer}"
 
     def _error(self, amount: Amount) -> BudgetUsedUp:
         least = self.spent + self.held + amount
-        limits = {part: getattr(self.limits, part) for part in PARTS}
-        names = [part for part, limit in limits.items() if limit is not None and getattr(least, part) > limit]
+        names = [part for part, limit in self._given.items() if getattr(least, part) > limit]
         name = names[0]
-        limit, need = limits[name], getattr(amount, name)
+        limit, need = self._given[name], getattr(amount, name)
         spent, assumed = getattr(self.spent - self.assumed, name), getattr(self.assumed, name)
         held = f" and {in_unit(name, assumed)} held for requests whose answer never came" if assumed else ""
         raised = tuple(
-            f"{self.section}.budget.{part}={_raised(part, limits[part], getattr(least, part))}" for part in names
+            f"{self.section}.budget.{part}={_raised(part, self._given[part], getattr(least, part))}" for part in names
         )
         return BudgetUsedUp(
             f"{self.section}.budget.{name}={limit:g} is used up: {in_unit(name, spent)} spent in all starts of this run{held}, and "

@@ -123,8 +123,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _window(limit: float | None, remaining: float | None, reset: float | None) -> float:
-    """The window of a limit that fills up evenly: what is used of it is back when it is reset. A limit of 10,000 with one
-    request used and a reset in 8.64 s is one of a day."""
+    """The window of a limit that fills up evenly: what is used of it is back when it is reset."""
     if not limit or remaining is None or reset is None or remaining >= limit:
         return _MINUTE
     window = reset * limit / (limit - remaining)

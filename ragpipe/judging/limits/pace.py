@@ -84,8 +84,7 @@ class LearnedPace:
             self._cut_again(self.rate, now)
 
     def _begin(self, now: float) -> None:
-        """The first refusal: go down to what was answered in the last seconds. Before the third answer the back-off of each call
-        has to do."""
+        """The first refusal: go down to what was answered in the last seconds."""
         recent = [time for time in self._answers if time > now - 2.0]
         if len(recent) < 8:
             recent = [time for time in list(self._answers)[-8:] if time > now - 60.0]

@@ -149,7 +149,13 @@ class RateLimiter:
                 self._stated.setdefault(limit.unit, Bucket(per_second, why)).per_second = per_second
                 self._list_buckets()
             if limit.remaining is not None:
-                self._respect_remaining(limit, limit.remaining, per_second)
+                missing = (
+                    1.0 if limit.unit == "requests" else self._last_demand.get(limit.unit, 1.0)
+                ) - limit.remaining
+                waits = [limit.reset_s, None if per_second is None else missing / per_second]
+                wait = min((wait for wait in waits if wait is not None), default=None)
+                if missing > 0 and wait is not None and wait <= _LONGEST_RESET:
+                    self._used_up_until = max(self._used_up_until, time.monotonic() + wait)
 
     def _stated_rate(self, limit: LimitState) -> float | None:
         """The rate that a header's limit means, per second; None where it means none, or its meaning is not known."""
@@ -157,14 +163,6 @@ class RateLimiter:
         if not self.rules.trusts_limits or not limit.limit or limit.window_s > _MINUTE or of_a_day:
             return None
         return limit.limit / _MINUTE / _BELOW_LIMIT
-
-    def _respect_remaining(self, limit: LimitState, remaining: float, per_second: float | None) -> None:
-        """Hold attempts back where less is left than the next one needs: until so much is back, or until the reset."""
-        missing = (1.0 if limit.unit == "requests" else self._last_demand.get(limit.unit, 1.0)) - remaining
-        waits = [limit.reset_s, None if per_second is None else missing / per_second]
-        wait = min((wait for wait in waits if wait is not None), default=None)
-        if missing > 0 and wait is not None and wait <= _LONGEST_RESET:
-            self._used_up_until = max(self._used_up_until, time.monotonic() + wait)
 
     def per_minute(self, *units: Unit) -> float | None:
         """The lowest limit of these units per minute, by the user or by headers; None where there is none."""

@@ -2,7 +2,7 @@
 breaker, which ends a run whose provider answers but whose calls keep failing.
 
 At most 1 + `retries` attempts, for every kind of error, and none after the call's deadline. Attempts during an outage
-(`outage.py`) do not count, and the deadline does not run while a call waits for as long as a Retry-After asks.
+(`outage.py`) do not count, and waits do not count.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ class RetryLimits(Protocol):
     @property
     def timeout_s(self) -> float: ...
     @property
-    def deadline_s(self) -> float | None: ...
-    @property
     def retries(self) -> int: ...
 
 
@@ -68,12 +66,9 @@ class RetryLoop:
 
     @property
     def _remaining(self) -> float:
-        """Seconds left of `deadline_s`; null means twice `timeout_s`, without the waits between attempts."""
-        deadline, timeout = self._settings.deadline_s, self._settings.timeout_s
-        if deadline is not None:
-            return deadline - self._elapsed
-        remaining = 2 * timeout - self._elapsed
-        return remaining if remaining > 0.1 * timeout else 0.0
+        """Seconds left of twice `timeout_s`, without the waits between attempts."""
+        remaining = 2 * self._settings.timeout_s - self._elapsed
+        return remaining if remaining > 0.1 * self._settings.timeout_s else 0.0
 
     async def run(self, attempt: Callable[[], Awaitable[T]], sleep: Sleep) -> T:
         """Call `attempt` until it succeeds or was the last. `attempt` calls `record_failure` itself. Raises the last error."""
@@ -113,10 +108,6 @@ class RetryLoop:
             return
         # after a Retry-After the wait is the one asked for; this spreads the restarts
         wait = backoff(1 if error.retry_after is not None else self._attempts)
-        if self._settings.deadline_s is not None:
-            self._elapsed += wait
-            if self._remaining <= 0:
-                return
         self.wait = wait if holds_all(error) else wait + (error.retry_after or 0.0)
 
 

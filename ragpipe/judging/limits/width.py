@@ -10,43 +10,6 @@ _ROUNDS = 3.0  # of answers, each as many as the width, after which it grows by 
 _FASTER_AFTER = 100.0  # answers without a refusal: twice as fast; after twice as many three times, and so on
 
 
-class ConcurrencyLimit:
-    """Slots for questions in flight: `async with` takes one.
-
-    During an outage one extra slot is allowed, so that another question can be the probe.
-    """
-
-    def __init__(self, width: int):
-        self._free = asyncio.Semaphore(width)
-        self._excess = 0
-
-    async def acquire(self) -> None:
-        """Take a slot, as soon as one is free."""
-        await self._free.acquire()
-
-    async def __aenter__(self) -> None:
-        await self.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Give a slot back."""
-        if self._excess:
-            self._excess -= 1
-        else:
-            self._free.release()
-
-    def allow_extra(self, allowed: bool) -> None:
-        """Add one slot; with False remove one, as soon as one is free."""
-        if not allowed:
-            self._excess += 1
-        elif self._excess:
-            self._excess -= 1
-        else:
-            self._free.release()
-
-
 class LearnedWidth:
     """How many requests a server takes at once, by its refusals: 0.8 of those in flight after one, then more with every answer
     (additive increase, multiplicative decrease). It belongs to no event loop."""
@@ -73,10 +36,11 @@ class LearnedWidth:
 
 
 class RequestSlots:
-    """Slots for requests in flight: at most `most`, and no more than the server was found to take. Of one event loop."""
+    """Slots for questions or requests in flight: at most `most`, and no more than the server was `learned` to take. `async with`
+    takes one. Of one event loop."""
 
-    def __init__(self, most: int, learned: LearnedWidth):
-        self.most, self.learned = most, learned
+    def __init__(self, most: int, learned: LearnedWidth | None = None):
+        self.most, self.learned = most, learned or LearnedWidth()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.taken = 0
 
@@ -112,9 +76,20 @@ class RequestSlots:
                 self._waiting.remove(waiter)
             raise
 
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Give a slot back."""
         self.taken -= 1
+        self.admit()
+
+    def allow_extra(self, allowed: bool) -> None:
+        """Add one slot, so that another question can be the probe of an outage; with False take it away as soon as one is free."""
+        self.most += 1 if allowed else -1
         self.admit()
 
     def admit(self) -> None:

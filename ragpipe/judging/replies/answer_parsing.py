@@ -8,18 +8,27 @@ missing key or a number out of range make the reply unparsable. So does JSON tha
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
-from typing import Any, TypeVar
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ragpipe.judging.replies.echoed_json import is_echo
-from ragpipe.judging.replies.final_text import final_part, without_turn_tokens
-from ragpipe.judging.replies.reply_json import MAX_CHARACTERS, ReplyObject, Unparsable, find_object
-from ragpipe.judging.replies.second_values import second_value
+from ragpipe.judging.replies.reply_json import (
+    MAX_CHARACTERS,
+    MAX_GROUPS,
+    ReplyObject,
+    Unparsable,
+    find_object,
+    object_end,
+    objects_in,
+)
 from ragpipe.schema.judge_answers.answer_type import Answer
+from ragpipe.schema.text_forms import other_grades, stated_words
 
 __all__ = ["PARSER", "Unparsable", "read_answer"]
 
@@ -155,3 +164,204 @@ def _at(value: Any, path: tuple[int | str, ...]) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return value
+
+
+_NAMES = r"(?:(?:\w{1,12}:|ant)?think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis|inner_monologue)"
+_OPENED = rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|\u25c1think\u25b7|<\|(?:begin_of_|start_)(?:thinking|thought|reasoning)\|>"
+_CLOSED = rf"</{_NAMES}>|\[/THINK\]|\u25c1/think\u25b7|<\|end_(?:of_)?(?:thinking|thought|reasoning)\|>"
+_STEM = re.compile("think|thought|reason|reflection|scratchpad|analysis|monologue", re.I)
+_CHANNEL = r"<\|channel\|>\s*(?P<channel>\w*)[^\S\n]*(?:<\|constrain\|>\s*\w*\s*)?(?:<\|message\|>)?"
+_TAG = re.compile(rf"{_OPENED}|{_CLOSED}|{_CHANNEL}", re.I)
+_HINTS = ("<", "\u25c1", "THINK]", "think]", "Think]")  # one of them is in every tag; most replies have none
+_MARK = re.compile(rf"(?P<brace>\{{)|(?P<opened>{_OPENED})|(?P<closed>{_CLOSED})|{_CHANNEL}", re.I)
+_OBJECT = re.compile(r'\{\s*"')
+_CLOSING = re.compile(_CLOSED, re.I)
+_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
+_STRIPPED_ANALYSIS = re.compile(r"\s*(?:analysis|commentary)(?=[A-Z])")
+_STRIPPED_FINAL = "assistantfinal"
+_TURN_BEGIN = re.compile(r"\A(?:\s*<\|\w{1,40}\|>(?:assistant\b)?)+")
+_TURN_END = re.compile(r"(?:<\|\w{1,40}\|>|</s>|\s)+\Z")
+_NO_FINAL = "the reply breaks off inside its thoughts: it holds no final answer"
+
+
+def final_part(text: str) -> str:
+    """The reply without thinking and drafts; the text itself where it has none.
+
+    Closed thinking is removed. A closing tag without an opening one ends thinking that was opened in the prompt. Of several
+    channels the last one counts, and it must be the final one. Tags inside a JSON object belong to its texts. Raises
+    Unparsable for a reply that breaks off inside its thinking, and for a tag or channel after the start of an unclosed
+    object: it may be part of the object's texts.
+    """
+    if any(hint in text for hint in _HINTS) and _TAG.search(text):
+        return _Scanner(text).final_part()
+    return _after_stripped_channels(text) if _STRIPPED_ANALYSIS.match(text) else text
+
+
+def without_turn_tokens(text: str) -> str:
+    """The text without the tokens that begin and end a turn (`<|im_start|>assistant`, `<|im_end|>`, `</s>`)."""
+    if "<|" not in text and "</s>" not in text:
+        return text
+    return _TURN_END.sub("", _TURN_BEGIN.sub("", text))
+
+
+def _after_stripped_channels(text: str) -> str:
+    """The final channel of a reply in the harmony format whose special tokens were stripped."""
+    _, *final = text.split(_STRIPPED_FINAL)
+    if len(final) > 1:
+        raise Unparsable("the reply holds two final channels in its thoughts: give exactly one")
+    if not final:
+        raise Unparsable(_NO_FINAL)
+    return final[0]
+
+
+class _Scanner:
+    """Walks through the tags and objects of a text, and keeps what is outside of thinking."""
+
+    def __init__(self, text: str):
+        self._text = text
+        self._kept: list[str] = []
+        self._start = 0  # of the part that is not kept yet
+        self._position = 0
+        self._objects = 0
+        self._channel = ""
+        self._in_unclosed_object = False
+
+    def final_part(self) -> str:
+        while mark := _MARK.search(self._text, self._position):
+            self._position = mark.end()
+            if mark["brace"]:
+                self._skip_object(mark.start())
+            elif mark["opened"]:
+                self._skip_thinking(mark.start())
+            else:  # the end of thinking that was opened in the prompt, or the beginning of a channel
+                if self._in_unclosed_object and self._channel in ("", "final"):
+                    what = "the end of thoughts" if mark["closed"] else "a channel"
+                    raise Unparsable(f"{what} inside a JSON object that has no end: it may be part of its texts")
+                self._in_unclosed_object = False
+                self._channel = self._channel if mark["closed"] else mark["channel"].lower()
+                self._kept, self._start, self._in_unclosed_object = [], self._position, False
+        text = "".join([*self._kept, self._text[self._start :]])
+        if self._channel not in ("", "final"):
+            raise Unparsable(
+                f"the reply breaks off inside its thoughts (channel {self._channel!r}): it holds no final answer"
+            )
+        return _MESSAGE_END.split(text, maxsplit=1)[0] if self._channel else text
+
+    def _skip_object(self, start: int) -> None:
+        self._objects += 1
+        if self._objects > MAX_GROUPS:
+            return
+        end = object_end(self._text, start)
+        if end is None and _OBJECT.match(self._text, start):
+            self._in_unclosed_object = True
+        self._position = end or self._position
+
+    def _skip_thinking(self, start: int) -> None:
+        if self._in_unclosed_object:
+            raise Unparsable("thoughts inside a JSON object that has no end: what was said cannot be told from them")
+        stem = _stem(self._text[start : self._position])
+        closing = next((c for c in _CLOSING.finditer(self._text, self._position) if _stem(c[0]) == stem), None)
+        if closing is None:  # the end of another tag inside is not the end of this one
+            raise Unparsable(_NO_FINAL)
+        self._kept.append(self._text[self._start : start])
+        self._start = self._position = closing.end()
+
+
+def _stem(tag: str) -> str:
+    """What a tag is about, in whatever spelling: `<thinking>` is closed by `</think>`."""
+    stem = _STEM.search(tag)
+    return stem[0].lower() if stem else ""
+
+
+_QUOTES = re.compile("['`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f]")
+_TRAILING_COMMA = re.compile(r",(?=[}\]])")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+def is_echo(reply: ReplyObject, material: Iterable[str]) -> bool:
+    """Whether the object of a reply occurs in a text of the material.
+
+    Both the values are compared (whatever the order of keys, line breaks, Unicode forms and quotes around numbers) and the
+    text, which finds malformed and quoted copies (`{'score': 5}`, `{\\"score\\": 5}`). An object with other reasons is
+    another object.
+    """
+    suspects = [text for text in material if "{" in text and all(key in text for key in reply.value)]
+    if not suspects:
+        return False
+    value = _comparable(reply.value)
+    spellings = {_bare(reply.text), _bare(json.dumps(reply.value, ensure_ascii=False))}
+    return any(_has_value(text, value) or _has_spelling(text, spellings) for text in suspects)
+
+
+def _has_value(text: str, value: Any) -> bool:
+    return any(_comparable(item) == value for item in objects_in(text))
+
+
+def _has_spelling(text: str, spellings: set[str]) -> bool:
+    bare = _bare(text)
+    return any(spelling in bare for spelling in spellings)
+
+
+def _bare(text: str) -> str:
+    """The text without white space, escapes and trailing commas, with one kind of quotes."""
+    text = "".join(unicodedata.normalize("NFKC", text).split()).replace("\\", "")
+    return _TRAILING_COMMA.sub("", _QUOTES.sub('"', text))
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_comparable_text(key): _comparable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_comparable(item) for item in value]
+    if isinstance(value, str):
+        text = _comparable_text(value)
+        return float(text) if _DECIMAL.fullmatch(text) else text
+    return value
+
+
+def _comparable_text(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+_LATER = re.compile(r"(?:final|revised|corrected|adjusted|updated|edited|actual|new)[_ -]?", re.I)
+
+
+def second_value(answer: Answer, value: Mapping[str, Any], prose: str) -> str | None:
+    """What contradicts the score or the class of an answer, as a message; None where nothing does.
+
+    `value` is the object that the answer was read from, `prose` the text around it. Another value counts under the same
+    key in other letters (`Score`), under a later one (`final_score`, `revised_verdict`), and in prose as a line or a plain
+    statement (`Score: 3`, `the score should be 2`, `Verdict: WRONG`). A text that only mentions a number or a class is no
+    second value. Classes are the top-level fields that take one of several words.
+    """
+    score = getattr(answer, "score", None)
+    if isinstance(score, int | float):
+        if grades := other_grades(prose, score):
+            return f"the reply holds two different scores, {score:g} in its JSON and {grades[0]:g} beside it"
+        if name := _other_key(value, "score"):
+            return f"the reply holds two different scores, under the keys `score` and `{name}`"
+    for field, words in _classes(type(answer)).items():
+        chosen = getattr(answer, field)
+        others = [word for word in stated_words(prose, words) if word != chosen]
+        if others:
+            return f"the reply holds two different verdicts, {chosen} in its JSON and {others[0]} beside it"
+        if name := _other_key(value, field):
+            return f"the reply holds two different verdicts, under the keys `{field}` and `{name}`"
+    return None
+
+
+def _other_key(value: Mapping[str, Any], name: str) -> str | None:
+    """A key that gives the field `name` once more, with another value."""
+    first = value.get(name)
+    for key, item in value.items():
+        is_other = key != name and item is not None and item != first and str(item) != str(first)
+        if is_other and _LATER.sub("", key.strip(), count=1).casefold() == name:
+            return key
+    return None
+
+
+@lru_cache(maxsize=64)
+def _classes(answer: type[Answer]) -> dict[str, tuple[str, ...]]:
+    """The fields of an answer that take one of several words."""
+    annotations = {name: field.annotation for name, field in answer.model_fields.items()}
+    return {name: get_args(kind) for name, kind in annotations.items() if get_origin(kind) is Literal}

@@ -133,7 +133,7 @@ def find_object(text: str) -> ReplyObject | None:
     damaged = malformed[0] if malformed else rest
     if damaged is None:
         return None
-    repaired = _repaired_object(text, damaged)
+    repaired = ReplyObject(_repaired(damaged), damaged, _without(text, [damaged]), ("json_repaired",))
     if not malformed and _is_cut(damaged):
         raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {damaged[-40:]!r}")
     _check_lists(damaged, repaired.value)
@@ -158,10 +158,6 @@ def _sort_groups(groups: list[str]) -> tuple[list[str], list[Any], list[str]]:
     return objects, values, malformed
 
 
-def _repaired_object(text: str, damaged: str) -> ReplyObject:
-    return ReplyObject(_repaired(damaged), damaged, _without(text, [damaged]), ("json_repaired",))
-
-
 def _without(text: str, parts: list[str]) -> str:
     for part in dict.fromkeys(parts):
         text = text.replace(part, "\n")
@@ -173,11 +169,7 @@ _BARE_END = re.compile(r"""["']\s*:\s*[\w.+-]*\Z""")
 
 
 def _is_cut(text: str) -> bool:
-    """Whether an unclosed object may have lost a part that matters.
-
-    It may when it ends in a key, a number or a bare word (`4` may be the beginning of 4.5), in a text of one word (`"4`),
-    or in a list, whose other items would be missing. A reason that breaks off only loses words.
-    """
+    """Whether an unclosed object may have lost a part that matters."""
     open_brackets, last = "", ""
     for token in _TOKEN.finditer(text):
         last = token[0]
@@ -193,10 +185,7 @@ def _is_cut(text: str) -> bool:
 
 
 def _groups(text: str) -> tuple[list[str], str | None]:
-    """The outermost bracketed parts of a text, and what follows a brace that is never closed.
-
-    A square bracket that is never closed is prose, like the text before the first bracket.
-    """
+    """The outermost bracketed parts of a text, and what follows a brace that is never closed."""
     groups: list[str] = []
     start = 0
     for _ in range(MAX_GROUPS):
@@ -291,11 +280,7 @@ _BARE_ITEM = re.compile(_PLAIN, re.I)
 
 
 def _check_lists(text: str, value: Any) -> None:
-    """Raises Unparsable for a malformed object with a list whose items are not divided by single commas.
-
-    How many claims or verdicts a list holds is the denominator of a score. A quote inside a text, a missing comma, dots
-    or a comment (`...`, `/* and so on */`) leave that open. So does a repair that has lost an item.
-    """
+    """Raises Unparsable for a malformed object with a list whose items are not divided by single commas."""
     if "[" not in text:
         return
     opened, expects_item, items = "", False, 0

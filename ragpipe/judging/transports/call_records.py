@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import Completion
-from ragpipe.judging.transports.attempt_tally import AttemptTally
-from ragpipe.schema.call import Call
+from ragpipe.judging.limits.rate_limit import Demand
+from ragpipe.judging.limits.retries import CaseTime
+from ragpipe.schema.call import Call, Paid
 
 _REDACTED = "the reply held the key, which was replaced by ***"
 
@@ -80,3 +83,43 @@ class CallRecorder:
 
     def _redacted(self, text: str | None) -> str | None:
         return None if text is None else self.redact_reply(text)
+
+
+_NO_COMPLETION = Completion(None)
+
+
+@dataclass(slots=True)
+class AttemptTally:
+    """What the attempts of one question have come to so far.
+
+    `paid` is called for every answered attempt at once, so that its price is kept whatever becomes of the call.
+    `body` is the request body without the model's name. `attempts` counts all requests sent for the question, probes of an outage included. `answers` counts those that were
+    answered, `usd` is the price of the last one. `last_error` says how the last attempt failed; `latency_ms` is its time.
+    `demand` is what an attempt takes of a limit of tokens; `case_time` is the time that is left for its case.
+    """
+
+    paid: Paid
+    attempts: int = 0
+    last_error: str = ""
+    latency_ms: float | None = None
+    body: dict[str, Any] = field(default_factory=dict)
+    wire_hash: str | None = None
+    answers: int = 0
+    usd: float | None = None
+    last_completion: Completion = _NO_COMPLETION
+    demand: Demand | None = None
+    case_time: CaseTime | None = None
+
+
+_NOTICE_AFTER_S = 8.0  # without any answer; the next notice comes after twice as long, and so on
+
+
+async def notify_while_silent(tally: AttemptTally, *, tries: int, place: str, notify: Callable[[str], None]) -> None:
+    """Tell the user that the provider has not answered yet, after 8, 16, 32 ... seconds, of up to so many tries."""
+    began, wait = time.monotonic(), _NOTICE_AFTER_S
+    while True:
+        await asyncio.sleep(wait)
+        passed = time.monotonic() - began
+        text = f"no answer yet from {place} after {passed:.0f} s: try {max(1, tally.attempts)} of {tries}"
+        notify(f"{text}; the one before: {tally.last_error}" if tally.last_error else text)
+        wait = passed

@@ -23,17 +23,14 @@ from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.retries import RETRYABLE, holds_all
-from ragpipe.judging.limits.width import ConcurrencyLimit
+from ragpipe.judging.limits.width import RequestSlots
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import is_cut
-from ragpipe.judging.transports.attempt_tally import AttemptTally
-from ragpipe.judging.transports.call_records import CallRecorder, Outcome
-from ragpipe.judging.transports.first_call import notify_while_silent
-from ragpipe.judging.transports.output_modes import RequestForm
-from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState
+from ragpipe.judging.transports.call_records import AttemptTally, CallRecorder, Outcome, notify_while_silent
+from ragpipe.judging.transports.provider_state import ProviderRegistry, ProviderState, RequestForm
 from ragpipe.judging.transports.request_costs import RequestCosts
 from ragpipe.schema.call import Call, Paid, Payment
 from ragpipe.schema.price_rates import Rates
@@ -65,7 +62,7 @@ class LiveTransport:
     ):
         self.settings = settings
         self.provider: ProviderState = ProviderRegistry().state(settings)
-        self._slots = ConcurrencyLimit(settings.concurrency)
+        self._slots = RequestSlots(settings.concurrency)
         self._served = ServedModel(settings)
         self._outage = OutageGate(settings.outage_s, settings.retries, self._notify, self._slots.allow_extra)
         self.attempts = AttemptRunner(
@@ -121,8 +118,7 @@ class LiveTransport:
         return self._calls.not_asked(question, "budget", f"{question.asker}: {error}", tally)
 
     def _admit(self, question: Question) -> None:
-        """Count a question. Raises JudgeError for one that is too long, Incomplete when `max_calls` is used up, and what ended the
-        run."""
+        """Count a question."""
         self._raise_if_unusable()
         if excess := self.provider.window.excess(question.payload.messages):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
@@ -216,8 +212,7 @@ class LiveTransport:
         if error.refused_parameter == "system_role":
             self._notify_once(
                 "system_role",
-                f"the system role was refused: its text begins the user's message from here on ({error.message}); "
-                f"{self.section}.capabilities.system_role=false says so beforehand",
+                f"the system role was refused: its text begins the user's message from here on ({error.message})",
             )
         name = (question.payload.schema_json, refused.mode)
         if error.refused_parameter == "response_format" and name not in self.provider.announced:
@@ -230,8 +225,7 @@ class LiveTransport:
     async def _complete(
         self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally
     ) -> Completion:
-        """Send one request until it succeeds or has no attempts left; within the budget, where there is one. Raises its last
-        AttemptError, BudgetUsedUp."""
+        """Send one request until it succeeds or has no attempts left; within the budget, where there is one."""
         exchange = partial(self._exchange, client, request, tally)
         if self._costs is not None:
             return await self._costs.run(self.attempts, question.key, exchange, tally)

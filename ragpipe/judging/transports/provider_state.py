@@ -2,16 +2,264 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ragpipe.core.digest import sha256
+from ragpipe.judging.cache_key import Question
+from ragpipe.judging.capabilities import OutputMode
+from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.limit_headers import limit_rules
 from ragpipe.judging.limits.rate_limit import RateLimiter, TokenDemand
 from ragpipe.judging.limits.retries import CircuitBreaker
 from ragpipe.judging.limits.width import LearnedWidth
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.context_window import ContextWindow
-from ragpipe.judging.transports.output_modes import OutputModeFallback
+from ragpipe.judging.token_count import count_tokens, how_counted
+from ragpipe.schema.call import Message
+
+_SCHEMA_REQUEST = "\n\nReply with one JSON object that is valid against this JSON schema, and with nothing else:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """The output mode of one request, the name of its token limit (`max_tokens`, `max_completion_tokens`), and whether it
+    has a system message: without one, its text begins the first message of the user."""
+
+    mode: OutputMode
+    limit_name: str
+    system_role: bool = True
+
+
+class OutputModeFallback:
+    """Which output modes and parameters one judge's provider takes, by answer schema."""
+
+    def __init__(self, settings: JudgeSettings):
+        self._settings = settings
+        supported, fixed = settings.supported, settings.output_mode
+        self._auto = fixed == "auto"
+        self._modes: tuple[OutputMode, ...] = supported.modes if fixed == "auto" else (fixed,)
+        self._first = self._modes[0]
+        self._lowered: dict[str, OutputMode] = {}  # by schema, where the first mode was refused
+        self._limit_name: str = supported.limit_name
+        self._system_role = supported.system_role
+        self._sampling = settings.sampling()
+        self._strict_formats: dict[str, dict[str, Any]] = {}  # by schema text: the order of its fields matters
+        self._accepted_modes: set[tuple[str, str]] = set()  # (schema, mode) of calls that came back
+        self._accepted_parameters: set[str] = set()  # of calls that came back
+
+    def form(self, question: Question) -> RequestForm:
+        """The form in which this question is asked next."""
+        mode = "plain" if question.answer.form == "text" else self._mode(question)
+        return RequestForm(mode, self._limit_name, self._system_role)
+
+    def unproven(self, question: Question) -> str:
+        """What the first call of a question's kind proves: its answer form, and its schema where that may be refused."""
+        form = question.answer.form
+        return question.payload.schema_json if form == "json" and len(self._modes) > 1 else form
+
+    def _mode(self, question: Question) -> OutputMode:
+        return self._lowered.get(question.payload.schema_json, self._first)
+
+    def parameters(self, form: RequestForm) -> dict[str, Any]:
+        """The parameters that are sent with the messages."""
+        limit = self._settings.max_tokens
+        return self._sampling if limit is None else {**self._sampling, form.limit_name: limit}
+
+    def body(self, question: Question, form: RequestForm) -> dict[str, Any]:
+        """The request body without the model's name."""
+        messages = list(question.payload.messages)
+        if not form.system_role:
+            messages = _without_system(messages)
+        response_format: dict[str, Any] = {}
+        if question.answer.form == "json":
+            if form.mode == "json_schema":
+                response_format = self._strict_format(question)
+            else:
+                messages = _with_schema(messages, question.payload.schema)
+                response_format = {"response_format": {"type": "json_object"}} if form.mode == "json_object" else {}
+        return {"messages": messages, **self.parameters(form), **response_format}
+
+    def _strict_format(self, question: Question) -> dict[str, Any]:
+        """The response format of an answer's schema, built once."""
+        schema_json = question.payload.schema_json
+        response_format = self._strict_formats.get(schema_json)
+        if response_format is None:
+            named_schema = {"name": "answer", "strict": True, "schema": strict_schema(question.payload.schema)}
+            response_format = {"response_format": {"type": "json_schema", "json_schema": named_schema}}
+            self._strict_formats[schema_json] = response_format
+        return response_format
+
+    def record_success(self, question: Question, form: RequestForm) -> None:
+        """A call in this form came back."""
+        self._accepted_parameters |= self.parameters(form).keys()
+        if form.system_role:
+            self._accepted_parameters.add("system_role")
+        if question.answer.form == "json":
+            self._accepted_modes.add((question.payload.schema_json, form.mode))
+
+    def _is_about_the_question(self, error: AttemptError, question: Question, form: RequestForm) -> bool:
+        """Whether a parameter is refused that other requests were answered with."""
+        if error.names_parameter:
+            return False
+        if error.refused_parameter == "response_format":
+            return (question.payload.schema_json, form.mode) in self._accepted_modes
+        name = form.limit_name if error.refused_parameter == "max_tokens" else error.refused_parameter
+        return name in self._accepted_parameters
+
+    def fall_back(self, error: AttemptError, question: Question, form: RequestForm) -> bool:
+        """Learn from a refusal. Whether the question should be sent again at once, in another form."""
+        if self._is_about_the_question(error, question, form):
+            return False
+        if error.refused_parameter == "system_role" and form.system_role:
+            self._system_role = False
+            return True
+        if error.refused_parameter == "response_format" and self._auto and form.mode != self._modes[-1]:
+            if self._mode(question) == form.mode:  # otherwise another call has learned it already
+                self._lower(question, form.mode)
+            return True
+        limited = self._settings.max_tokens is not None
+        if error.refused_parameter == "max_tokens" and form.limit_name == "max_tokens" and limited:
+            self._limit_name = "max_completion_tokens"
+            return True
+        return False
+
+    def _lower(self, question: Question, refused: OutputMode) -> None:
+        """Use the next mode for this schema."""
+        place = self._modes.index(refused)
+        lower = self._modes[place + 1]
+        second_refusal = refused == self._first and any(
+            self._modes.index(mode) > place for mode in self._lowered.values()
+        )
+        self._lowered[question.payload.schema_json] = lower
+        if second_refusal and not any(mode == refused for _, mode in self._accepted_modes):
+            self._first = lower
+
+    def fix(self, error: AttemptError, question: Question, form: RequestForm) -> str | None:
+        """The setting that the user must change when a parameter is refused for good; None when none of ours was."""
+        name = error.refused_parameter
+        if name is None or self._is_about_the_question(error, question, form):
+            return None
+        if name == "response_format":
+            return None if self._auto else "judge.output_mode: auto"
+        if name in self._sampling or (name == "max_tokens" and self._settings.max_tokens is not None):
+            return f"judge.{name}: null (it is then not sent, and that is part of the judge's identity)"
+        return None
+
+
+def _without_system(messages: list[Message]) -> list[Message]:
+    """The messages with the text of a system message at the beginning of the next one."""
+    if len(messages) < 2 or messages[0]["role"] != "system":
+        return messages
+    system, first, *others = messages
+    return [{**first, "content": system["content"] + "\n\n" + first["content"]}, *others]
+
+
+def strict_schema(node: Any) -> Any:
+    """An answer's schema as strict modes want it: every key required, no others allowed, no defaults."""
+    if isinstance(node, list):
+        return [strict_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    strict = {
+        key: {name: strict_schema(item) for name, item in value.items()}
+        if key == "properties"
+        else strict_schema(value)
+        for key, value in node.items()
+        if key != "default"
+    }
+    if isinstance(node.get("properties"), dict):
+        strict |= {"required": list(node["properties"]), "additionalProperties": False}
+    return strict
+
+
+def _with_schema(messages: list[Message], schema: dict[str, Any]) -> list[Message]:
+    """The messages with the schema at the end of the last one, so that requests share their beginnings."""
+    last = messages[-1]
+    return [*messages[:-1], {**last, "content": last["content"] + schema_request(schema)}]
+
+
+def schema_request(schema: dict[str, Any]) -> str:
+    """The end of the last message where the schema is not sent beside the messages."""
+    return _SCHEMA_REQUEST + json.dumps(schema, ensure_ascii=False)  # its order is the order of the reply's keys
+
+
+_TOKENS_PER_MESSAGE = 8  # what a chat template adds
+_MARGIN = 1.2  # before replies have shown how the server counts
+_OBSERVED = 5  # replies of a script after which the largest ratio seen is used
+_WINDOW = re.compile(
+    r"(?:maximum (?:context|model) length|context (?:length|window|size)|maximum number of tokens)\D{0,40}?(\d[\d,]{2,9})"
+    r"|(\d[\d,]{2,9}) (?:tokens? )?maximum",
+    re.I,
+)
+_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+_ASCII = re.compile("[\x00-\x7f]")
+_SAMPLE = 2_000  # characters by which the script of a text is told
+
+
+class ContextWindow:
+    """The window of one judge, and how its server counts, by script.
+
+    The server's tokens for a prompt are its own affair; `usage` tells them afterwards. Their largest ratio to our count is
+    the estimate for further prompts in the same script.
+    """
+
+    def __init__(self, settings: JudgeSettings):
+        self._model, self._reply = settings.model, settings.max_tokens or 0
+        self.tokens: int | None = settings.supported.context_tokens
+        self._given = self.tokens is not None
+        self._ratios: dict[str, list[float]] = {}
+
+    def excess(self, messages: Iterable[Message]) -> str | None:
+        """Why these messages do not fit, in words; None where they may be sent."""
+        if self.tokens is None:
+            return None
+        messages, room = list(messages), self.tokens - self._reply
+        overhead = _TOKENS_PER_MESSAGE * len(messages)
+        if sum(len(m["content"].encode("utf-8", "replace")) for m in messages) + overhead <= room:
+            return None  # no tokenizer makes more tokens than there are bytes
+        text = "\n".join(m["content"] for m in messages)
+        needed = round(count_tokens(text, self._model) * self._ratio(text)) + overhead
+        if needed <= room:
+            return None
+        source = "judge.capabilities.context_tokens" if self._given else "learned from the provider's refusal"
+        return (
+            f"about {needed:,} tokens by our own count and {self._reply:,} for the reply (judge.max_tokens) do not fit into the "
+            f"model's context window of {self.tokens:,} ({source}); it was not sent"
+        )
+
+    def observe(self, messages: Iterable[Message], tokens_in: int | None) -> None:
+        """Compare the server's count of a prompt that it answered with ours."""
+        if self.tokens is None or not tokens_in:
+            return
+        text = "\n".join(m["content"] for m in messages)
+        ratios = self._ratios.setdefault(_script(text), [])
+        if len(ratios) < _OBSERVED and (own := count_tokens(text, self._model)):
+            ratios.append(tokens_in / own)
+
+    def learn(self, refusal: str) -> None:
+        """Take the window from the words of a refusal, where it is not given and they name it."""
+        named = _WINDOW.search(refusal)
+        if not self._given and named:
+            self.tokens = int((named[1] or named[2]).replace(",", ""))
+
+    def _ratio(self, text: str) -> float:
+        """The server's tokens per token of ours: as observed, else with a margin where the window was given."""
+        ratios = self._ratios.get(_script(text), [])
+        if len(ratios) >= _OBSERVED:
+            return max(ratios)
+        is_estimate = self._given and how_counted(self._model).startswith("estimated")
+        return _MARGIN if is_estimate else 1.0
+
+
+def _script(text: str) -> str:
+    """Tokenizers differ by script: `ascii`, `wide` (Chinese, Japanese, Korean) or `other`."""
+    sample = text[-_SAMPLE:]
+    if len(_WIDE.findall(sample)) > len(sample) / 10:
+        return "wide"
+    return "ascii" if len(_ASCII.findall(sample)) > 0.95 * len(sample) else "other"
 
 
 @dataclass(slots=True)
@@ -66,7 +314,7 @@ class ProviderRegistry:
         name = f"{settings.section} {settings.model_dump_json()}"
         limits = self._limits_of(settings)
         if name not in self._states:
-            demand = TokenDemand(settings.tokens_counted or limits.rate_limiter.rules.counts, settings.max_tokens)
+            demand = TokenDemand(limits.rate_limiter.rules.counts, settings.max_tokens)
             self._states[name] = ProviderState(limits, demand, OutputModeFallback(settings), ContextWindow(settings))
         return self._states[name]
 

@@ -12,9 +12,9 @@ from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.limits.attempts import AttemptRunner, raise_if_late
 from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.attempt_tally import AttemptTally
-from ragpipe.schema.amount import Amount
+from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.schema.price_rates import Rates
+from ragpipe.schema.usage import Amount
 
 _PER_REQUEST = 64  # tokens of a chat template: its opening, a default system prompt
 _PER_MESSAGE = 16  # tokens that separate messages and name their roles

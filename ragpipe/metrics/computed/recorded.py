@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from ragpipe.metrics.base import Computed
-from ragpipe.schema.recorded_judgement import UNREADABLE, is_unreadable, several
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import UNREADABLE, Case, is_unreadable, several
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.schema.settings import Settings
 

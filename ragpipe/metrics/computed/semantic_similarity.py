@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.judging.vector_replies import cosine
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference

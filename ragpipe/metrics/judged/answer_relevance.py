@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.judging.vector_replies import cosine
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetric
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line

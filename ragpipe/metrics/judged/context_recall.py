@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.claim_details import claim_details, contradicted_words, share_of_claims
 from ragpipe.metrics.shared.claim_metric import ClaimMetric

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
 from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.claim_details import claim_details, contradicted_words, share_of_claims
 from ragpipe.metrics.shared.claim_metric import ClaimMetric

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.format_checks import LANGUAGES, function_words, language_of, schema_fault, sizes
 from ragpipe.metrics.shared.injection_flags import answer_flags, one_line

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Need, PlannedCall
 from ragpipe.metrics.shared.anchor_match import matches_anchor
 from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ragpipe.core.errors import JudgeError
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import PlannedCall
 from ragpipe.metrics.shared.context_metric import NO_CLAIMS, ContextMetric
 from ragpipe.metrics.shared.context_numbers import numbered

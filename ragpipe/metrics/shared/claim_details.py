@@ -13,8 +13,7 @@ from ragpipe.schema.judge_answers.claim_answers import (
     Support,
     Verdict,
 )
-from ragpipe.schema.quote_places import QuotableChunks
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import Case, QuotableChunks
 
 EVIDENCE_NOT_FOUND = "evidence_not_found"
 CONTRADICTION_NOT_FOUND = "contradiction_not_found"

@@ -16,11 +16,10 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import Field
 
 from ragpipe.core.errors import Skipped
-from ragpipe.judging.judge_protocol import Judge
+from ragpipe.judging.any_judge import Judge
 from ragpipe.metrics.base import Metric, PlannedCall
 from ragpipe.metrics.shared.judge_metric import gather_ordered
-from ragpipe.schema.reference_answers import AnyReference, ReferenceRule
-from ragpipe.schema.sample import Case
+from ragpipe.schema.sample import AnyReference, Case, ReferenceRule
 from ragpipe.schema.score import Score, ScoreSpec
 
 M = TypeVar("M", bound="ReferenceMetric")

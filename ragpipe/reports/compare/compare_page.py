@@ -42,7 +42,7 @@ from ragpipe.reports.compare.compare_charts import (
 )
 from ragpipe.reports.compare.compared_rows import CASES_MAX, ComparedRows, compared_rows, main_score
 from ragpipe.reports.comparison_summary import bridge_lines, parts_mark, why_lines
-from ragpipe.schema.reference_answers import distinct_references
+from ragpipe.schema.sample import distinct_references
 from ragpipe.store.run.run_tables import rows_at
 
 WORST = 20

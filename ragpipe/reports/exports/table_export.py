@@ -11,11 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.safe_text import UNSAFE
-from ragpipe.core.spreadsheet_text import escape
+from ragpipe.core.safe_text import UNSAFE, escape
 from ragpipe.core.strict_json import InvalidJson, strict_loads
-from ragpipe.store.files.atomic import json_bytes, sweep_temporaries
-from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.files.atomic import json_bytes, open_unless_same, sweep_temporaries
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder, make_folder
 from ragpipe.store.run.run_tables import batches, is_json, schema_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ragpipe.core.markdown_text import code_block, code_span, escape_markdown, markdown_table
+from ragpipe.core.safe_text import code_block, code_span, escape_markdown, markdown_table
 from ragpipe.reports.model import (
     CaseExcerpt,
     CaseName,

@@ -26,12 +26,13 @@ from ragpipe.pages.data_blocks import (
 )
 from ragpipe.reports.case_views import MARKS, CaseView, ScoreView, TextPart, case_views
 from ragpipe.reports.run_page.case_rows import CaseRows, read_case_rows
-from ragpipe.reports.settings import PAGE_CASES
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.store.run.ordered_rows import OutputKey
 from ragpipe.store.run.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run.run_tables import batches, open_table, read_columns, schema_of
 
+PAGE_CASES = 20_000
+"""A page has so many cases at most."""
 PROMPTS_MB = 24
 """Megabytes of prompts and replies on a page, as they are stored without compression; on the page they take about a tenth."""
 

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import from_json
 
-from ragpipe.schema.blank import is_blank
 from ragpipe.schema.sample import OUTPUT_KEY, Expected
 from ragpipe.schema.score import Status
 from ragpipe.schema.settings import Settings
+from ragpipe.schema.text_forms import is_blank
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import KNOWN, LISTS, META, field_labels, nearest_field, within
 from ragpipe.scoring.normalisation import OK, STATUSES, TOLERANCE, Column

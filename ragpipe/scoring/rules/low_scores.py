@@ -25,6 +25,8 @@ from ragpipe.scoring.settings import NOT_LOW, Bands, LowScoreBand, LowScoreSetti
 _REASON_CHARS = 200
 _DISTINCT = 2000  # reasons told apart per score; judges rarely use the same words twice
 _GROUPS = 10  # of one field, the largest lift first
+_MIN_CASES, _MIN_LIFT = 3, 1.25  # low cases, and their share over that of all cases, from which a group is named
+_EXAMPLES, _REASONS = 5, 5  # listed with each band, and with each score
 FLAGS = "flags"
 """What is read of the details of a score: a list of texts."""
 _FLAGGED = f'"{FLAGS}":["'  # details are canonical JSON: without it there is no flag to read
@@ -76,7 +78,7 @@ class LowScores:
             bands = np.where(_is_low(bands, low.bands), bands, NOT_LOW)  # the other bands are counted, and no more
             self._add_examples(low, bands, column, facts)
             _add_reasons(low, bands, column)
-            if self._settings.flags and name in facts.measured:
+            if name in facts.measured:
                 _add_flags(low, bands, name, facts)
 
     def document(self, ledger: Accumulators) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class LowScores:
 
     def _add_examples(self, low: _Low, bands: Bands, column: Column, facts: Facts) -> None:
         for number, examples in enumerate(low.examples):
-            for place in np.flatnonzero(bands == number)[: self._settings.examples - len(examples)].tolist():
+            for place in np.flatnonzero(bands == number)[: _EXAMPLES - len(examples)].tolist():
                 reason = column.reasons[place].as_py()
                 line = None if reason is None else " ".join(reason.split())[:_REASON_CHARS]
                 examples.append({**facts.key(place), "value": float(column.values[place]), "reason": line})
@@ -124,8 +126,8 @@ class LowScores:
                 for field in self._settings.by
                 if (groups := self._groups(field, is_low, measured, ledger))
             },
-            "reasons": [{"reason": text, "n": n} for text, n in low.reasons.most(self._settings.reasons, at_least=2)],
-            "flags": dict(low.flags.most(self._settings.reasons, at_least=1)),
+            "reasons": [{"reason": text, "n": n} for text, n in low.reasons.most(_REASONS, at_least=2)],
+            "flags": dict(low.flags.most(_REASONS, at_least=1)),
         }
 
     def _groups(self, field: str, low: Any, measured: Any, ledger: Accumulators) -> list[dict[str, Any]]:
@@ -142,8 +144,8 @@ class LowScores:
             {"value": name, "n_low": int(k), "n": int(m), "share": k / m, "lift": k / m / base}
             for code, (name, k, m) in enumerate(zip(names, n_low.tolist(), n.tolist(), strict=True))
             if code != ledger.fields[field].rest  # values beyond the memory's limit have nothing in common
-            and k >= self._settings.min_cases
-            and k / m / base >= self._settings.min_lift
+            and k >= _MIN_CASES
+            and k / m / base >= _MIN_LIFT
         ]
         return sorted(groups, key=lambda group: (-group["lift"], -group["n_low"]))[:_GROUPS]
 

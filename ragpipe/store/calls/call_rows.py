@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -280,11 +281,6 @@ def _object(text: str | None) -> dict[str, Any]:
     return parsed
 
 
-def _payload_id(fields: dict[str, str]) -> str:
-    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
-    return sha256(asked) if asked else ""
-
-
 @lru_cache(maxsize=64)
 def _hashed(iteration: int) -> str:
     return sha256(iteration)
@@ -321,9 +317,10 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         answers,
     ) = plain
     fields = key_parts_of(shared[1], messages, iteration)
+    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
     return Call(
         key=key.hex(),
-        payload_id=_payload_id(fields),
+        payload_id=(sha256(asked) if asked else ""),
         judge=label or "",
         status=status,
         text=text,
@@ -348,3 +345,51 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         iteration=iteration,
         created_at=time_of(created),
     )
+
+
+MOST_KEYS = 32
+"""Keys of one statement."""
+
+
+def stored_keys(db: StoreConnection, table: str, keys: Sequence[bytes]) -> set[bytes]:
+    """Those of the keys that have a row in a table, in whatever state it is."""
+    stored: set[bytes] = set()
+    for piece in _pieces(keys):
+        statement = f"SELECT key FROM {table} WHERE key IN ({', '.join('?' * len(piece))})"
+        stored.update(key for (key,) in db.execute(statement, piece))
+    return stored
+
+
+def _pieces(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The keys in pieces of 32, 16, 8, 4, 2 and 1: a handful of statements, which the connection keeps prepared."""
+    start, size = 0, MOST_KEYS
+    while start < len(keys):
+        while size > len(keys) - start:
+            size //= 2
+        yield keys[start : start + size]
+        start += size
+
+
+_STORE = f"INSERT INTO calls ({', '.join(COLUMNS)}, failed_in) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
+
+
+def store(db: StoreConnection, shared: SharedValues, call: PackedCall) -> None:
+    """Write the row of a call, replacing what has its key: a reply replaces the failures of all runs."""
+    run, judge, served = (shared.number(t, c) for t, c in zip(("runs", "judges", "served"), call.shared, strict=True))
+    if call.status == "ok":
+        failed_in = 0
+        db.execute("DELETE FROM calls WHERE key = ?", (call.key,))
+    else:
+        failed_in = run
+        db.execute("DELETE FROM calls WHERE key = ? AND failed_in = ?", (call.key, run))
+    db.execute(_STORE, (call.key, run, judge, served, *call.cells, call.digest, failed_in))
+
+
+def every_call(db: StoreConnection, where: str = "TRUE", values: Sequence[object] = ()) -> Iterator[Call | None]:
+    """All calls of a store, or those that match a condition in SQL, in the order of time; None for a damaged row."""
+    shared = SharedValues(db)
+    for row in db.scan("calls", COLUMNS, where, values):
+        try:
+            yield call_of(row, shared) if row else None
+        except DamagedRow:
+            yield None

@@ -20,20 +20,28 @@ from ragpipe.store.calls.call_rows import (
     SharedValues,
     call_of,
     digest_of,
+    every_call,
     fetched,
     key_bytes,
+    store,
+    stored_keys,
 )
-from ragpipe.store.calls.call_schema import check_store_tables, create_tables, publish_new, set_journal
+from ragpipe.store.calls.call_schema import (
+    BUSY_S,
+    SqliteConnection,
+    check_store_tables,
+    create_tables,
+    publish_new,
+    set_journal,
+    sqlite_errors,
+    transaction,
+)
 from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, payment_entries
 from ragpipe.store.calls.open_table import StoreLost
 from ragpipe.store.calls.owners import Owners
-from ragpipe.store.calls.sqlite_connection import SqliteConnection
-from ragpipe.store.calls.sqlite_errors import BUSY_S, sqlite_errors, transaction
 from ragpipe.store.calls.store_connection import StoreConnection
 from ragpipe.store.calls.store_requests import FIRST_POLL_S, ClaimResult, Freshness, Lookup
-from ragpipe.store.calls.stored_calls import every_call, store
-from ragpipe.store.calls.stored_keys import stored_keys
-from ragpipe.store.run.format_check import check_store
+from ragpipe.store.run.run_folder import check_store
 
 _NAMES = ", ".join(COLUMNS)
 _FIND = f"SELECT {_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others
@@ -205,9 +213,7 @@ class CallTable:
             return None
 
     def _put(self, call: PackedCall) -> Call | None:
-        """Store a call; the reply that stands instead, where another store was quicker. A reply without a claim (its process was stopped
-        for so long that another one took over) is the first where none stands yet, and ends the other's claim: two runs must not rest
-        on different replies to one question."""
+        """Store a call; the reply that stands instead, where another store was quicker."""
         ok = call.status == "ok"
         mine = self.owners.release(call.key)
         if not (mine and ok) and (stored := self._stored(call.key, failures=False)):
@@ -248,7 +254,9 @@ class CallReader:
 
     def call(self, key: str, run_id: str | None) -> Call | None:
         """The call of this key that `run_id` may use; None where the file has none, or no tables."""
-        self._has_tables = self._has_tables or _has_calls(self._db)
+        self._has_tables = self._has_tables or (
+            self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
+        )
         if not self._has_tables:
             return None
         run = None if run_id is None else digest_of((run_id,))
@@ -258,10 +266,6 @@ class CallReader:
         except DamagedRow:
             self.damaged.add(key)
             return None
-
-
-def _has_calls(db: StoreConnection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

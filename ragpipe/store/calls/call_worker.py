@@ -172,7 +172,10 @@ class CallWorker(threading.Thread):
     def _next_request(self, wake: float) -> StoreRequest:
         """The next request. Raises queue.Empty at `wake`, or when a key that somebody waits for was freed."""
         while True:
-            self._wake_waiting()
+            if self._waiting and self.table.listens and (freed := self.table.freed()):
+                for waiting in self._waiting:
+                    if waiting.key[:FREED_DIGITS] in freed:
+                        waiting.due = 0.0
             wake = min([wake, *(request.due for request in self._waiting)])
             remaining = max(0.0, wake - time.monotonic())
             listens = bool(self._waiting) and self.table.listens
@@ -181,13 +184,6 @@ class CallWorker(threading.Thread):
             except queue.Empty:
                 if not listens or time.monotonic() >= wake:
                     raise
-
-    def _wake_waiting(self) -> None:
-        """Let those who wait for a key that another store has freed look again at once."""
-        if self._waiting and self.table.listens and (freed := self.table.freed()):
-            for waiting in self._waiting:
-                if waiting.key[:FREED_DIGITS] in freed:
-                    waiting.due = 0.0
 
     def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:
         if not puts and not releases and not self._unpaid:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ragpipe.core.errors import DataError, OutputError, Problem
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.ledger_rows import PaymentEntry
-from ragpipe.store.calls.row_export import line_of_call, line_of_payment
+from ragpipe.store.calls.transfer import line_of_call, line_of_payment
 
 _CONTENT = "what was paid for and could not be stored"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragpipe.core.errors import FolderLocked
+from ragpipe.store.calls.call_rows import stored_keys
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.stored_keys import stored_keys
 from ragpipe.store.files.processes import Process, is_alive, is_stopped, this_process
 
 _CLAIM = (
@@ -133,3 +134,24 @@ def _owner(row: tuple[Any, ...]) -> Owner:
     owner = Owner(*row)
     kinds = (owner.host, str), (owner.pid, int), (owner.mark, str), (owner.beat, int), (owner.run_id, str)
     return owner if all(type(value) is kind for value, kind in kinds) else Owner(str(row[0]), None, 0, "", 0, "")
+
+
+def owner_state(owner: Owner) -> str:
+    """`alive`, `dead`, or `unknown` for a process of another host."""
+    return "dead" if owner.closed else {True: "alive", False: "dead", None: "unknown"}[is_alive(owner.process)]
+
+
+def refuse_if_in_use(place: str, owners: Callable[[], Sequence[Owner]], *, silent_after_s: float) -> None:
+    """Raises FolderLocked when a live process has this store open, even one that asks nothing at the moment.
+
+    `owners` reads who has it open. A process on another host is watched for `silent_after_s`: it is alive when its beat changes.
+    """
+    current = owners()
+    living = [str(owner) for owner in current if owner_state(owner) == "alive"]
+    unknown = {owner.id: owner.beat for owner in current if owner_state(owner) == "unknown"}
+    end = time.monotonic() + silent_after_s
+    while unknown and not living and time.monotonic() < end:
+        time.sleep(min(1.0, silent_after_s))
+        living += [str(owner) for owner in owners() if unknown.get(owner.id, owner.beat) != owner.beat]
+    if living:
+        raise FolderLocked(f"the call store {place} is in use by {living[0]}: wait for its end")

@@ -10,15 +10,12 @@ from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.call import Call
+from ragpipe.store.calls.call_schema import SqliteConnection, check_store_tables, sqlite_errors, transaction
 from ragpipe.store.calls.call_table import CallReader, CallTable
-from ragpipe.store.calls.maintenance import owner_state, refuse_if_in_use
 from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
-from ragpipe.store.calls.owners import every_owner
-from ragpipe.store.calls.read_only import open_to_read
-from ragpipe.store.calls.sqlite_connection import SqliteConnection
-from ragpipe.store.calls.sqlite_errors import sqlite_errors, transaction
+from ragpipe.store.calls.owners import every_owner, owner_state, refuse_if_in_use
 from ragpipe.store.files.atomic import make_folders
-from ragpipe.store.run.format_check import check_store
+from ragpipe.store.run.run_folder import check_store
 
 BATCH = 2000  # rows in one transaction: other processes wait only briefly for the lock
 
@@ -123,3 +120,33 @@ class SqliteReader:
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
+
+
+def open_to_read(path: Path) -> SqliteConnection:
+    """A connection that changes nothing. Raises OutputError and DataError as `CallStore`."""
+    check_store(path)
+    with sqlite_errors(path):
+        db = _connected(path)
+        try:
+            check_store_tables(path, db, new_is_fine=True)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _connected(path: Path) -> SqliteConnection:
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20, factory=SqliteConnection)
+    try:
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        return db
+    except sqlite3.OperationalError:
+        db.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+    except BaseException:
+        db.close()
+        raise
+    # A read-only folder has no room for SQLite's shared memory; without a log beside it, the file is complete.
+    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, factory=SqliteConnection)

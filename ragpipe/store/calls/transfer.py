@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,30 +20,15 @@ import pyarrow.parquet as pq
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.schema.call import Call
+from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.format_version import FORMAT, format_mismatch
 from ragpipe.store.calls.call_database import StorePlace, call_database
-from ragpipe.store.calls.call_rows import SharedValues, key_bytes, packed
-from ragpipe.store.calls.ledger_rows import add_payments, check_payment, payment_entries
+from ragpipe.store.calls.call_rows import SharedValues, every_call, key_bytes, packed, store
+from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, check_payment, payment_entries
 from ragpipe.store.calls.open_table import SILENT_AFTER_S
-from ragpipe.store.calls.row_export import (
-    CALL,
-    DIGEST,
-    KIND,
-    NAMES,
-    NUMBER,
-    PAYMENT,
-    SCHEMA,
-    call_in,
-    digest_of_row,
-    payment_in,
-    row_of_call,
-    row_of_payment,
-)
 from ragpipe.store.calls.store_connection import StoreConnection
-from ragpipe.store.calls.stored_calls import every_call, store
-from ragpipe.store.files.parquet_writer import parquet_writer
-from ragpipe.store.files.write_if_changed import open_unless_same
+from ragpipe.store.files.atomic import open_unless_same
+from ragpipe.store.files.parquet_parts import parquet_writer
 
 _BATCH = 2000
 
@@ -168,3 +154,76 @@ def _refused(source: Path, place: str, content: str) -> DataError:
     return DataError(
         "the calls cannot be taken in", [Problem(str(source), place, content, "what ragpipe exported", fix)]
     )
+
+
+CALL, PAYMENT = "call", "payment"
+NUMBER, KIND, DIGEST = "format", "row", "row_sha256"
+JSON = ("sent", "fields")
+CALLS = tuple(field.name for field in fields(Call))
+PAYMENTS = ("mark", "run_id", "iteration", *(field.name for field in fields(Payment)))
+NAMES = tuple(dict.fromkeys((*CALLS, *PAYMENTS)))
+"""All columns except the number, the kind and the digest. A column that a row's kind does not have is null."""
+_TYPES = {str(f.type).split(" ")[0]: pa.string() for f in (*fields(Call), *fields(Payment))} | {
+    "int": pa.int64(),
+    "float": pa.float64(),
+}
+_COLUMNS = {"mark": pa.int64()} | {f.name: _TYPES[str(f.type).split(" ")[0]] for f in (*fields(Call), *fields(Payment))}
+SCHEMA = pa.schema(
+    [
+        pa.field(NUMBER, pa.int64()),
+        pa.field(KIND, pa.string()),
+        *(pa.field(name, _COLUMNS[name]) for name in NAMES),
+        pa.field(DIGEST, pa.string()),
+    ]
+)
+
+
+def row_of_call(call: Call) -> dict[str, Any]:
+    """A call as a row with its digest."""
+    cells = {name: getattr(call, name) for name in CALLS}
+    return _sealed(CALL, cells | {name: json.dumps(cells[name], separators=(",", ":")) for name in JSON})
+
+
+def row_of_payment(entry: PaymentEntry) -> dict[str, Any]:
+    """A payment as a row with its digest."""
+    paid = {field.name: getattr(entry.payment, field.name) for field in fields(Payment)}
+    return _sealed(PAYMENT, {"mark": entry.mark, "run_id": entry.run_id, "iteration": entry.iteration, **paid})
+
+
+def line_of_call(call: Call) -> bytes:
+    """A call as a line of JSON."""
+    return _line(row_of_call(call))
+
+
+def line_of_payment(entry: PaymentEntry) -> bytes:
+    """A payment as a line of JSON."""
+    return _line(row_of_payment(entry))
+
+
+def call_in(row: Mapping[str, Any]) -> Call:
+    """The call of a row. Raises ValueError, TypeError for cells that are not a call."""
+    cells = {name: row[name] for name in CALLS}
+    return Call(**{**cells, **{name: json.loads(row[name]) for name in JSON}})
+
+
+def payment_in(row: Mapping[str, Any]) -> PaymentEntry:
+    """The payment of a row."""
+    paid = Payment(**{field.name: row[field.name] for field in fields(Payment)})
+    return PaymentEntry(row["mark"], row["run_id"], row["iteration"], paid)
+
+
+def digest_of_row(row: Mapping[str, Any]) -> str | None:
+    """The digest that a row must have; None for one that cannot have any: NaN, lone surrogates."""
+    try:
+        return sha256({name: cell for name, cell in row.items() if name != DIGEST})
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _sealed(kind: str, cells: Mapping[str, Any]) -> dict[str, Any]:
+    row = {NUMBER: FORMAT, KIND: kind, **{name: cells.get(name) for name in NAMES}}
+    return {**row, DIGEST: sha256(row)}
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"

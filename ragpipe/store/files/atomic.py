@@ -7,6 +7,7 @@ the target is replaced, never written through.
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import json
 import logging
@@ -14,15 +15,21 @@ import os
 import re
 import shutil
 import stat
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
+from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import OutputError
+from ragpipe.store.files.filesystem import is_regular_file
 from ragpipe.store.files.processes import Process, is_alive, this_process
+
+if sys.platform != "win32":
+    import fcntl
 
 log = logging.getLogger(__name__)
 
@@ -250,3 +257,104 @@ def sync_folder(folder: Path) -> None:
         sync(descriptor, folder)
     finally:
         os.close(descriptor)
+
+
+class _Unchanged(Exception):
+    """Ends an atomic write without the rename."""
+
+
+class Hashing:
+    """A writable file that hashes what is written."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:  # whoever opened the file closes it
+        self.flush()
+
+
+@contextmanager
+def open_unless_same(path: Path) -> Iterator[BinaryIO]:
+    """As `atomic_open`, but a file with equal content stays as it is (same inode, same time)."""
+    try:
+        with atomic_open(path) as file:
+            hashing = Hashing(file)
+            yield cast(BinaryIO, hashing)
+            if is_regular_file(path) and sha256_file(path) == hashing.digest.hexdigest():
+                raise _Unchanged
+    except _Unchanged:
+        pass
+
+
+def write_unless_same(path: Path, data: bytes | str) -> bool:
+    """Write a whole file; True when it had to be written. Raises OutputError."""
+    content = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    if is_regular_file(path) and path.stat().st_size == len(content) and path.read_bytes() == content:
+        return False
+    atomic_write(path, content)
+    return True
+
+
+def json_unless_same(path: Path, value: Any) -> bool:
+    """Write plain JSON as `json_lines` says; True when it had to be written. Raises ValueError for NaN, OutputError."""
+    return write_unless_same(path, json_lines(value) + b"\n")
+
+
+def append_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Append lines of JSON in one write, and make the file and its folder where they are missing, also for no lines.
+
+    Writers take turns, and the write goes to the end of the file; it is synced. A last line that a full disk or a power
+    cut left torn is ended first, so that it spoils no other. Raises OutputError, also for a symbolic link.
+    """
+    content = b"".join(json_bytes(line) + b"\n" for line in lines)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, flags, 0o666), "rb+", buffering=0) as file:
+            _lock(file.fileno())
+            size = file.seek(0, os.SEEK_END)
+            if content and size:
+                file.seek(size - 1)
+                content = content if file.read(1) == b"\n" else b"\n" + content
+            if content and file.write(content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def _lock(descriptor: int) -> None:
+    """Keep other writers out until the file is closed. Without locks of the file system two of them may leave an empty line."""
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file of JSON lines; a torn line and what is no object are passed over. None for a file that is not there.
+
+    Raises OutputError for a file that cannot be read.
+    """
+    try:
+        content = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise output_error(path, error, "read") from error
+    for line in content.split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry

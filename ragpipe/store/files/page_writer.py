@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ragpipe.pages.page_file import Page, page_pieces
 from ragpipe.pages.side_files import SINGLE_FILE_MB, SideFolder
-from ragpipe.store.files.atomic import output_error, sweep_temporaries, sync_folder
-from ragpipe.store.files.write_if_changed import open_unless_same, write_unless_same
+from ragpipe.store.files.atomic import open_unless_same, output_error, sweep_temporaries, sync_folder, write_unless_same
 
 _SIDE_FILE = re.compile(r"[a-z]+\d*-[0-9a-f]{16}\.js")
 
@@ -56,8 +55,7 @@ def _make(folder: Path) -> None:
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove the side files that the page does not name, and the folder when nothing is left. What cannot be removed stays: it
-    is in nobody's way."""
+    """Remove the side files that the page does not name, and the folder when nothing is left."""
     with suppress(OSError):
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             return

@@ -21,9 +21,15 @@ import pyarrow.parquet as pq
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.store.files.atomic import atomic_open, atomic_write, output_error, sweep_temporaries, sync_folder
-from ragpipe.store.files.parquet_writer import parquet_writer
-from ragpipe.store.files.write_if_changed import Hashing, open_unless_same
+from ragpipe.store.files.atomic import (
+    Hashing,
+    atomic_open,
+    atomic_write,
+    open_unless_same,
+    output_error,
+    sweep_temporaries,
+    sync_folder,
+)
 
 PARTS = ".parts"
 """Folder with the parts of several tables; removed with the last of them."""
@@ -198,3 +204,50 @@ def _write_groups(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table],
 def _write(writer: pq.ParquetWriter, table: pa.Table) -> None:
     if table.num_rows:
         writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+
+
+GROUP_ROWS = 8192
+GROUP_BYTES = 16 << 20
+
+
+class RowGroups:
+    """Gathers consecutive tables and writes them as one row group, as soon as they have `GROUP_ROWS` rows or `GROUP_BYTES`. A table
+    is never divided."""
+
+    def __init__(self, writer: pq.ParquetWriter):
+        self._writer = writer
+        self._tables: list[pa.Table] = []
+        self._rows = self._bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Rows behind those that are there."""
+        self._tables.append(table)
+        self._rows += table.num_rows
+        # without what a buffer holds beside the rows, so that it does not matter who made the table
+        self._bytes += sum(map(pa.ipc.get_record_batch_size, table.to_batches()))
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was gathered: to be called after the last table."""
+        if self._rows:
+            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks(), row_group_size=self._rows)
+        self._tables, self._rows, self._bytes = [], 0, 0
+
+
+@contextmanager
+def parquet_writer(file: BinaryIO, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+    """A writer that is closed for good when its block ends, however it ends.
+
+    pyarrow's own, left open by an error or unable to close on a full disk, tries again when it is collected, and prints
+    a traceback behind our message.
+    """
+    writer = pq.ParquetWriter(file, schema, **options)
+    try:
+        yield writer
+        writer.close()
+    finally:
+        if writer.is_open:
+            with suppress(Exception):  # what went wrong before is on its way up
+                writer.close()
+            writer.is_open = False

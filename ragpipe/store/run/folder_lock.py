@@ -70,7 +70,11 @@ class FolderLock:
         while not self._try():
             now = time.monotonic()
             if now >= deadline:
-                raise FolderLocked(self._held_text())
+                holder = self._read()
+                fix = "wait for it to end, or end it"
+                if not holder or holder.get("exclusive"):
+                    fix += f"; if it is gone for sure, remove {self.path}"
+                raise FolderLocked(f"{self.folder} is in use by {_named(holder)}. To fix: {fix}.")
             if not is_announced and now - started > ANNOUNCE_S:
                 log.warning("%s is in use by %s: waiting, at most %.0f s", self.folder, _named(self._read()), wait_s)
                 is_announced = True
@@ -178,10 +182,7 @@ class FolderLock:
         return True
 
     def _remove_file_of_other_user(self) -> bool:
-        """Remove a lock file that this user may not write to; False when it is held.
-
-        Raises OutputError that says who has to remove it, and OSError.
-        """
+        """Remove a lock file that this user may not write to; False when it is held."""
         try:
             owner = _user(os.lstat(self.path).st_uid)
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -265,13 +266,6 @@ class FolderLock:
 
     def _read(self) -> dict[str, Any]:
         return _parsed(self._raw() or b"")
-
-    def _held_text(self) -> str:
-        holder = self._read()
-        fix = "wait for it to end, or end it"
-        if not holder or holder.get("exclusive"):
-            fix += f"; if it is gone for sure, remove {self.path}"
-        return f"{self.folder} is in use by {_named(holder)}. To fix: {fix}."
 
 
 def _content(*, exclusive: bool) -> bytes:

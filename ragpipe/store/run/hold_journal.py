@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.schema.amount import Amount
+from ragpipe.schema.usage import Amount
 from ragpipe.store.files.atomic import atomic_write, json_bytes
 from ragpipe.store.run.journal import HEADER, Journal, read_entries
 

@@ -123,7 +123,12 @@ class Journal:
             while written < len(lines):
                 written += os.write(self._descriptor, lines[written:])
         except OSError as error:
-            self._undo_partial_write(written)
+            # remove lines that were only written in part (disk full): the next one must not follow them
+            if written:
+                try:
+                    os.ftruncate(self._descriptor, self._size)
+                except OSError:
+                    self._broken = True  # the line is torn, as after a kill, and stays the last one
             raise output_error(self.path, error) from error
         self._size += len(lines)
         if time.monotonic() - self._last_sync > SYNC_S:
@@ -149,14 +154,6 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _undo_partial_write(self, written: int) -> None:
-        """Remove lines that were only written in part (disk full): the next one must not follow them."""
-        if written:
-            try:
-                os.ftruncate(self._descriptor, self._size)
-            except OSError:
-                self._broken = True  # the line is torn, as after a kill, and stays the last one
 
     def _sync_in_background(self) -> None:
         if self._sync and self._sync.is_alive():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.store.run.row_group_cache import RowGroupCache
 from ragpipe.store.run.run_tables import (
     BATCH,
     batches_at,
@@ -163,3 +163,51 @@ def _runs(keys: pa.Table) -> list[tuple[OutputKey, int, int]]:
     firsts = keys.take(pa.array(bounds[:-1]))
     names = zip(*(firsts[name].to_pylist() for name in OUTPUT_KEY), strict=True)
     return [(name, start, stop) for name, (start, stop) in zip(names, pairwise(bounds), strict=True)]
+
+
+Content = TypeVar("Content")
+
+
+class RowGroupCache(Generic[Content]):
+    """Least recently used row groups of some files are dropped first.
+
+    Args:
+        files: open Parquet files; the cache does not close them.
+        read: reads one row group of a file, in the form that is kept.
+        max_groups: how many groups are kept.
+        max_bytes: with it, groups are kept up to this sum of uncompressed bytes, but always `max_groups` of them.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[pq.ParquetFile],
+        read: Callable[[pq.ParquetFile, int], Content],
+        *,
+        max_groups: int,
+        max_bytes: int = 0,
+    ):
+        self._files, self._read = files, read
+        self._max_groups, self._max_bytes = max_groups, max_bytes
+        self._groups: OrderedDict[tuple[int, int], Content] = OrderedDict()
+
+    def group(self, group: int, file: int = 0) -> Content:
+        """One row group of the file with this number, from memory where it is kept. Raises the errors of `read`."""
+        key = (file, group)
+        if key not in self._groups:
+            self._make_room(self._bytes_of(key))
+            self._groups[key] = self._read(self._files[file], group)
+        self._groups.move_to_end(key)
+        return self._groups[key]
+
+    def clear(self) -> None:
+        """Drop all groups."""
+        self._groups.clear()
+
+    def _make_room(self, size: int) -> None:
+        """Drop groups until one more of `size` bytes may be kept."""
+        while len(self._groups) >= self._max_groups and size + sum(map(self._bytes_of, self._groups)) > self._max_bytes:
+            self._groups.popitem(last=False)
+
+    def _bytes_of(self, key: tuple[int, int]) -> int:
+        file, group = key
+        return int(self._files[file].metadata.row_group(group).total_byte_size)

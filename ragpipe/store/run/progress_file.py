@@ -21,7 +21,7 @@ from ragpipe.core.digest_table import DigestTable, name_digest
 from ragpipe.core.errors import OutputError
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.atomic import atomic_write, is_disk_full, json_bytes
-from ragpipe.store.files.regular_file import open_regular
+from ragpipe.store.files.filesystem import open_regular
 from ragpipe.store.run.progress_state import Phase, ProgressState, iso_time
 
 ALL_UP_TO = 1000
@@ -43,8 +43,7 @@ class FinishedCase(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
-    """A finished case as it is shown. `text` is its JSON, indented for its place in the file. It and `values` are made once, when
-    the entry is first written: most entries of a large run leave the view before that."""
+    """A finished case as it is shown."""
 
     finished: FinishedCase
 
@@ -74,10 +73,6 @@ def _indented(values: Mapping[str, Any], indent: str) -> str:
     return f"{indent}{{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
-def _hash(case: CaseKey) -> str:
-    return sha256(list(case))
-
-
 def _time(completed_at: str | None) -> str:
     return completed_at.replace("+00:00", "Z") if completed_at else iso_time()
 
@@ -86,7 +81,7 @@ def _shown(finished: FinishedCase) -> dict[str, Any]:
     """The entry of a case."""
     case = finished.case
     return {
-        "hash": _hash(case),
+        "hash": sha256(list(case)),
         "queryLogId": case.sample_id,
         "method": case.method,
         "repeat": case.repeat,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from ragpipe.core.errors import OutputError
+from ragpipe.store.files.atomic import atomic_write, json_bytes
 from ragpipe.store.files.processes import Process
 
 Phase = Literal["collecting", "judging", "scoring", "done"]
@@ -229,3 +233,44 @@ def _number(value: Any) -> float:
 
 def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 1)
+
+
+EVERY_S = 5.0
+"""Seconds between two writes: the most that a killed start can lose."""
+
+
+class WallClock:
+    """Runs while an iteration is judged. `seconds` includes, from the file, all earlier starts."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._before, self._started = judged_seconds(path) or 0.0, time.monotonic()
+        self._next = self._started + EVERY_S
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._started
+
+    def tick(self) -> None:
+        """Write the file when EVERY_S seconds have passed since the last time. Call it often."""
+        if time.monotonic() >= self._next:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file. When that fails, the time is lost and the run goes on."""
+        self._next = time.monotonic() + EVERY_S
+        try:
+            atomic_write(self._path, json_bytes({"judging_s": round(self.seconds, 3)}) + b"\n", durable=False)
+        except OutputError:
+            return
+
+
+def judged_seconds(path: Path) -> float | None:
+    """The seconds in the file; None where it is missing or unreadable."""
+    try:
+        seconds = json.loads(path.read_bytes())["judging_s"] if not path.is_symlink() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+        return None
+    return float(seconds)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import CaseKey
 from ragpipe.store.outside_causes import outside_cause
-from ragpipe.store.run.document_shapes import shape_fault
 from ragpipe.store.run.seals import change_since_sealed, seal_over
 
 BATCH = 256  # rows in memory at once; a row of judge_inputs.parquet may be tens of kilobytes
@@ -279,8 +278,7 @@ def _may_hold(group: pq.RowGroupMetaData, column: str, ordered: Sequence[str]) -
 def _numbered_batches(
     file: pq.ParquetFile, group: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches of a row group, each with the place of its first row within the group. Rows that take little room are
-    read many at once: each batch costs time for every column."""
+    """The batches of a row group, each with the place of its first row within the group."""
     size, first = file.metadata.row_group(group), 0
     rows = min(_SMALL_ROWS, size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size))
     chosen = None if columns is None else list(columns)
@@ -318,3 +316,50 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_EACH = "*"  # of a shape: every value of a mapping
+_NUMBER = (int, float)
+_MAYBE_NUMBER = (int, float, type(None))
+_SCORES = {"scores": {_EACH: {"mean": _MAYBE_NUMBER, "n_ok": int}}}
+_USAGE = {"calls": int, "replies": int, "tokens_in": int, "tokens_out": int, "usd_known": _NUMBER, "unpriced": int}
+_USED = {**_USAGE, "calls_computed": int, "calls_failed": int}
+_METRICS: dict[str, Any] = {
+    "n_cases": int,
+    "signature": str,
+    "judge": {"label": str},
+    "declared": {_EACH: {"low": _MAYBE_NUMBER, "high": _MAYBE_NUMBER, "higher_is_better": bool}},
+    "overall": _SCORES,
+    "by": {_EACH: {_EACH: _SCORES}},
+    "scoring": {"level": _NUMBER},
+}
+_SHAPES: Mapping[str, Any] = {
+    "metrics.json": {**_METRICS, "iteration": int},
+    "cost.json": {"used": _USED, "spent": _USAGE, "prices": dict},
+    "final/metrics.json": {**_METRICS, "iterations": [int]},
+    "final/cost.json": {"total": {"used": _USED, "spent": _USAGE}},
+    "gates.json": {"gates": [{"name": str, "outcome": str, "verdict": str, "sentence": str}]},
+}
+
+
+def shape_fault(path: Path, content: Mapping[str, Any]) -> str | None:
+    """The first part of a run's document that is missing or of another kind, in words; None where all is there."""
+    name = f"final/{path.name}" if path.parent.name == "final" else path.name
+    return _fault(content, _SHAPES.get(name, {}), "")
+
+
+def _fault(value: Any, shape: Any, place: str) -> str | None:
+    if isinstance(shape, type | tuple):
+        is_right = isinstance(value, shape) and not (isinstance(value, bool) and shape is not bool)
+        return None if is_right else f"{place} is {value!r:.60}"
+    if not isinstance(value, type(shape)):
+        return f"{place} is a {type(value).__name__}"
+    if isinstance(shape, list):
+        parts = [(item, shape[0], f"{place}[{number}]") for number, item in enumerate(value)]
+    elif _EACH in shape:
+        parts = [(item, shape[_EACH], f"{place}.{key}") for key, item in value.items()]
+    else:
+        if missing := [key for key in shape if key not in value]:
+            return f"no `{missing[0]}`" + (f" in {place.lstrip('.')}" if place else "")
+        parts = [(value[key], kind, f"{place}.{key}") for key, kind in shape.items()]
+    return next(filter(None, (_fault(item, kind, where.lstrip(".")) for item, kind, where in parts)), None)

@@ -17,13 +17,12 @@ import pytest
 from ragpipe.core.errors import Interrupted, ProviderUnusable
 from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
-from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.price_settings import Price
-from ragpipe.schema.amount import Amount
+from ragpipe.judging.settings import BudgetSettings, Price
 from ragpipe.schema.call import Call, Payment
 from ragpipe.schema.price_rates import Rates, Tier
+from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
 from ragpipe.testing.openai_answers import question_hash
 from tests.extras.batch.batch_server import EXPIRED, MISSING, OK, BatchServer

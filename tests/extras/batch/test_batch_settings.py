@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragpipe.extras.batch.settings import BatchSettings, advice
-from ragpipe.judging.price_settings import Price
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.settings import JudgeSettings, Price
 
 BATCH = BatchSettings()
 

@@ -18,7 +18,7 @@ from ragpipe.extras.batch.api import BatchStatus, OpenAIBatches
 from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
 from ragpipe.judging.cache_key import Question
-from ragpipe.judging.price_settings import Price
+from ragpipe.judging.settings import Price
 from ragpipe.schema.call import Call, Payment
 from tests.extras.batch.batch_server import DOUBLED, EXPIRED, MISSING, OK, BatchServer
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings

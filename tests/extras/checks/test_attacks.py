@@ -16,7 +16,7 @@ from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite, family_of, pr
 from ragpipe.extras.checks.check import Pair, rate_json
 from ragpipe.extras.checks.judge_audit import AuditedScore, attack_outcomes, attack_rows, plain_prompt, probe_rows
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
-from ragpipe.prompting.foreign_tags import foreign_tags
+from ragpipe.prompting.fences import foreign_tags
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.sample import Case, Chunk, Output, Sample
 

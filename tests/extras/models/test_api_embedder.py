@@ -15,9 +15,9 @@ from ragpipe.engine.chosen_runner import stays_here
 from ragpipe.extras.models.api_embedder import ApiTransport
 from ragpipe.extras.models.embedder_settings import ApiEmbedder
 from ragpipe.judging.cache_key import Question, key_parts, question_key
-from ragpipe.judging.clients.base_urls import conflicting_base_url
+from ragpipe.judging.clients.factory import conflicting_base_url
 from ragpipe.judging.vector_replies import Vector, text_payload
-from ragpipe.store.calls.store_stats import census
+from ragpipe.store.calls.maintenance import census
 from ragpipe.testing.openai_server import serving
 from tests.integration.embedding.test_embedded_runs import KEY, here, values, write
 from tests.integration.tasks.test_bill import Place, balances, place

@@ -17,7 +17,7 @@ from ragpipe.engine.runs.run_identity import metric_identity
 from ragpipe.extras.models.token_matching import Encoded, EncoderSettings, PairScores, idf, pair_score
 from ragpipe.judging.vector_replies import TokenMatch, pair_payload
 from ragpipe.metrics.base import run_skip_reason
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 from tests.support.minilm import needs_files
 

@@ -10,7 +10,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.embedding import local_embedder
-from ragpipe.schema.corpus import Corpus
+from ragpipe.schema.sample import Corpus
 from tests.integration.embedding.test_embedded_runs import here, uninstall, values, write
 from tests.support.minilm import needs_files
 

@@ -21,7 +21,7 @@ from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims
 from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 from tests.unit.metrics.test_metric_prompts import asked_pairs
 
 TEA = "Green tea is an old drink. It comes from China. It is brewed at 80 degrees."

@@ -18,6 +18,7 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
+from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.extras.postgres import link as links
 from ragpipe.extras.postgres import table as tables
 from ragpipe.extras.postgres.connection import PostgresConnection
@@ -28,12 +29,10 @@ from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.calls.call_store import CallStore, read_calls
 from ragpipe.store.calls.ledger_rows import PaymentEntry, payment_entry
-from ragpipe.store.calls.nearest_key import nearest_call, stored_as
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
 from ragpipe.store.calls.open_table import OpenedFor
-from ragpipe.store.calls.prune import Choice, prunable, prune
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import ClaimResult, Lookup
-from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.extras.postgres.postgres_server import PostgresServer, postgres_server
 from tests.support.waiting import HANGS_AFTER_S, wait_until

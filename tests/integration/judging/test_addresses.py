@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.judging.clients.base_urls import base_url_variables, conflicting_base_url
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.clients.factory import client_name
+from ragpipe.judging.clients.factory import base_url_variables, client_name, conflicting_base_url
 from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.settings import JudgeSettings
 from tests.support.asking import VARIABLE, ask, settings

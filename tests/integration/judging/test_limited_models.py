@@ -173,21 +173,6 @@ def test_a_model_without_a_temperature_is_asked_without_one(serve, tmp_path, wor
     assert ("takes no temperature" in capfd.readouterr().err) == ("capabilities" in word)
 
 
-def test_what_is_said_beforehand_costs_no_refusal(serve, tmp_path):
-    """A model with every limitation, described in YAML."""
-    server = serve("no_system_role", "no_response_format", "no_temperature", "no_max_tokens", "thinks", latency_ms=5)
-    server.keep_bodies = True
-    said = "{system_role: false, temperature: false, json_schema: false, json_object: false, max_completion_tokens: true}"
-    code, folder = _run(tmp_path, server, f"judge.capabilities={said}")
-    assert code == 0
-    _assert_right(folder)
-    assert (_refusals(server), server.tries) == (0, CASES * 4)
-    for body in server.bodies.values():
-        assert {"temperature", "max_tokens", "response_format"}.isdisjoint(body)
-        assert body["max_completion_tokens"] == 2048
-        assert [message["role"] for message in body["messages"]] == ["user"]
-
-
 def test_without_a_system_role_the_whole_text_goes_to_the_user(serve, tmp_path):
     told, merged = serve(), serve("no_system_role")
     for server in (told, merged):

@@ -66,23 +66,8 @@ async def test_the_first_call_stays_alone_until_one_came_back(serve):
     assert server.peak > 1
 
 
-async def test_a_deadline_holds_over_all_tries_of_a_call(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.3 * attempt)
-    server = serve("500:after=1", latency_ms=100)
-    found = settings(server.url, concurrency=1, retries=3, deadline_s=0.9)
-    _, call = await ask(found, question("a"), question("b"))
-    assert (call.status, call.attempts, server.tries) == ("server_error", 2, 3)  # 0.1 + 0.3 + 0.1 s, and 0.6 to wait
-
-
-async def test_the_deadline_stands_still_while_the_gate_is_closed(serve):
-    server = serve("429:nth=2,retry_after=0.6")
-    found = settings(server.url, concurrency=1, deadline_s=0.4)
-    calls = await ask(found, question("a"), question("b"))
-    assert [c.status for c in calls] == ["ok", "ok"]
-
-
 async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.first_call._NOTICE_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.call_records._NOTICE_AFTER_S", 0.1)
     told = []
     with pytest.raises(ProviderUnusable):
         await ask(settings(serve("hang").url, timeout_s=0.3), tell=told.append)
@@ -93,7 +78,7 @@ async def test_a_terminal_is_told_that_nothing_has_answered_yet(serve, monkeypat
 
 
 async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
-    monkeypatch.setattr("ragpipe.judging.transports.first_call._NOTICE_AFTER_S", 0.1)
+    monkeypatch.setattr("ragpipe.judging.transports.call_records._NOTICE_AFTER_S", 0.1)
     told = []
     await ask(settings(serve(latency_ms=30).url), *(question(f"a {i}") for i in range(30)), tell=told.append)
     assert told == []
@@ -208,9 +193,10 @@ async def test_a_cancelled_probe_leaves_the_turn_to_another(quick):
     assert await third is False
 
 
-async def test_refusals_of_one_step_in_the_same_words_end_the_run(serve):
+async def test_refusals_of_one_step_in_the_same_words_end_the_run(serve, monkeypatch):
+    monkeypatch.setattr("ragpipe.judging.settings._BREAKER", 3)
     server = serve("400:match=odd step")
-    found = settings(server.url, concurrency=1, breaker=4)
+    found = settings(server.url, concurrency=1)
     mixed = [question(f"{'odd step' if i % 2 else 'a'} {i}", Grade15 if i % 2 else Claims) for i in range(20)]
     asked = [replace(q, asker=f"case-{i} / {'odd' if i % 2 else 'even'} / rate") for i, q in enumerate(mixed)]
     with pytest.raises(ProviderUnusable, match="4 calls of odd / rate in a row were refused in the same words") as caught:

@@ -4,7 +4,7 @@ import pytest
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.replies.answer_parsing import read_answer
-from ragpipe.judging.transports.output_modes import strict_schema
+from ragpipe.judging.transports.provider_state import strict_schema
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.claim_answers import Claims, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, TwoAxes, YesNo

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ragpipe
-from ragpipe.core.markdown_text import escape_markdown
+from ragpipe.core.safe_text import escape_markdown
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.schema.run_warning import warning_texts

@@ -16,7 +16,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
-from ragpipe.stages.closed_book import mark_closed_book
+from ragpipe.stages.collected_outputs import mark_closed_book
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
 from ragpipe.testing.scripted import make_case, shipped_metric
 from tests.support.rows import first_rows

@@ -75,13 +75,6 @@ def test_the_same_questions_are_compared_as_pairs() -> None:
     assert [case["value"] for case in drop["worst"]] == [-1, -1, -1]
 
 
-def test_an_alert_may_name_no_case() -> None:
-    for good in (40, 20):
-        write_log(Path("log.jsonl"), good=good)
-        assert monitor("report.alerts.cases=0") == 0
-    assert [(alert["alert"], alert["worst"]) for alert in alerts()] == [("gate", []), ("drop", [])]
-
-
 def test_what_is_told_is_chosen() -> None:
     write_log(Path("log.jsonl"), good=34)  # .85 of 40: the interval holds the limit
     assert monitor() == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.store.calls.store_stats import census
+from ragpipe.store.calls.maintenance import census
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, rows, start, write_cases

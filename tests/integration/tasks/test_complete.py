@@ -16,7 +16,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.engine import evaluation
-from ragpipe.engine.completion_notice import next_name, time_ago
+from ragpipe.engine.run_outcome import next_name, time_ago
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases

@@ -14,7 +14,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.judging.session import JudgeSession
 from ragpipe.prompting.prompt import Prompt
-from ragpipe.stages.replayed_cases import ReplayedCases
+from ragpipe.stages.measured_cases import ReplayedCases
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, rows, write_cases

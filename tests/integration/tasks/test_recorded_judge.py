@@ -14,7 +14,7 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.core.resources import data_path
-from ragpipe.store.calls.recorded_file import write_recorded_file
+from ragpipe.store.calls.recorded_replies import write_recorded_file
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 

@@ -15,11 +15,10 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.core.digest import sha256
+from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import SharedValues, packed, time_of
+from ragpipe.store.calls.call_rows import SharedValues, packed, store, time_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.nearest_key import nearest_call, stored_as
-from ragpipe.store.calls.stored_calls import store
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases

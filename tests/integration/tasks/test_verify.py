@@ -199,6 +199,6 @@ def test_a_second_start_of_a_finished_run_does_not_bless_a_changed_file(run: Pat
 def test_another_report_of_a_finished_run_is_still_what_it_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=x"]
     assert main(words) == 0
-    assert main([*words, "report.worst_cases=1"]) == 0
+    assert main([*words, "report.percent=[faithfulness]"]) == 0
     code, said = verified(here / "outputs/x/latest", capsys)
     assert (code, "identical" in said) == (0, True), said

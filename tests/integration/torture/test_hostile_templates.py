@@ -17,7 +17,7 @@ from ragpipe.core.errors import PromptError, PromptTooLong
 from ragpipe.core.resources import prompts_dir
 from ragpipe.prompting.fences import fence
 from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.template_language import MAX_RENDERED
+from ragpipe.prompting.prompt import MAX_RENDERED
 from ragpipe.schema.sample import Chunk
 from tests.support.checks import Bench, places_of
 from tests.support.harness import environment, start

@@ -104,7 +104,7 @@ def test_what_cannot_be_stopped_is_queued_again_too(tmp_path: Path) -> None:
     script = f"""
 import asyncio, os, signal, sys, time
 from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.preemption import preemptible
+from ragpipe.engine.graceful_shutdown import preemptible
 
 class Deaf:
     def stop(self, why): print(why.signal_number == signal.SIGUSR2)

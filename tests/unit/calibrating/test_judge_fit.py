@@ -126,11 +126,11 @@ def test_equal_weights_are_the_plain_mean_and_only_set_weights_are_identity() ->
 
 
 def test_candidates_begin_with_the_settings_in_use_and_change_nothing_else() -> None:
-    settings = HeuristicSettings(threshold=0.4, require_names=False)
+    settings = HeuristicSettings(threshold=0.4, window=2)
     candidates = candidates_of(settings)
     assert candidates[0] == settings
     assert len(candidates) == len(set(candidates)) == 9 * 11
-    assert all(not candidate.require_names for candidate in candidates)
+    assert all(candidate.window == 2 for candidate in candidates)
 
 
 def test_candidates_judge_as_a_run_by_them_would() -> None:

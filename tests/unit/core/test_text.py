@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ragpipe.core import strict_json
-from ragpipe.core.markdown_text import code_block, code_span
-from ragpipe.core.safe_text import on_one_line, printable
+from ragpipe.core.safe_text import code_block, code_span, on_one_line, printable
 from ragpipe.core.text_match import MatchableText, normalise, occurs, quote_pieces
 from ragpipe.reports.case_views import Quotes, TextPart, highlight
 

@@ -12,14 +12,13 @@ import pytest
 from ragpipe.comparing.judge_drift import read_drift_record
 from ragpipe.core.digest import sha256
 from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
-from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
+from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError, user_fault
 from ragpipe.core.named_files import named_bytes, named_text
-from ragpipe.core.threads_beside import done_behind, made_ahead
-from ragpipe.core.user_faults import user_fault
 from ragpipe.core.yaml_files import yaml_text
 from ragpipe.prompting.template_files import read_text
 from ragpipe.scoring.calibration_file import read_calibration
-from ragpipe.store.calls.recorded_file import read_recorded_file
+from ragpipe.stages.score_iteration import done_behind, made_ahead
+from ragpipe.store.calls.recorded_replies import read_recorded_file
 
 CODE = "import json\n\ndef grade(text):\n    return helper(text)\n\ndef helper(text):\n    return lenght(text)\n\n"
 CODE += "def parse(text):\n    return json.loads(text)\n"

@@ -69,7 +69,7 @@ def test_the_rate_of_two_servers_is_that_of_both() -> None:
 
 
 class Limits:
-    timeout_s, deadline_s, retries = 5.0, None, 2
+    timeout_s, retries = 5.0, 2
 
 
 class State:

@@ -22,7 +22,7 @@ from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts
 from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade05, Grade15, Groundedness, TwoAxes, YesNo
 from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance, ChunkGrades, ContextRelevance
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China and holds less caffeine than coffee."
 GOOD = "Green tea comes from China. It is brewed at 80 degrees."

@@ -120,18 +120,14 @@ def test_chunks_and_texts_are_the_same(ask):
     assert ask(Verdicts, claims=claims, sources=chunk) == ask(Verdicts, claims=claims, sources=BRIDGE)
 
 
-@pytest.mark.parametrize(
-    ("key", "claim", "source"),
-    [
-        ("require_numbers", "The bridge was opened in 1938.", BRIDGE),
-        ("require_names", "The bridge was designed by Joseph Strauss.", BRIDGE),
-        ("require_negation", "The drug is not safe for children.", "The drug is safe for children."),
-        ("require_quotes", 'The report says "profits rose sharply in spring".', "The report: profits fell sharply in spring."),
-    ],
-)
-def test_each_rule_can_be_turned_off(ask, key, claim, source):
+@pytest.mark.parametrize(("claim", "source"), [
+    ("The bridge was opened in 1938.", BRIDGE),
+    ("The bridge was designed by Joseph Strauss.", BRIDGE),
+    ("The drug is not safe for children.", "The drug is safe for children."),
+    ('The report says "profits rose sharply in spring".', "The report: profits fell sharply in spring."),
+])  # fmt: skip
+def test_a_number_name_negation_or_quotation_of_its_own_is_not_supported(ask, claim, source):
     assert not ask(Verdicts, claims=[claim], sources=[source]).verdicts[0].supported
-    assert ask(Verdicts, HeuristicSettings(**{key: False}), claims=[claim], sources=[source]).verdicts[0].supported
 
 
 def test_a_higher_threshold_is_stricter(ask):

@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 
-from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.clients.client import AttemptError, Completion
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.pricing import rates_for
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.attempt_tally import AttemptTally
+from ragpipe.judging.settings import BudgetSettings, JudgeSettings
+from ragpipe.judging.transports.call_records import AttemptTally
 from ragpipe.judging.transports.request_costs import RequestCosts
-from ragpipe.schema.amount import Amount
+from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
 from tests.support.thoroughness import some_of
 from tests.support.timer_loop import TimerLoop

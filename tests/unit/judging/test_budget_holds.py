@@ -9,15 +9,14 @@ from typing import ClassVar
 
 import pytest
 
+from ragpipe.cli import with_words
 from ragpipe.core.errors import DataError
-from ragpipe.core.resume_words import with_words
-from ragpipe.judging.budget_settings import BudgetSettings
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
 from ragpipe.judging.pricing import rates_for
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judging.settings import BudgetSettings, JudgeSettings
 from ragpipe.judging.transports.request_costs import RequestCosts
-from ragpipe.schema.amount import Amount
 from ragpipe.schema.price_rates import Rates, Tier
+from ragpipe.schema.usage import Amount
 from ragpipe.store.run.hold_journal import HoldJournal
 
 

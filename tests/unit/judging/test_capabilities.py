@@ -5,16 +5,14 @@ from pydantic import ValidationError
 
 from ragpipe.judging import pricing
 from ragpipe.judging.cache_key import judge_parts
-from ragpipe.judging.capabilities import MODES, capabilities
-from ragpipe.judging.capability_settings import CapabilitySettings
+from ragpipe.judging.capabilities import MODES, CapabilitySettings, capabilities, is_pinned
 from ragpipe.judging.clients.client import ApiResponse, AttemptError
 from ragpipe.judging.clients.factory import client_name
 from ragpipe.judging.clients.http_responses import parse_response
-from ragpipe.judging.model_names import is_pinned
 from ragpipe.judging.redaction import Redactor, is_variable_name, looks_like_key
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.token_count import count_tokens
-from ragpipe.judging.transports.context_window import ContextWindow
+from ragpipe.judging.transports.provider_state import ContextWindow
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 LOCAL = {"model": "hosted_vllm/m@abcdef1", "api_base": "http://h/v1"}
@@ -49,16 +47,6 @@ def test_the_table_knows_the_models_that_litellm_knows_to_take_no_temperature():
     assert [name for name in chosen if "temperature" in capabilities(name).sampling] == []
 
 
-@pytest.mark.parametrize(("model", "given", "expected"), [
-    ("bedrock/m", {"json_schema": True}, ("json_schema", "plain")),
-    (MODEL, {"json_schema": False}, ("json_object", "plain")),
-    (MODEL, {"json_object": False}, ("json_schema", "plain")),
-    (MODEL, {"json_schema": False, "json_object": False}, ("plain",)),
-])  # fmt: skip
-def test_the_user_knows_better_which_modes_there_are(model, given, expected):
-    assert capabilities(model, CapabilitySettings(**given)).modes == expected
-
-
 def test_what_is_not_sent_is_not_in_the_identity_of_replies():
     def sampling(model=MODEL, **keys):
         return JudgeSettings(model=model, **keys).identity_of_judge()["sampling"]
@@ -70,11 +58,8 @@ def test_what_is_not_sent_is_not_in_the_identity_of_replies():
     assert sampling("anthropic/claude-3-5-haiku-20241022", capabilities={"seed": True}, seed=3) == {"temperature": 0.0, "seed": 3}
 
 
-def test_the_form_of_a_request_is_in_no_identity_and_the_window_is_in_the_runs():
+def test_the_window_is_in_the_identity_of_a_run_alone():
     plain = JudgeSettings(model=MODEL)
-    for form in ("system_role", "json_schema", "json_object", "max_completion_tokens"):
-        other = JudgeSettings(model=MODEL, capabilities={form: False})
-        assert (other.identity(), other.identity_of_judge()) == (plain.identity(), plain.identity_of_judge())
     other = JudgeSettings(model=MODEL, capabilities={"context_tokens": 8192})
     assert other.identity() != plain.identity()
     assert other.identity_of_judge() == plain.identity_of_judge()
@@ -258,7 +243,6 @@ WRONG = [
     ({"prices": {"input": -1.0, "output": 1.0}}, "prices", "greater than or equal to 0"),
     ({"rpd": 100}, "rpd", "Extra inputs"),
     ({"tpm": 0.0}, "tpm", "greater than 0"),
-    ({"tokens_counted": "all"}, "tokens_counted", "'max_tokens' or 'used'"),
     ({"case_deadline_s": 0.0}, "case_deadline_s", "greater than 0"),
     ({"run_deadline_s": float("inf")}, "run_deadline_s", "finite number"),
 ]
@@ -310,7 +294,7 @@ def test_what_is_in_which_identity():
     assert base.identity_of_judge() == {"model": MODEL, "endpoint": "", "sampling": {"temperature": 0.0}, "season": ""}
     operational = JudgeSettings(
         model=MODEL, client="litellm", api_key_env="X", concurrency=3, rpm=5.0, timeout_s=1.0, retries=0, max_calls=1,
-        retry_after_cap_s=1.0, breaker=2, deadline_s=9.0, outage_s=1.0, output_mode="plain", prices={"input": 1.0, "output": 2.0},
+        retry_after_cap_s=1.0, outage_s=1.0, output_mode="plain", prices={"input": 1.0, "output": 2.0},
     )  # fmt: skip
     assert operational.identity() == base.identity()
     tokens = JudgeSettings(model=MODEL, max_tokens=10)

@@ -23,8 +23,7 @@ from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer, Integer, Number
 from ragpipe.schema.judge_answers.claim_answers import ClaimOrigins, Claims, QuotedVerdicts, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import TwoAxes, YesNo
-from ragpipe.schema.reference_answers import AnyReference
-from ragpipe.schema.sample import Case, Chunk
+from ragpipe.schema.sample import AnyReference, Case, Chunk
 from ragpipe.schema.score import Score
 from ragpipe.store.calls.call_store import CallStore
 from ragpipe.testing.scripted import make_case, shipped_metric
@@ -74,7 +73,7 @@ def test_another_question(edit: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("edit", [
     {"max_tokens": 99}, {"concurrency": 3}, {"retries": 0}, {"timeout_s": 5.0}, {"rpm": 10.0}, {"client": "litellm"},
-    {"output_mode": "plain"}, {"max_calls": 5}, {"api_key_env": "MY_KEY"}, {"allow_unpinned": True}, {"breaker": 3},
+    {"output_mode": "plain"}, {"max_calls": 5}, {"api_key_env": "MY_KEY"}, {"allow_unpinned": True},
     {"prices": {"input": 1.0, "output": 1.0}}, {"retry_after_cap_s": 1.0},
 ])  # fmt: skip
 def test_the_same_question(edit: dict[str, Any]) -> None:

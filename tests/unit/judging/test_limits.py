@@ -91,30 +91,34 @@ async def test_the_breaker_ends_a_dead_provider(serve):
     assert server.tries <= 1 + 7 + 2
 
 
-async def test_a_success_closes_the_breaker(serve):
+async def test_a_success_closes_the_breaker(serve, monkeypatch):
+    monkeypatch.setattr("ragpipe.judging.settings._BREAKER", 2)
     server = serve("500:nth=2+3+5+6+8+9", latency_ms=1)
-    calls = await ask(settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10)))
+    calls = await ask(settings(server.url, concurrency=1, retries=0), *(question(f"a {i}") for i in range(10)))
     assert [c.status for c in calls].count("server_error") == 6
 
 
-async def test_empty_replies_do_not_open_the_breaker(serve):
+async def test_empty_replies_do_not_open_the_breaker(serve, monkeypatch):
     """The provider lives: it is this judge that has nothing to say."""
+    monkeypatch.setattr("ragpipe.judging.settings._BREAKER", 2)
     server = serve("empty_content:after=1")
-    calls = await ask(settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10)))
+    calls = await ask(settings(server.url, concurrency=1, retries=0), *(question(f"a {i}") for i in range(10)))
     assert [c.status for c in calls] == ["ok", *["empty_reply"] * 9]
 
 
-async def test_a_step_none_of_whose_replies_had_a_text_ends_the_run(serve):
+async def test_a_step_none_of_whose_replies_had_a_text_ends_the_run(serve, monkeypatch):
+    monkeypatch.setattr("ragpipe.judging.settings._BREAKER", 2)
     server = serve("empty_content")
     with pytest.raises(ProviderUnusable, match="none of the first 3 replies to grade / rate had a text") as caught:
-        await ask(settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(10)))
+        await ask(settings(server.url, concurrency=1, retries=0), *(question(f"a {i}") for i in range(10)))
     assert (caught.value.kind, server.tries) == ("breaker", 3)
 
 
-async def test_a_permanent_failure_closes_the_breaker(serve):
+async def test_a_permanent_failure_closes_the_breaker(serve, monkeypatch):
     """A refusal of one question is an answer too: the provider is not dead."""
+    monkeypatch.setattr("ragpipe.judging.settings._BREAKER", 2)
     server = serve("400:nth=4+7+10", "invalid_json:after=1")
-    calls = await ask(settings(server.url, concurrency=1, retries=0, breaker=3), *(question(f"a {i}") for i in range(11)))
+    calls = await ask(settings(server.url, concurrency=1, retries=0), *(question(f"a {i}") for i in range(11)))
     bad = ["not_an_api_answer", "not_an_api_answer", "bad_request"]
     assert [c.status for c in calls] == ["ok", *bad * 3, "not_an_api_answer"]
 

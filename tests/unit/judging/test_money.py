@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.judging.jury.aggregation import agreement_of, combine, one_value
-from ragpipe.judging.jury.jury import is_drawn, is_unsure
+from ragpipe.judging.jury.aggregation import agreement_of, combine, is_drawn, is_unsure, one_value
 from ragpipe.judging.jury.settings import CascadeSettings
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import own_rates, rates_for, table_rates
+from ragpipe.judging.settings import Price
 from ragpipe.judging.token_count import count_tokens, how_counted
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.sample import CaseKey

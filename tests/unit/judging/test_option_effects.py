@@ -11,7 +11,7 @@ from ragpipe.judging.cache_key import Question
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.output_modes import OutputModeFallback
+from ragpipe.judging.transports.provider_state import OutputModeFallback
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.call import Call, Paid
 from ragpipe.schema.judge_answers.answer_type import Answer

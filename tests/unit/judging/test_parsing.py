@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
-from ragpipe.judging.replies.final_text import final_part
+from ragpipe.judging.replies.answer_parsing import Unparsable, final_part, read_answer
 from ragpipe.judging.replies.reply_json import MAX_REPAIRED, objects_in
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, Claims, QuotedVerdict, QuotedVerdicts, Verdict, Verdicts

@@ -17,9 +17,8 @@ from pydantic import Field
 import ragpipe
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import ConfigError
-from ragpipe.judging.transports.output_modes import strict_schema
-from ragpipe.schema.call import Payload, canonical_messages
-from ragpipe.schema.field_order import KNOWN
+from ragpipe.judging.transports.provider_state import strict_schema
+from ragpipe.schema.call import KNOWN, Payload, canonical_messages
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
 from ragpipe.schema.judge_answers.answer_type import Answer, Flag, Number, Quote
 from ragpipe.schema.judge_answers.claim_answers import Verdict

@@ -11,7 +11,7 @@ from ragpipe.engine.plans.plan_summary import reference_lines
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.shared.multi_reference import mean_of_references, with_rule
 from ragpipe.prompting.fences import fence
-from ragpipe.schema.reference_answers import AnyReference
+from ragpipe.schema.sample import AnyReference
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages.plan_calls import make_plan
 from ragpipe.stages.step_tokens import PromptCounter

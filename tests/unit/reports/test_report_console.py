@@ -15,8 +15,8 @@ import pytest
 
 import ragpipe
 from ragpipe.core.errors import DataError
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import own_rates
+from ragpipe.judging.settings import Price
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import Table, plain_text
 from ragpipe.reports.report_data import ReportData, read_results

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
-from ragpipe.core.spreadsheet_text import escape, restore
+from ragpipe.core.safe_text import escape, restore
 from ragpipe.reports.exports.table_export import export_tables, write_csv, write_json_lines
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.store.run.run_folder import RunFolder

@@ -440,7 +440,7 @@ ROWS = [
 def test_the_page(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     score(tmp_path, PAGE_SPECS)
-    text = page(tmp_path, ReportSettings(formats=["markdown"], percent=["faithfulness"], worst_cases=2))
+    text = page(tmp_path, ReportSettings(formats=["markdown"], percent=["faithfulness"]))
     assert text.startswith("# Evaluation report\n\n`ragpipe 0 | test`\n\n5 cases on 5 questions, iteration 1.\n")
     assert "calibrated" not in text, "no judge was asked"
     assert "| `faithfulness` | 3 | 1 | 1 | 0 | 75.0% | `refused` 1, `no_answer` 1 |" in text

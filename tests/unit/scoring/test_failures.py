@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.prompting.fences import fence
-from ragpipe.prompting.foreign_tags import fence_tag, foreign_tags
+from ragpipe.prompting.fences import fence, fence_tag, foreign_tags
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.sections.diagnosis_section import diagnosis_section, mode_shares
 from ragpipe.schema.sample import Expected
@@ -242,19 +239,6 @@ def test_a_mode_can_be_taken_away_and_replaced(tmp_path: Path) -> None:
     assert records(tmp_path)[0]["failure_modes"] == []
     assert "retrieval_miss" not in {*metrics["overall"]["failure_modes"], *metrics["not_applicable"]["failure_modes"]}
     assert metrics["overall"]["failure_modes"]["unsupported_claim"]["n"] == 0
-
-
-def test_details_are_read_only_where_a_rule_asks(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "rejection_calibration": 1.0})])
-    table = pq.read_table(folder / "scores.parquet")
-    spoilt = pa.array(['{"failure_mode": no JSON', '{"failure_mode": no JSON'])
-    pq.write_table(table.set_column(table.schema.get_field_index("details"), "details", spoilt), folder / "scores.parquet")
-    quiet = ScoringSettings(low_scores={"flags": False})
-    assert score(
-        tmp_path, [FAITHFUL, REJECTION], ScoringSettings(low_scores={"flags": False}, failure_modes=NO_RULES, diagnosis=NO_DIAGNOSES)
-    )
-    with pytest.raises(ValueError, match="line 1"):
-        score(tmp_path, [FAITHFUL, REJECTION], quiet)
 
 
 def test_a_gate_on_a_mode_blocks_and_one_without_evidence_too(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ragpipe.core.errors import ConfigError, RagpipeError
-from ragpipe.judging.price_settings import Price
 from ragpipe.judging.pricing import own_rates
+from ragpipe.judging.settings import Price
 from ragpipe.schema.price_rates import Rates
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec

@@ -17,10 +17,9 @@ from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.stages import load_dataset
 from ragpipe.stages.calibration_states import calibration_words, judge_calibrated
-from ragpipe.stages.case_measuring import CaseMeasuring, MetricBug
+from ragpipe.stages.case_measuring import CaseMeasuring, MetricBug, computed_table, in_case_order
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage
-from ragpipe.stages.score_table import computed_table, in_case_order
 from ragpipe.store.run.journal import read_entries
 from ragpipe.store.run.run_folder import RunFolder
 

@@ -393,7 +393,7 @@ def test_reports_that_are_not_what_was_written_are_made_again(
 
 def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     first = reports(run)[1]
-    fewer = FORMATS.model_copy(update={"worst_cases": 2})
+    fewer = FORMATS.model_copy(update={"percent": ["faithfulness"]})
     assert reports(run, fewer)[1]["report.md"] != first["report.md"]
     records = run.iteration(1).records
     table = pq.read_table(records)
@@ -404,7 +404,7 @@ def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str],
     run.iteration(1).wall.write_text('{"judging_s": 75.0}')
     reports(run, fewer)
     assert len(pages_made) == 4
-    monkeypatch.setattr("ragpipe.stages.reports_made.code_digest", lambda: "another state of the code")
+    monkeypatch.setattr("ragpipe.stages.write_reports.code_digest", lambda: "another state of the code")
     reports(run, fewer)
     assert len(pages_made) == 5
 

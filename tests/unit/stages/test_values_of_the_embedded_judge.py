@@ -16,7 +16,7 @@ from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.profiling.metric_needs import WHOLE_CASES, default_metrics
 from ragpipe.schema.sample import Case
 from ragpipe.schema.score import Score
-from ragpipe.stages.measure_case import measure_case
+from ragpipe.stages.case_measuring import measure_case
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 JUDGED = [metric for metric in default_metrics() if not isinstance(metric, Computed) and metric.prompts()]

@@ -22,9 +22,9 @@ from ragpipe.core.errors import FATAL, TRANSIENT, DataError, FormatMismatch, Out
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.calls import call_schema, call_table, owners
-from ragpipe.store.calls.accepted_replies import AcceptedReplies
 from ragpipe.store.calls.call_rows import packed, unpacked
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
+from ragpipe.store.calls.reply_store import AcceptedReplies
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.files.processes import Process

@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, OutputError, RagpipeError
+from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.schema.call import Call, Payment
 from ragpipe.store.calls import call_worker
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
-from ragpipe.store.calls.nearest_key import nearest_call, stored_as
-from ragpipe.store.calls.prune import Choice, prunable, prune
+from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_stats import census
 from ragpipe.store.calls.transfer import export_calls, import_calls
 from tests.support.memory import quick_folder
 from tests.support.waiting import HANGS_AFTER_S
@@ -128,7 +127,7 @@ def every_use(path: Path) -> None:
     """All that is ever done with a store. What it raises must be an error of ours."""
     uses = [
         lambda: read_calls(path, KEYS, run_id="0123456789ab"), lambda: taken(path), lambda: census(path, ()),
-        lambda: paid_by(path, "0123456789ab", 1), lambda: prunable(path, Choice(judge="openai/m-2026-01-01")),
+        lambda: paid_by(path, "0123456789ab", 1), lambda: prunable(path, Choice(used=())),
         lambda: [nearest_call(path, one) for one in stored_as(path, KEYS[3])], lambda: export_calls(path, path.with_name("e.jsonl")),
         lambda: prune(path, Choice(failures=True), silent_after_s=0.0),
     ]  # fmt: skip
@@ -332,9 +331,9 @@ def test_prune_sees_a_store_that_is_open_and_asks_nothing(tmp_path: Path) -> Non
     path = tmp_path / "calls.sqlite"
     fill(path)
     with CallStore(path, run_id="reader"), pytest.raises(FolderLocked, match=rf"process {os.getpid()} on .*run reader"):
-        prune(path, Choice(judge="openai/m-2026-01-01"))
+        prune(path, Choice(used=()))
     assert len(read_calls(path, KEYS)) == COUNT
-    assert prune(path, Choice(judge="openai/m-2026-01-01"))["calls"] == COUNT
+    assert prune(path, Choice(used=()))["calls"] == COUNT
 
 
 def make(path: Path) -> None:

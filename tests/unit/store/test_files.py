@@ -16,10 +16,19 @@ from hypothesis import strategies as st
 
 from ragpipe.core.errors import OutputError, RagpipeError
 from ragpipe.store.files import atomic
-from ragpipe.store.files.appended_lines import append_lines, read_lines
-from ragpipe.store.files.atomic import atomic_open, atomic_write, json_lines, link_or_copy, make_folders, sweep_below, sweep_temporaries
+from ragpipe.store.files.atomic import (
+    append_lines,
+    atomic_open,
+    atomic_write,
+    json_lines,
+    json_unless_same,
+    link_or_copy,
+    make_folders,
+    read_lines,
+    sweep_below,
+    sweep_temporaries,
+)
 from ragpipe.store.files.processes import this_process
-from ragpipe.store.files.write_if_changed import json_unless_same
 from ragpipe.store.outside_causes import outside_cause
 from ragpipe.store.run.file_difference import first_difference
 from ragpipe.store.run.folder_lock import FolderLock

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.store.run import progress_state, seals
 from ragpipe.store.run import run_folder as module
-from ragpipe.store.run import seals, wall_clock
+from ragpipe.store.run.progress_state import WallClock, judged_seconds
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.seals import changed_cells, closed_seal, open_seal, seal_table
-from ragpipe.store.run.wall_clock import WallClock, judged_seconds
 
 
 def made(output_dir: Path, name: str = "x", run_id: str = "abc123") -> RunFolder:
@@ -164,7 +164,7 @@ def test_no_run_is_said_so(tmp_path: Path) -> None:
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock as a list of one number that a test may change."""
     times = [100.0]
-    monkeypatch.setattr(wall_clock.time, "monotonic", lambda: times[0])
+    monkeypatch.setattr(progress_state.time, "monotonic", lambda: times[0])
     return times
 
 

@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError
 from ragpipe.schema.call import Call, Payment
-from ragpipe.store.calls.call_rows import packed
+from ragpipe.store.calls.call_rows import packed, stored_keys
 from ragpipe.store.calls.call_store import CallStore, read_calls
 from ragpipe.store.calls.call_table import CallTable
 from ragpipe.store.calls.ledger_rows import PaymentEntry
-from ragpipe.store.calls.prune import Choice, prune
-from ragpipe.store.calls.row_export import DIGEST, row_of_call, row_of_payment
+from ragpipe.store.calls.maintenance import Choice, prune
 from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
-from ragpipe.store.calls.stored_keys import stored_keys
-from ragpipe.store.calls.transfer import import_calls
+from ragpipe.store.calls.transfer import DIGEST, import_calls, row_of_call, row_of_payment
 
 
 def call(name: str, status: str = "ok") -> Call:

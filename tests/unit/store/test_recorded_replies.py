@@ -10,8 +10,7 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError
-from ragpipe.judging.session import JudgeSession
-from ragpipe.judging.transports.stored_transport import StoredTransport
+from ragpipe.judging.session import JudgeSession, StoredTransport
 from ragpipe.schema.call import Call
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
 from ragpipe.store.calls.call_store import StoredCalls

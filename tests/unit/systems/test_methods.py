@@ -12,7 +12,7 @@ import pytest
 import ragpipe
 from ragpipe.cli import main
 from ragpipe.core.errors import ConfigError, DataError
-from ragpipe.engine.runs.system_identity import kept_methods, method_identities, system_versions, with_sources
+from ragpipe.engine.runs.run_identity import kept_methods, method_identities, system_versions, with_sources
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs, take_over_outputs

@@ -77,7 +77,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (ScoringSettings, "failure_modes"): {"mine": {"score": "faithfulness", "below": 0.5}},
     (ScoringSettings, "failure_items"): {"hallucination": None},
     (ScoringSettings, "diagnosis"): {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "message": "Low."}},
-    (ScoringSettings, "low_scores"): {"min_cases": 4},
+    (ScoringSettings, "low_scores"): {"by": ["method"]},
     (TopSettings, "name"): "other",
     (TopSettings, "publish"): "s3://bucket/runs",
     (StoreSettings, "url"): "postgresql://user@host/database",
@@ -117,10 +117,10 @@ if "litellm" in EMBEDDERS:
     SAME_HERE |= {(provider, name): "as the judge's" for name in ("revision", "api_base", "endpoint")}
     SAME_HERE[local, "path"] = "its files are hashed"
 NEVER = {
-    "judge": ["concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "breaker", "max_calls", "prices", "client",
+    "judge": ["concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "max_calls", "prices", "client",
               "output_mode", "api_key_env", "allow_unpinned"],
     "": ["output_dir", "iterations", "log_level", "on_metric_error", "retry_errors", "lock_wait_s", "task", "publish"],
-    "system": ["concurrency", "rpm", "timeout_s", "deadline_s", "retries", "retry_after_cap_s", "outage_s", "index_manifest"],
+    "system": ["concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "outage_s", "index_manifest"],
     "dataset": ["name", "path", "files"],
 }  # fmt: skip
 SECTIONS: list[tuple[str, type[Settings]]] = [

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ragpipe.engine.runs.identity_differences import run_differences
+from ragpipe.engine.runs.run_identity import run_differences
 
 A, B = "a" * 64, "b" * 64
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.digest import sha256
+from ragpipe.engine.measured_before import changed_replies
 from ragpipe.schema.call import Call
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.changed_replies import changed_replies
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 

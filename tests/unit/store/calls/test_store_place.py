@@ -23,7 +23,7 @@ from ragpipe.store.calls.call_database import StorePlace, call_database, store_p
 from ragpipe.store.calls.call_store import CallStore
 from ragpipe.store.calls.last_resort import LastResortFile
 from ragpipe.store.calls.ledger_rows import payment_entry
-from ragpipe.store.calls.recorded_file import read_recorded_file, write_recorded_file
+from ragpipe.store.calls.recorded_replies import read_recorded_file, write_recorded_file
 from ragpipe.store.calls.store_requests import GetOrClaimRequest, Lookup, PaymentRequest, ReleaseRequest
 
 
