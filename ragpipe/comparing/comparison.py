@@ -26,6 +26,7 @@ from ragpipe.comparing.score_differences import (
     interval_document,
     judge_bridge,
     paired_operations,
+    paired_score,
     typical_figures,
 )
 from ragpipe.comparing.settings import FALSE_SLICES, CompareSettings
@@ -105,16 +106,7 @@ def comparison_document(
 def paired_scores(base: Side, candidate: Side, pairs: Pairs) -> Iterator[PairedScore]:
     """Every score that both sides declare with the same scale and direction, one at a time, the overall score first."""
     for name in sorted(_shared_names(base, candidate), key=lambda name: name != OVERALL.name):
-        before, after = base.values(name), candidate.values(name)
-        yield PairedScore(
-            name,
-            candidate.declared[name],
-            pairs.questions,
-            before[0][pairs.base],
-            after[0][pairs.candidate],
-            before[1][pairs.base],
-            after[1][pairs.candidate],
-        )
+        yield paired_score(name, base, candidate, pairs)
 
 
 def _shared_names(base: Side, candidate: Side) -> list[str]:
@@ -187,6 +179,7 @@ def _comparison(
         for figures in (*documents.values(), *operations.values()):
             figures |= {"state": "inconclusive", "reason": "before_first_look"}
     chosen = [score for score in scores if score.name in headline]
+    slices = slice_differences(base, candidate, pairs, chosen, settings)
     document = {
         "candidate": number,
         "differs": [_difference_document(difference, settings) for difference in differences],
@@ -202,10 +195,10 @@ def _comparison(
         "other_scale": [
             name for name in candidate.declared if name in base.declared and _other_scale(name, base, candidate)
         ],
-        "verdict": comparison_verdict(documents, operations, accepted=refused_parts(differences, ())),
+        "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ())),
         "why": {},
         "scores": documents,
-        "slices": slice_differences(base, candidate, pairs, chosen, settings),
+        "slices": slices,
         "operations": operations,
         "flips": _flips(scores, pairs),
     }

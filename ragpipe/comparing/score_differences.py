@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ Flags = NDArray[np.bool_]
 class PairedScore:
     """A score of the shared cases: values and verdicts of both sides, NaN where there is none.
 
-    A case passed where more than half of its verdicts over the iterations did, and failed where less than half did.
+    A case passed where more than half of its verdicts over the iterations did, and failed where less than half did. `lost`
+    counts by side and cause the cases whose value was due, did not come out, and is there on the other side. Where so many
+    are lost that less than `floor` of the pairs are left, no verdict rests on the rest: they may be the easy ones.
     """
 
     name: str
@@ -44,6 +46,8 @@ class PairedScore:
     candidate: Floats
     base_rates: Floats
     candidate_rates: Floats
+    lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    floor: float = 0.0
 
     @property
     def measured(self) -> Flags:
@@ -72,8 +76,10 @@ class PairedScore:
             return None
         low, high = self.declared["low"], self.declared["high"]
         base, candidate = self.base[places], self.candidate[places]
+        lost = max((sum(causes.values()) for causes in self.lost.values()), default=0)
+        is_torn = lost > (1 - self.floor) * (lost + np.count_nonzero(self.measured))
         means = float(np.mean(base)), float(np.mean(candidate))
-        return decide_difference(
+        verdict = decide_difference(
             base,
             candidate,
             self.questions[places],
@@ -83,6 +89,9 @@ class PairedScore:
             higher_is_better=self.declared["higher_is_better"],
             level=settings.level,
         )
+        if not is_torn or verdict.state == "inconclusive":
+            return verdict
+        return replace(verdict, state="inconclusive", reason="values_lost", n_needed=None)
 
     def document(self, verdict: DifferenceVerdict | None, *, headline: bool = False) -> dict[str, Any]:
         """The score as `comparison.json` has it; without a verdict (nothing to compare) every figure is null."""
@@ -90,7 +99,7 @@ class PairedScore:
         places = np.flatnonzero(self.measured)
         means = [float(np.mean(values[places])) if len(places) else None for values in (self.base, self.candidate)]
         head = {"headline": headline, **scale, "n": len(places), "questions": len(np.unique(self.questions[places]))}
-        figures = {"base_mean": means[0], "candidate_mean": means[1], **verdict_figures(verdict)}
+        figures = {"base_mean": means[0], "candidate_mean": means[1], "lost": self.lost, **verdict_figures(verdict)}
         return {**head, **figures, "verdicts": self._verdicts()}
 
     def _verdicts(self) -> dict[str, int] | None:
@@ -103,6 +112,21 @@ class PairedScore:
                 ("both_passed", 1, 1), ("both_failed", 0, 0), ("to_passed", 0, 1), ("to_failed", 1, 0),
             )
         }  # fmt: skip
+
+
+def paired_score(name: str, base: Side, candidate: Side, pairs: Pairs) -> PairedScore:
+    """A score that both sides declare, on the cases of these pairs."""
+    before, after = base.values(name), candidate.values(name)
+    values = before[0][pairs.base], after[0][pairs.candidate]
+    lost = {}
+    for side, places, other in ((base, pairs.base, values[1]), (candidate, pairs.candidate, values[0])):
+        one_sided = np.isfinite(other) & ~np.isfinite(values[0] if side is base else values[1])
+        flags = side.lost(name) if np.any(one_sided) else {}
+        counts = {cause: int(np.count_nonzero(found[places] & one_sided)) for cause, found in flags.items()}
+        lost["base" if side is base else "candidate"] = {cause: count for cause, count in counts.items() if count}
+    floor = float(candidate.metrics["scoring"]["coverage_floor"])
+    rates = before[1][pairs.base], after[1][pairs.candidate]
+    return PairedScore(name, candidate.declared[name], pairs.questions, *values, *rates, lost, floor)
 
 
 def verdict_figures(verdict: DifferenceVerdict | None) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from ragpipe.comparing.judge_drift import Alarm, known_alarms
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.run_tables import read_columns, read_json
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -66,6 +67,20 @@ class Side:
         """Value and share of passed verdicts of each case, NaN where there is none; both over all iterations."""
         score = repeats(self.tables, name, self.n_rows)
         return score.means[self.rows], score.rates[self.rows]
+
+    def lost(self, name: str) -> dict[str, NDArray[np.bool_]]:
+        """By cause the cases whose judgement of a score was due and did not come out, in the first iteration: `system error`,
+        `judge error`, `not recorded`."""
+        overall = name == OVERALL.name
+        columns = ["overall_reason"] * 2 if overall else [f"{name}.status", f"{name}.reason"]
+        table = read_columns(self.records, [*dict.fromkeys(columns), "system_error"]).take(pa.array(self.rows))
+        causes = {
+            "system error": pc.is_valid(table["system_error"]),
+            "judge error": pc.starts_with(table[columns[0]], "part_error" if overall else "error"),
+            "not recorded": pc.starts_with(table[columns[1]], "not_recorded"),
+        }
+        flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in causes.items()}
+        return {cause: found.to_numpy(zero_copy_only=False) for cause, found in flags.items()}
 
     def groups(self, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Whole]]:
         """The numbers of its cases in each group of each field, as `metrics.json` names them."""
