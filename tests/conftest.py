@@ -3,8 +3,6 @@
 The scripted judge and the case builder are in `ragpipe/testing/scripted.py`; what a room forbids is in `tests/support/rooms.py`.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import platform
@@ -57,11 +55,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     text = collection_path.read_text("utf-8")
     all_slow = _SLOW_MODULE in text or rooms.room_of(collection_path) == "slow"
     asked = config.option.markexpr
-    return (
-        (asked == "not slow" and all_slow)
-        or (asked.startswith("slow") and not all_slow and "mark.slow" not in text)
-        or None
-    )
+    return (asked == "not slow" and all_slow) or (asked.startswith("slow") and not all_slow and "mark.slow" not in text) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

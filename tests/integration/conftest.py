@@ -1,7 +1,5 @@
 """A finished run that many tests read: made once, copied by whoever changes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

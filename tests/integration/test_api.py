@@ -1,8 +1,5 @@
 """The public API: run, plan, rescore, rejudge, verify, load; also where an event loop is running already."""
 
-from __future__ import annotations
-
-import asyncio
 import re
 import subprocess
 import sys
@@ -46,14 +43,6 @@ def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-async def test_run_works_inside_a_running_loop(here: Path) -> None:
-    beside = asyncio.create_task(asyncio.sleep(0, "alive"))
-    found = ragpipe.run(WORDS)
-    assert found.metrics["overall"]["scores"]["faithfulness"].get("n_error", 0) == 0
-    assert await beside == "alive"
-
-
-@pytest.mark.slow
 def test_iterations_are_folders(here: Path) -> None:
     found = ragpipe.run(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=api", "iterations=2"])
     first = ragpipe.load(found.path / "iteration-1")
@@ -82,20 +71,12 @@ def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None
     script = page.split("```python\n")[1].split("```")[0]
     assert len(script.strip().split("\n")) <= 5
     finished_runs.of("+experiment=quickstart").copy_outputs(here)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout
 
 
-CONFIG = {
-    "dataset": "demo",
-    "dataset.limit": 4,
-    "metrics": ["faithfulness", "retrieval"],
-    "metrics.retrieval": {"k": [5]},
-    "name": "api",
-}
+CONFIG = {"dataset": "demo", "dataset.limit": 4, "metrics": ["faithfulness", "retrieval"], "metrics.retrieval": {"k": [5]}, "name": "api"}
 
 
 @pytest.mark.thorough

@@ -1,7 +1,5 @@
 """The shipped experiments on real data, through the command line, against reference values from trusted libraries."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -61,16 +59,13 @@ def test_retrieval_equals_trec_eval(
             assert scores[name]["n_ok"] == reference["queries_in_qrels"]
             compared += 1
     assert compared == 18
-
     judged = _table(real_data / folder / qrels, 0, 2, 3, int)
     ranked = _table(real_data / folder / file, 0, 2, 4, float)
     measures = {"map", "ndcg", "recip_rank", "P.5,10", "recall.5,10", "ndcg_cut.5,10", "success.5,10"}
     theirs = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(ranked)
     rows = pq.read_table(found / "scores.parquet").to_pylist()
     ids = {r["id"]: r for r in pq.read_table(found.parent / "samples.parquet").to_pylist()}
-    values = {
-        (_query(ids[r["sample_id"]], experiment), r["score_name"]): r["value"] for r in rows if r["status"] == "ok"
-    }
+    values = {(_query(ids[r["sample_id"]], experiment), r["score_name"]): r["value"] for r in rows if r["status"] == "ok"}
     for query, measured in theirs.items():
         for measure, value in measured.items():
             assert values[query, ours(measure)] == pytest.approx(value, abs=1e-9), (query, measure)

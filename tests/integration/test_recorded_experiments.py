@@ -3,8 +3,6 @@
 Every figure comes from the run's own tables; EXPECTED.json has them from the raw files by other libraries, to 6 places.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -39,10 +37,7 @@ class Result:
     def rows(self) -> dict[tuple[str, str, str], dict[str, Any]]:
         """Rows of scores.parquet by sample, method and score, their details read."""
         table = pq.read_table(self.folder / "scores.parquet").to_pylist()
-        return {
-            (r["sample_id"], r["method"], r["score_name"]): {**r, "details": json.loads(r["details"] or "{}")}
-            for r in table
-        }
+        return {(r["sample_id"], r["method"], r["score_name"]): {**r, "details": json.loads(r["details"] or "{}")} for r in table}
 
     def samples(self, column: str) -> dict[str, Any]:
         table = pq.read_table(self.folder.parent / "samples.parquet").to_pylist()
@@ -53,9 +48,7 @@ class Result:
         return {sample: json.loads(meta) for sample, meta in self.samples("meta").items()}
 
     def mean(self, score: str, **where: str) -> float:
-        place = (
-            self.metrics["overall"] if not where else self.metrics["by"]["*".join(where)][" * ".join(where.values())]
-        )
+        place = self.metrics["overall"] if not where else self.metrics["by"]["*".join(where)][" * ".join(where.values())]
         value: float = place["scores"][score]["mean"]
         return value
 
@@ -106,13 +99,7 @@ def test_mtrag_human_grades_and_recorded_judges(start: Start) -> None:
         assert len(written) == n
         for score, mean in zip(("human_faithfulness", "conditional_idk"), means, strict=True):
             assert np.mean([found.rows[*key, score]["value"] for key in written]) == pytest.approx(mean, abs=CLOSE)
-    ours = {
-        "rl_f": "rl_f",
-        "rb_llm": "rb_llm",
-        "rb_agg": "rb_agg",
-        "Bert-KPrec": "bert_k_precision",
-        "RougeL": "rouge_l",
-    }
+    ours = {"rl_f": "rl_f", "rb_llm": "rb_llm", "rb_agg": "rb_agg", "Bert-KPrec": "bert_k_precision", "RougeL": "rouge_l"}
     human = found.of("human_faithfulness")
     for judge, score in ours.items():
         reference = wanted[f"all: human faithfulness vs {judge}"]
@@ -166,16 +153,12 @@ def test_ragchecker_preferences_as_seen_from_each_answer(start: Start) -> None:
 
 
 @pytest.mark.slow
-def test_citations_of_expertqa_name_what_the_claims_cite(
-    real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_citations_of_expertqa_name_what_the_claims_cite(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each claim with evidence is a citation of that evidence: none dangles, and as many claims are cited as people say."""
     monkeypatch.chdir(tmp_path)
     wanted = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["expertqa"]
     path = real_data / "expertqa" / "rand_val.jsonl"
-    run = ragpipe.run(
-        ["+experiment=expertqa", f"dataset.path={path}", "metrics=[citation,recorded]", "report.formats=[]"]
-    )
+    run = ragpipe.run(["+experiment=expertqa", f"dataset.path={path}", "metrics=[citation,recorded]", "report.formats=[]"])
     scores = run.scores.set_index(["sample_id", "method", "score_name"])["value"].unstack()
     assert (scores["citation_valid"] == (scores["human_cited"] > 0)).all(), "0 only for answers that cite nothing"
     assert scores["citation_coverage"].mean() == pytest.approx(wanted["all"]["coverage"], abs=0.05)
@@ -197,11 +180,7 @@ def test_expertqa_shares_of_claims(start: Start) -> None:
         needed = found.verdicts("human_cited_where_needed", system)
         supported = found.verdicts("human_supported", system)
         partly = found.verdicts("human_supported_in_part", system)
-        assert (len(cited), sum(cited), len(supported)) == (
-            block["claims"],
-            block["with_evidence"],
-            block["with_evidence"],
-        )
+        assert (len(cited), sum(cited), len(supported)) == (block["claims"], block["with_evidence"], block["with_evidence"])
         assert np.mean(cited) == pytest.approx(block["coverage"], abs=CLOSE)
         assert (len(needed), np.mean(needed)) == (block["worthy"], pytest.approx(block["coverage_worthy"], abs=CLOSE))
         labels = block["support"]
@@ -212,13 +191,7 @@ def test_expertqa_shares_of_claims(start: Start) -> None:
         of_all = found.verdicts("human_supported_of_all", system)
         assert np.mean(of_all) == pytest.approx(block["accuracy"], abs=CLOSE), "N/A and no label are not complete"
         grades = Counter(found.verdicts("human_correctness", system))
-        names = {
-            "Definitely correct": 5,
-            "Probably correct": 4,
-            "Unsure": 3,
-            "Likely incorrect": 2,
-            "Definitely incorrect": 1,
-        }
+        names = {"Definitely correct": 5, "Probably correct": 4, "Unsure": 3, "Likely incorrect": 2, "Definitely incorrect": 1}
         assert {name: grades[value] for name, value in names.items() if grades[value]} == {
             name: count for name, count in block["correctness"].items() if name != "None"
         }

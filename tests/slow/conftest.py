@@ -1,7 +1,5 @@
 """The room of processes, kills, oracles and long seeds: every test here carries the marker `slow`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Questions and transports for the tests over the wire."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +20,7 @@ VARIABLE = "RAGPIPE_TEST_KEY"
 
 def settings(url: str, **keys: Any) -> JudgeSettings:
     """A judge at a test server: quick retries' worth of settings, a sentinel key's variable."""
-    given = {
-        "model": "openai/test-model-2024-07-18",
-        "api_base": url,
-        "api_key_env": VARIABLE,
-        "retries": 2,
-        "timeout_s": 20.0,
-    }
+    given = {"model": "openai/test-model-2024-07-18", "api_base": url, "api_key_env": VARIABLE, "retries": 2, "timeout_s": 20.0}
     return JudgeSettings(**{**given, **keys})
 
 
@@ -37,10 +29,7 @@ def question(
     task: str = "You grade answers from 1 to 5.",
 ) -> Question:  # fmt: skip
     tag = sha256(text)[:12]
-    messages = (
-        {"role": "system", "content": task},
-        {"role": "user", "content": f"The answer:\n<{tag}>\n{text}\n</{tag}>"},
-    )
+    messages = ({"role": "system", "content": task}, {"role": "user", "content": f"The answer:\n<{tag}>\n{text}\n</{tag}>"})
     payload = Payload(messages, answer_schema(answer))
     parts = key_parts(payload, {"judge": judge}, 1, 1)
     return Question(question_key(parts), payload, answer, judge, parts, "case-1/default / grade / rate")

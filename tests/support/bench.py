@@ -1,7 +1,5 @@
 """A run at the local server as fixtures, with what can go wrong."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path

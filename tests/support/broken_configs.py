@@ -1,7 +1,5 @@
 """Broken configurations: what a user gets wrong, and what the answer must name. Rows are those of the fault list."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 RUN = ("dataset=mine", "metrics=[retrieval]")

@@ -3,8 +3,6 @@
 `row` is the row of reliability.md section 4 D, or of section 3 (`3 ...`), that the file belongs to.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

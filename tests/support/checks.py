@@ -1,7 +1,5 @@
 """What must be true of a run folder whatever happened to the run, and a run inside this process to provoke it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -78,9 +76,7 @@ class Bench:
     def args(self, *extra: str, metrics: str = "faithfulness", concurrency: int = 8) -> list[str]:
         """The words of a start."""
         words = [*self.options, *extra]
-        return arguments(
-            self.data, self.folder / "out", self.server.url, *words, metrics=metrics, concurrency=concurrency
-        )
+        return arguments(self.data, self.folder / "out", self.server.url, *words, metrics=metrics, concurrency=concurrency)
 
     def run(self, *extra: str, metrics: str = "faithfulness", concurrency: int = 8) -> Ran:
         """A start in this process."""
@@ -166,8 +162,6 @@ def places_of(folder: Path, text: str) -> list[str]:
         if path.is_file() and not path.is_symlink():
             if text.encode() in path.read_bytes():
                 found.append(str(path))
-            elif path.suffix == ".parquet" and text in json.dumps(
-                pq.read_table(path).to_pylist(), ensure_ascii=False, default=str
-            ):
+            elif path.suffix == ".parquet" and text in json.dumps(pq.read_table(path).to_pylist(), ensure_ascii=False, default=str):
                 found.append(f"column of {path}")  # compressed, so not in its bytes
     return found

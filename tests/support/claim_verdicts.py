@@ -1,7 +1,5 @@
 """Scripted verdicts on claims, in the forms that version 1 and version 2 of the templates ask for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

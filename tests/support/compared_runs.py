@@ -1,7 +1,5 @@
 """Small scored runs from literals, for what compares runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,9 +23,7 @@ IDENTITY: Mapping[str, Any] = {
     "embedder": {"kind": "none"},
     "parser": 3,
     "scoring": {},
-    "metrics": {
-        "grade": {"class": "Grade", "version": 1, "parameters": {"history": True}, "prompts": {"ask": "a" * 64}}
-    },
+    "metrics": {"grade": {"class": "Grade", "version": 1, "parameters": {"history": True}, "prompts": {"ask": "a" * 64}}},
 }
 PROMPTS = {"grade/ask.v1@aaaaaaaa": "a" * 64}
 GRADE = ScoreSpec(name="grade", low=0, high=1)

@@ -1,7 +1,5 @@
 """The documentation as a site: its navigation as mkdocs.yml has it, its hook as a module, and the built pages as a browser gets them."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from functools import cache
@@ -76,17 +74,8 @@ class BuiltPage(HTMLParser):
     """What stands in a built page: `loads` are addresses that a browser fetches by itself, `links` those of `a`, `counts` how often each
     element stands in the article, and `anchors` all ids."""
 
-    FETCHED: ClassVar = {
-        "script": "src",
-        "img": "src",
-        "iframe": "src",
-        "source": "src",
-        "video": "src",
-        "object": "data",
-    }
-    FETCHED_RELATIONS = frozenset(
-        {"stylesheet", "icon", "preload", "preconnect", "modulepreload", "dns-prefetch", "manifest"}
-    )
+    FETCHED: ClassVar = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
+    FETCHED_RELATIONS = frozenset({"stylesheet", "icon", "preload", "preconnect", "modulepreload", "dns-prefetch", "manifest"})
 
     def __init__(self, path: Path):
         super().__init__()

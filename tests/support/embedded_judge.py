@@ -1,7 +1,5 @@
 """Questions to the embedded judge without templates: it reads a prompt's roles only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

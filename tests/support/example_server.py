@@ -1,7 +1,5 @@
 """The example RAG over HTTP for the examples of a page: on a free port, whatever port the page names."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import threading
@@ -54,8 +52,6 @@ def at_address(words: list[str], address: str) -> list[str]:
 
 def run_curl(line: str, address: str) -> int:
     """Run a curl command of a page against `address`, its output to that of this process; its exit code."""
-    done = subprocess.run(
-        line.replace(_PAGE_ADDRESS, address), shell=True, capture_output=True, text=True, timeout=HANGS_AFTER_S
-    )
+    done = subprocess.run(line.replace(_PAGE_ADDRESS, address), shell=True, capture_output=True, text=True, timeout=HANGS_AFTER_S)
     print(done.stdout, done.stderr)
     return done.returncode

@@ -4,8 +4,6 @@ Everything in a run's folder is relative to it, so a copy is as good as the run.
 that writes takes a copy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

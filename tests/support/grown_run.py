@@ -1,7 +1,5 @@
 """A run folder made long: the cases of a finished run many times over, each with texts of its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -12,9 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 GROUP = 1000  # rows in a row group, as a run writes them
-_WORDS = [
-    f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tre") for b in ("na", "ro", "sti", "ve") for c in ("", "l", "nd", "s")
-]
+_WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tre") for b in ("na", "ro", "sti", "ve") for c in ("", "l", "nd", "s")]
 
 
 def grow(source: Path, target: Path, times: int, *, seed: int = 0) -> Path:

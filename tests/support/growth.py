@@ -1,7 +1,5 @@
 """How the time of a piece of work grows with its size: against the same work on less, in the same run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

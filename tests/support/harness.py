@@ -65,8 +65,7 @@ def write_cases(path: Path, count: int, *, chunks: int = 3, words: int = 40) -> 
     with open(path, "w", encoding="utf-8") as file:
         for i in range(count):
             contexts = [
-                f"Passage {k} of case {i}: " + " ".join(f"word{(i * 7 + k * 3 + w) % 97}" for w in range(words))
-                for k in range(chunks)
+                f"Passage {k} of case {i}: " + " ".join(f"word{(i * 7 + k * 3 + w) % 97}" for w in range(words)) for k in range(chunks)
             ]
             record = {
                 "id": f"q{i:05d}", "question": f"What does case {i} say?", "reference": f"Case {i} says {i * 3}.",
@@ -91,9 +90,7 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "RAGPIPE_TEST_KEY": "sk-sentinel-4242", "PYTHONPATH": str(ROOT), **extra}
 
 
-def start(
-    args: Sequence[str], cwd: Path, *, env: Mapping[str, str] | None = None, **popen: Any
-) -> subprocess.Popen[str]:
+def start(args: Sequence[str], cwd: Path, *, env: Mapping[str, str] | None = None, **popen: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "ragpipe", *args], cwd=cwd, env=environment(**(env or {})), text=True, stdin=subprocess.DEVNULL,
         stdout=popen.pop("stdout", subprocess.PIPE), stderr=subprocess.STDOUT, **popen,

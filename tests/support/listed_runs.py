@@ -1,7 +1,5 @@
 """Finished runs in an output folder, from literals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

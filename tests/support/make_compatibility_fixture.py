@@ -9,8 +9,6 @@ A fixture that a release has is never made again: `--replace` is for one that no
 rises, make the new one beside the old ones.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Temporary folders for tests that make thousands of small files: in memory where the system has such a place."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 

@@ -3,8 +3,6 @@
 Each line is a metric file with the first sentence of its docstring. `python -m tests.support.metric_index` writes them.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

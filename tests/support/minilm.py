@@ -1,7 +1,5 @@
 """The small model that the second command of CONTRIBUTING.md installs."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.embedding.model_files import packaged_folder

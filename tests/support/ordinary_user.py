@@ -1,7 +1,5 @@
 """A user whom permissions stop: root reads everything."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """A working directory with one small data set and its option, and a secret in the environment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

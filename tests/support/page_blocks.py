@@ -1,7 +1,5 @@
 """The data blocks of a page, read back as its script reads them."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -30,7 +28,4 @@ def page_columns(html: str) -> dict[str, NDArray[Any]]:
     """The columns of the page by name."""
     index, raw = block_json(html, "index"), block_bytes(html, "cols")
     rows = len(index["rows"] if "rows" in index else index["sample"])
-    return {
-        column["name"]: np.frombuffer(raw, _TYPES[column["type"]], rows, column["offset"])
-        for column in index["columns"]
-    }
+    return {column["name"]: np.frombuffer(raw, _TYPES[column["type"]], rows, column["offset"]) for column in index["columns"]}

@@ -6,8 +6,6 @@ that ends in "the same as:" is the native form of the data set above it; one aft
 system gets and gives; any other holds native records. A `python` fence is run.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

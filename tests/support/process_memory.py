@@ -1,7 +1,5 @@
 """The resident memory of processes that a test starts."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from pathlib import Path

@@ -7,8 +7,6 @@ no commit has locked yet. It refuses a change of a committed one, unless `--unre
 (NAME as in the lock: `faithfulness/verify.v1`).
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys
@@ -102,9 +100,7 @@ def update(unreleased: frozenset[str] = frozenset()) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Returns 1 when something was refused."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Update prompts/versions.lock.")
-    parser.add_argument(
-        "--unreleased", action="append", default=[], metavar="NAME", help="accept a change of this version"
-    )
+    parser.add_argument("--unreleased", action="append", default=[], metavar="NAME", help="accept a change of this version")
     refused = update(frozenset(parser.parse_args(arguments).unreleased))
     print("\n".join(refused) or f"{LOCK} is up to date")
     return int(bool(refused))

@@ -1,7 +1,5 @@
 """A finished run as it travels: its folder alone, far from the data set and the call store, which are gone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -35,9 +33,7 @@ def travelled(here: Path, *words: str) -> Path:
         monkeypatch.chdir(here)
         monkeypatch.setenv(KEY, "sk-sentinel-4242")
         metrics = "retrieval,faithfulness,chunk_faithfulness"
-        assert (
-            main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics)) == 0
-        )
+        assert main(arguments(data, here / "out", server.url, "report.formats=[markdown]", *words, metrics=metrics)) == 0
     shutil.copytree((here / "out" / "torture" / "latest").resolve(), here / "elsewhere" / "run")
     shutil.rmtree(here / "out")
     data.unlink()

@@ -1,7 +1,5 @@
 """Reports of literal files: what a section or a whole report looks like in each medium."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Mapping
@@ -21,9 +19,7 @@ from ragpipe.reports.run_page.run_page import run_page
 
 def report_of(*sections: Section | None) -> Report:
     """A report of these sections alone."""
-    return Report(
-        "run", "summary", "signature", None, (), tuple(section for section in sections if section is not None)
-    )
+    return Report("run", "summary", "signature", None, (), tuple(section for section in sections if section is not None))
 
 
 def markdown_of(report: Report) -> str:

@@ -4,8 +4,6 @@
 anything. A single test with the marker `slow` may start anything where it is. `watch` wraps what starts one, once, before any test is imported.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing.process
 import os
@@ -23,20 +21,11 @@ TESTS = Path(__file__).resolve().parents[1]
 _PROCESS = "a test in tests/{room} started a process: it belongs in tests/slow"
 _RUN = "a test in tests/{room} started a run: it belongs in tests/integration"
 _RUNS = {"unit": _RUN}
-_PROCESSES = {
-    "unit": _PROCESS,
-    "integration": _PROCESS,
-    "extras": "a test of an extra that starts a process needs the marker slow",
-}
+_PROCESSES = {"unit": _PROCESS, "integration": _PROCESS, "extras": "a test of an extra that starts a process needs the marker slow"}
 _STARTS: list[tuple[Any, str, dict[str, str]]] = [
-    (subprocess.Popen, "__init__", _PROCESSES),
-    (os, "fork", _PROCESSES),
-    (os, "posix_spawn", _PROCESSES),
-    (os, "system", _PROCESSES),
-    (multiprocessing.process.BaseProcess, "start", _PROCESSES),
-    (ragpipe.cli, "main", _RUNS),
-    (ragpipe.api, "_started", _RUNS),
-]
+    (subprocess.Popen, "__init__", _PROCESSES), (os, "fork", _PROCESSES), (os, "posix_spawn", _PROCESSES), (os, "system", _PROCESSES),
+    (multiprocessing.process.BaseProcess, "start", _PROCESSES), (ragpipe.cli, "main", _RUNS), (ragpipe.api, "_started", _RUNS),
+]  # fmt: skip
 _current = {"room": ""}
 
 

@@ -1,7 +1,5 @@
 """Tables of tests whose every row is a whole run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 

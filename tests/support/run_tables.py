@@ -1,7 +1,5 @@
 """A run folder from literals: what the tests of scoring and of reports read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,9 +46,7 @@ def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]
             places[row.sample] = len(samples)
             samples.append(sample_row(Sample(id=row.sample, **{"question": f"What is {row.sample}?", **row.labels})))
         given = {"answer": "An answer.", "chunks": [Chunk(id="c1", rank=1)], **row.output}
-        outputs.append(
-            output_row(Output(sample_id=row.sample, method=row.method, repeat=row.repeat, **given), places[row.sample])
-        )
+        outputs.append(output_row(Output(sample_id=row.sample, method=row.method, repeat=row.repeat, **given), places[row.sample]))
         scores += [_score(row, name, result) for name, result in row.results.items()]
     inputs = [{**dict.fromkeys(JUDGE_INPUTS.names), "repeat": 1, "flags": [], **call} for call in calls]
     for path, given_rows, schema in (
@@ -78,9 +74,7 @@ def spent(calls: int = 0, replies: int = 0, usd: float = 0.0, **more: Any) -> Us
     return Usage(**{"calls": calls, "replies": replies or calls, "usd_known": usd, **more})
 
 
-def score(
-    root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any
-) -> dict[str, Any]:
+def score(root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any) -> dict[str, Any]:
     """Run the score stage over a folder of `write_run`."""
     return score_iteration(
         ScoreInputs(

@@ -95,11 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.body = self._body()
         status = self.state.statuses.pop(0) if self.state.statuses else 0
         seen = Seen(
-            self.command,
-            self.key,
-            self.headers.get("Range", ""),
-            {name.lower(): value for name, value in self.headers.items()},
-            status,
+            self.command, self.key, self.headers.get("Range", ""), {name.lower(): value for name, value in self.headers.items()}, status
         )
         self.state.requests.append(seen)
         if status:
@@ -156,11 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _described(self, content: bytes) -> dict[str, str]:
         versions = {"ETag": etag(content), "Last_Modified": formatdate(0, usegmt=True)}
-        return {
-            **(versions if self.state.has_versions else {}),
-            "Content_Type": "binary/octet-stream",
-            "Accept_Ranges": "bytes",
-        }
+        return {**(versions if self.state.has_versions else {}), "Content_Type": "binary/octet-stream", "Accept_Ranges": "bytes"}
 
     def do_GET(self) -> None:
         if not self._begin():
@@ -211,9 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         entries += "".join(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" for name in folders)
         more = f"<NextContinuationToken>{begin + size}</NextContinuationToken>" if cut else ""
         head = f"<Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(shown) + len(folders)}</KeyCount>"
-        text = (
-            f"<ListBucketResult>{head}<IsTruncated>{str(cut).lower()}</IsTruncated>{more}{entries}</ListBucketResult>"
-        )
+        text = f"<ListBucketResult>{head}<IsTruncated>{str(cut).lower()}</IsTruncated>{more}{entries}</ListBucketResult>"
         self._answer(200, text.encode(), Content_Type="application/xml")
 
     def do_PUT(self) -> None:

@@ -1,7 +1,5 @@
 """The local OpenAI-compatible server as a fixture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

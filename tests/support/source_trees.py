@@ -1,7 +1,5 @@
 """The package as syntax trees. A file is read when a test asks for it, once per process: not while tests are collected."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

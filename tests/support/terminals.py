@@ -1,7 +1,5 @@
 """ragpipe on a terminal of its own, and what that shows."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -25,12 +23,7 @@ def on_a_terminal(words: Sequence[str], cwd: Path, columns: int, *, code: int = 
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environ = {name: value for name, value in environment().items() if name not in ("NO_COLOR", "COLUMNS")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "ragpipe", *words],
-        cwd=cwd,
-        env={**environ, **env},
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=writer,
+        [sys.executable, "-m", "ragpipe", *words], cwd=cwd, env={**environ, **env}, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer
     )
     os.close(writer)
     parts = []

@@ -6,8 +6,6 @@ takes hours. A share is tried on every change; all of it is for a change of what
 The marker `thorough` does this for the slow rows of a test, `some_of` for a loop inside one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import TypeVar

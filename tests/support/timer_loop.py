@@ -1,7 +1,5 @@
 """An event loop whose clock jumps to the next timer: hours of latency take no time, and a deadlock is an error."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any

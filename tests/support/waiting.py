@@ -1,7 +1,5 @@
 """How tests wait: for an event, with one limit for all that no working machine reaches, however loaded it is."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable
@@ -33,10 +31,5 @@ def wait_for_hang_up(url: str) -> None:
     port = urlsplit(url).port
     waiting = (psutil.CONN_ESTABLISHED, psutil.CONN_CLOSE_WAIT)
     wait_until(
-        lambda: (
-            not any(
-                connection.laddr.port == port and connection.status in waiting
-                for connection in psutil.net_connections("tcp")
-            )
-        )
+        lambda: not any(connection.laddr.port == port and connection.status in waiting for connection in psutil.net_connections("tcp"))
     )

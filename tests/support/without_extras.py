@@ -5,8 +5,6 @@ Then every module is imported, `--help` is printed, the quickstart is run, and t
 `--tests tests`). Prints a table; the exit code is the number of extras without which the rest does not pass.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -65,23 +63,14 @@ def _without(extra: str, tree: Path, tests: list[str]) -> dict[str, str]:
         "schemas": [*python, "ragpipe", "task=schema", "dir=conf/schema"],
         "pages": [sys.executable, "docs/generate.py"],
         "quickstart": [*python, "ragpipe", "+experiment=quickstart", "output_dir=../out"],
-        "tests": [
-            *python,
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *(name for name in tests if (tree / name).exists()),
-        ],
+        "tests": [*python, "pytest", "-q", "-p", "no:cacheprovider", *(name for name in tests if (tree / name).exists())],
     }
     return {name: _end_of(command, tree) for name, command in steps.items()}
 
 
 def _copy(tree: Path) -> None:
     """The files of this tree that git knows or would know."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in listed.stdout.splitlines():
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
 """People's labels of claims, given as the judge's replies, through the real metrics: the figures of trusted libraries."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -63,9 +61,7 @@ def test_claims_that_people_labelled_give_the_figures_of_refchecker(real_data: P
         assert mean(zero) == pytest.approx(figures["macro_skip"] * len(kept) / len(records), abs=1e-6), name
         assert sum(value == 1 for value in kept) / len(kept) == pytest.approx(figures["strict"], abs=1e-6), name
         supported = sum(score.details["supported"] for score in one)
-        assert supported / sum(score.details["total"] for score in one) == pytest.approx(figures["micro"], abs=1e-6), (
-            name
-        )
+        assert supported / sum(score.details["total"] for score in one) == pytest.approx(figures["micro"], abs=1e-6), name
 
 
 def mean(scores: list[Score]) -> float:
@@ -145,9 +141,7 @@ def test_citations_that_experts_labelled_give_the_figures_of_expertqa(real_data:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_groundedness_ranks_answers_and_systems_as_people_do(
-    real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groundedness_ranks_answers_and_systems_as_people_do(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RAGTruth requires no citations: a cap on uncited answers made the six systems' order one without meaning."""
     metrics, stats = pytest.importorskip("sklearn.metrics"), pytest.importorskip("scipy.stats")
     monkeypatch.chdir(tmp_path)

@@ -74,12 +74,7 @@ def imports(module: str, *, typing: bool = True) -> frozenset[str]:
 
 def at_import(module: str) -> frozenset[str]:
     """What is imported when the module is: not in functions, not for type checkers."""
-    inside = {
-        n
-        for f in _nodes(module)
-        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for n in ast.walk(f)
-    }
+    inside = {n for f in _nodes(module) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) for n in ast.walk(f)}
     inside |= _typing_only(module)
     return frozenset(name for node in _nodes(module) if node not in inside for name in _imported(node, module))
 
@@ -159,11 +154,7 @@ def test_the_parts_of_a_room_import_each_other_in_no_circle(room: str) -> None:
 def test_metrics_know_no_store_and_no_transport() -> None:
     for module in INNER:
         if _part(module) == "metrics":
-            bad = [
-                n
-                for n in imports(module)
-                if n.startswith(("ragpipe.store", "ragpipe.judging.transports", "ragpipe.judging.clients"))
-            ]
+            bad = [n for n in imports(module) if n.startswith(("ragpipe.store", "ragpipe.judging.transports", "ragpipe.judging.clients"))]
             assert not bad, f"{module} imports {bad}"
 
 

@@ -1,7 +1,5 @@
 """The names that `ragpipe` exports, and what they are."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import types

@@ -1,7 +1,5 @@
 """What the command line makes of an error that ended a job."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.cli import report

@@ -1,7 +1,5 @@
 """docs/troubleshooting.md and the messages on pages of extras: each still stands in the code, and no first line of an error is missing."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -66,7 +64,6 @@ def fits(quoted: str, message: str) -> bool:
     return re.search(rf"\s*[^a-z]*{ANYTHING}?[^a-z]*\s*".join(pieces), message) is not None
 
 
-@pytest.mark.slow
 def test_a_message_that_the_code_does_not_have_is_found_out() -> None:
     assert not fits("the call store ... is on holiday", all_messages())
     assert not fits("a run ... whole", "a run\nx\nis whole\nx\nthe whole")
@@ -79,9 +76,7 @@ def test_a_quoted_message_stands_in_the_code() -> None:
 
 
 def test_every_first_line_of_an_error_has_a_row() -> None:
-    missing = sorted(
-        {title for title in titles() if not any(fits(quoted, " ".join(title.split())) for quoted in QUOTED)}
-    )
+    missing = sorted({title for title in titles() if not any(fits(quoted, " ".join(title.split())) for quoted in QUOTED)})
     assert not missing, "add a row to docs/troubleshooting.md, or to the page of its extra: " + "; ".join(missing)
 
 

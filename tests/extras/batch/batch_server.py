@@ -137,9 +137,7 @@ class BatchEndpoint:
         lines = shape.lines(data)
         fates = [self.fate(number, i) for i in range(len(lines))]
         name = f"batch_{number + 1:04d}"
-        batch = FakeBatch(
-            name, now, now + self.delay_s, now + self.expires_in_s, lines, fates, data.get("metadata") or {}
-        )
+        batch = FakeBatch(name, now, now + self.delay_s, now + self.expires_in_s, lines, fates, data.get("metadata") or {})
         self.made.append(batch)
         if self.after_create:
             return _error(self.after_create.pop(0), "made on purpose, after the batch")
@@ -190,17 +188,13 @@ class _Shape:
 
 class _OpenAI(_Shape):
     def lines(self, data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        entries = [
-            json.loads(line) for line in self.endpoint.content(data["input_file_id"]).splitlines() if line.strip()
-        ]
+        entries = [json.loads(line) for line in self.endpoint.content(data["input_file_id"]).splitlines() if line.strip()]
         assert all((e["method"], e["url"]) == ("POST", "/v1/chat/completions") for e in entries)
         return [(entry["custom_id"], entry["body"]) for entry in entries]
 
     def describe(self, batch: FakeBatch) -> dict[str, Any]:
         refuse, outputs = self.endpoint.refuse, [OK, DOUBLED]
-        state = (
-            "failed" if refuse else "cancelled" if batch.cancelled else "completed" if batch.ended else "in_progress"
-        )
+        state = "failed" if refuse else "cancelled" if batch.cancelled else "completed" if batch.ended else "in_progress"
         if state == "completed" and EXPIRED in batch.fates:
             state = "expired"
         files: dict[str, str | None] = {"output_file_id": None, "error_file_id": None}
@@ -208,13 +202,9 @@ class _OpenAI(_Shape):
             good = [i for i in _order(batch) if batch.fates[i] in outputs]
             bad = [i for i in _order(batch) if batch.fates[i] not in (OK, MISSING)]
             if good:
-                files["output_file_id"] = self.endpoint.file(
-                    f"{batch.id}-output", _lines(self.good(batch, i) for i in good)
-                )
+                files["output_file_id"] = self.endpoint.file(f"{batch.id}-output", _lines(self.good(batch, i) for i in good))
             if bad:
-                files["error_file_id"] = self.endpoint.file(
-                    f"{batch.id}-errors", _lines(self.line(batch, i) for i in bad)
-                )
+                files["error_file_id"] = self.endpoint.file(f"{batch.id}-errors", _lines(self.line(batch, i) for i in bad))
         errors = {"object": "list", "data": [{"code": "invalid", "message": refuse}]} if refuse else None
         done = len(batch.lines) if batch.ended else 0
         return {
@@ -239,10 +229,7 @@ class _OpenAI(_Shape):
         """The line in the file of errors."""
         key, fate = batch.lines[number][0], batch.fates[number]
         if fate in (EXPIRED, DOUBLED):
-            error = {
-                "code": "batch_expired",
-                "message": "This request could not be executed before the end of the batch.",
-            }
+            error = {"code": "batch_expired", "message": "This request could not be executed before the end of the batch."}
             return {"id": f"r{number}", "custom_id": key, "response": None, "error": error}
         status, _, words = fate.partition(" ")
         body = {"error": {"message": words or "made on purpose", "type": "error", "code": None}}
@@ -256,9 +243,7 @@ class _Anthropic(_Shape):
 
     def describe(self, batch: FakeBatch) -> dict[str, Any]:
         kinds = [self._kind(fate) for fate in batch.fates]
-        counts = {
-            kind: kinds.count(kind) if batch.ended else 0 for kind in ("succeeded", "errored", "canceled", "expired")
-        }
+        counts = {kind: kinds.count(kind) if batch.ended else 0 for kind in ("succeeded", "errored", "canceled", "expired")}
         processing = 0 if batch.ended else len(kinds)
         return {
             "id": batch.id,

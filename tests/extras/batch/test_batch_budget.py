@@ -119,9 +119,7 @@ def test_a_batch_has_what_fits_in_the_order_of_the_questions(serve: Callable[...
 
 
 @pytest.mark.slow
-def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     """A hold is a bound, several times the cost: the rounds come nearer to the budget, and never exceed it."""
     account = Account(serve(), tmp_path, tmp_path / "batches", tokens=3000)
     budget, calls = account.start(*questions(40))
@@ -145,9 +143,7 @@ def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., B
 
 
 @pytest.mark.slow
-def test_a_reply_that_another_run_has_sent_for_needs_room_too(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_a_reply_that_another_run_has_sent_for_needs_room_too(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, batches = serve(), tmp_path / "batches"
     server.batches.delay_s = 0.3
     sender = Account(server, tmp_path / "a", batches, calls=6)
@@ -173,9 +169,7 @@ def test_a_refused_batch_costs_nothing(serve: Callable[..., BatchServer], tmp_pa
     assert budget.spent.calls == 3
 
 
-def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=9)
     account.server.batches.fate = lambda batch, line: (EXPIRED if line else MISSING) if batch == 0 else OK
     budget, calls = account.start(*questions(4))

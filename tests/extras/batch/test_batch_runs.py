@@ -80,9 +80,7 @@ def test_rounds_of_the_plan_are_those_of_the_run(
     assert len(server.batches.made) > 2
 
 
-def test_a_provider_without_batches_is_refused_by_name_before_anything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_provider_without_batches_is_refused_by_name_before_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     judge = ["judge=llm", "judge.model=groq/llama-3.1-8b-2024-07-18", "transport=batch", f"output_dir={tmp_path}"]
     assert main(["+experiment=quickstart", *judge]) == 2
     captured = capsys.readouterr()

@@ -24,9 +24,7 @@ def test_a_model_without_batch_prices_has_an_unknown_price() -> None:
 
 
 def test_ones_own_prices_come_first_and_those_of_live_replies_are_not_taken() -> None:
-    own = JudgeSettings(
-        model="openai/m-2024-07-18", api_base="http://127.0.0.1:1/v1", prices=Price(input=8.0, output=8.0)
-    )
+    own = JudgeSettings(model="openai/m-2024-07-18", api_base="http://127.0.0.1:1/v1", prices=Price(input=8.0, output=8.0))
     priced = BatchSettings(prices=Price(input=1.0, output=2.0))
     assert priced.rates(own).usd(1_000_000, 1_000_000) == pytest.approx(3.0)
     assert BATCH.rates(own).usd(1000, 100) is None

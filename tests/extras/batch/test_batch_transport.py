@@ -72,9 +72,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, SENTINEL)
 
 
-def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(12)
     server.keep_bodies = True
     live = asyncio.run(ask(settings(server.url), *asked))
@@ -117,9 +115,7 @@ def test_a_refused_line_is_a_permanent_failure(serve: Callable[..., BatchServer]
     assert len(server.batches.made) == 1
 
 
-def test_a_line_that_never_gets_a_reply_fails_after_its_retries(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_a_line_that_never_gets_a_reply_fails_after_its_retries(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked = serve(), questions(2)
     server.batches.fate = lambda batch, line: EXPIRED if batch or line else OK
     calls = run(transport(server, tmp_path, retries=2), *asked)
@@ -127,9 +123,7 @@ def test_a_line_that_never_gets_a_reply_fails_after_its_retries(
     assert len(server.batches.made) == 3  # once, and two retries
 
 
-def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked, notices = serve(), questions(2), list[str]()
     refusal = "400 Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
     server.batches.fate = lambda batch, line: refusal if batch == 0 else OK
@@ -139,18 +133,14 @@ def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(
 
 
 @pytest.mark.parametrize("shape", PARAMS)
-def test_an_error_after_the_batch_was_made_makes_no_second_one(
-    serve: Callable[..., BatchServer], tmp_path: Path, shape: str
-) -> None:
+def test_an_error_after_the_batch_was_made_makes_no_second_one(serve: Callable[..., BatchServer], tmp_path: Path, shape: str) -> None:
     server, asked = serve(), questions(4)
     server.batches.after_create = [500]
     assert [call.status for call in run(transport(server, tmp_path, shape=shape), *asked)] == ["ok"] * 4
     assert len(server.batches.made) == 1
 
 
-def test_an_error_before_the_batch_was_made_is_followed_by_another_try(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_an_error_before_the_batch_was_made_is_followed_by_another_try(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.before_create = [503, 429]
     run(transport(server, tmp_path), *questions(2))
@@ -188,9 +178,7 @@ def test_a_round_is_divided_by_the_number_of_its_questions(serve: Callable[..., 
     assert [len(batch.lines) for batch in server.batches.made] == [3, 3, 2]
 
 
-def test_a_round_is_divided_by_its_bytes(
-    serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_is_divided_by_its_bytes(serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_transport, "MAX_BYTES", 10_000)
     server, asked = serve(), [question("word " * 500 + str(i)) for i in range(8)]
     calls = run(transport(server, tmp_path), *asked)
@@ -221,9 +209,7 @@ def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., BatchServer
     assert server.batches.count("POST", "/cancel") == 0
 
 
-def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server = serve()
     server.batches.refuse = "This model has no batches."
     with pytest.raises(ProviderUnusable, match=r"the batch was refused: invalid: This model has no batches\."):
@@ -271,9 +257,7 @@ def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., BatchServ
 
 
 @pytest.mark.slow
-def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(
-    serve: Callable[..., BatchServer], tmp_path: Path
-) -> None:
+def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
     server, asked, notices = serve(), questions(5), list[str]()
     server.batches.delay_s = 3600.0
 

@@ -94,11 +94,7 @@ def test_most_attacks_on_an_answer_are_flagged() -> None:
             continue
         contexts = [chunk.text for chunk in case.contexts]
         values = {"question": [case.question], "answer": [case.answer], "contexts": contexts}
-        if not (
-            suspicious_signs(case.answer)
-            or degenerate_signs(case.answer, case.question, contexts)
-            or foreign_tags(values)
-        ):
+        if not (suspicious_signs(case.answer) or degenerate_signs(case.answer, case.question, contexts) or foreign_tags(values)):
             missed.add(name)
     assert missed == MISSED
 
@@ -160,18 +156,11 @@ def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> Non
 
 def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
     names = [f"q{i}" for i in range(40)]
-    pairs = [
-        Pair(probe, key(n), key(f"{n}-{probe}")) for probe in ("up", "flat", "some", "wrong_answer") for n in names
-    ]
+    pairs = [Pair(probe, key(n), key(f"{n}-{probe}")) for probe in ("up", "flat", "some", "wrong_answer") for n in names]
     values = {n: 0.5 for n in names}
     for i, n in enumerate(names):
         noise = 0.02 if i % 2 else -0.02
-        values |= {
-            f"{n}-up": 0.7 + noise,
-            f"{n}-flat": 0.5 + noise,
-            f"{n}-some": 0.55 + noise,
-            f"{n}-wrong_answer": 0.1 + noise,
-        }
+        values |= {f"{n}-up": 0.7 + noise, f"{n}-flat": 0.5 + noise, f"{n}-some": 0.55 + noise, f"{n}-wrong_answer": 0.1 + noise}
     rows = {row["change"]: row for row in probe_rows(pairs, score(values))}
     assert {name: row["state"] for name, row in rows.items()} == {
         "up": "biased", "flat": "passes", "some": "undecided", "wrong_answer": "noticed",
@@ -208,8 +197,6 @@ def test_values_are_printed_as_they_are() -> None:
 
 def test_fences_is_true_or_false(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "step.v1.jinja").write_text(
-        "---\nroles: {answer: text}\nfences: maybe\n---\n[[user]]\n{{ answer }}\n"
-    )
+    (tmp_path / "m" / "step.v1.jinja").write_text("---\nroles: {answer: text}\nfences: maybe\n---\n[[user]]\n{{ answer }}\n")
     with pytest.raises(PromptError, match="fences: false"):
         PromptLibrary([tmp_path]).load("m", "step", "v1")

@@ -45,9 +45,7 @@ def test_nested_and_listed_values(shipped: CanarySet) -> None:
     assert item(shipped, "two-axes").verdicts(json.dumps(axes)) == {
         "two-axes/faithfulness.score": 1, "two-axes/completeness.score": 3,
     }  # fmt: skip
-    origins = [
-        {"index": i, "reason": "", "contexts": numbers} for i, numbers in enumerate([[3], [2, 1], [], [], [2]], 1)
-    ]
+    origins = [{"index": i, "reason": "", "contexts": numbers} for i, numbers in enumerate([[3], [2, 1], [], [], [2]], 1)]
     assert list(item(shipped, "claims-to-contexts").verdicts(json.dumps({"verdicts": origins})).values()) == [
         [3], [1, 2], [], [], [2],
     ]  # fmt: skip

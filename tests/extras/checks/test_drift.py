@@ -148,9 +148,7 @@ def test_the_file_is_of_one_judge_and_without_it_nothing_is_a_free_check(
     assert asked(server, words(server)) == (0, BASELINE)
 
 
-def test_what_cannot_drift_is_refused_before_anything_is_asked(
-    server: OpenAIServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_drift_is_refused_before_anything_is_asked(server: OpenAIServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=drift"]) == 2
     assert "a language model that is asked" in capsys.readouterr().err
     assert asked(server, words(server, "transport=stored")) == (2, 0)
@@ -199,10 +197,6 @@ def test_runs_before_and_after_a_drift_are_not_compared(
     noted = json.loads((later / "manifest.json").read_text())["judge_drift"]
     assert noted["first"] < noted["alarms"][0][1] < noted["last"]
     assert main(["task=rescore", f"run={after}", "scoring.thresholds.faithfulness=0.4"]) == 0
-    (rescored,) = [
-        path.parent
-        for path in after.parent.glob("*/manifest.json")
-        if json.loads(path.read_text())["source_run"] == after.name
-    ]
+    (rescored,) = [path.parent for path in after.parent.glob("*/manifest.json") if json.loads(path.read_text())["source_run"] == after.name]
     assert compare(before, rescored) == 2
     assert "## Drift of the judge" in (rescored / "report.md").read_text()

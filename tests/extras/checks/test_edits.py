@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 from ragpipe.extras.checks.check import is_usable
 from ragpipe.extras.checks.chunk_edits import add_irrelevant_chunk, drop_gold_chunks, renumbered, shuffle_chunks
 from ragpipe.extras.checks.edits import Change, Donors, Edit, Subject, numbers_in
-from ragpipe.extras.checks.fact_edits import (
-    REFUSAL,
-    add_claim,
-    change_date,
-    change_name,
-    change_number,
-    negate_claim,
-    refuse,
-)
+from ragpipe.extras.checks.fact_edits import REFUSAL, add_claim, change_date, change_name, change_number, negate_claim, refuse
 from ragpipe.extras.checks.selftest import MUTATIONS, draw_mutants
 from ragpipe.metrics.shared.citation_parsing import citations_of
 from ragpipe.patterns.refusals import load_refusals, read_refusal
@@ -43,9 +35,7 @@ FOREIGN = Case(
 )  # fmt: skip
 
 
-def case(
-    answer: str, contexts: str | Sequence[str] = "", *, question: str = "What is known?", **sample: object
-) -> Case:
+def case(answer: str, contexts: str | Sequence[str] = "", *, question: str = "What is known?", **sample: object) -> Case:
     texts = [contexts] if isinstance(contexts, str) else contexts
     chunks = [Chunk(id=f"c{n}", doc_id=f"d{n}", rank=n, text=text) for n, text in enumerate(texts, 1)]
     return Case(Sample(id="q", question=question, **sample), Output(sample_id="q", answer=answer, chunks=chunks))
@@ -168,9 +158,7 @@ def test_a_name_that_the_question_uses_comes_last() -> None:
     ("The dragon was seen above the castle of the king.", None),  # not in the chunks
 ])  # fmt: skip
 def test_a_claim_is_negated(answer: str, mutated: str | None) -> None:
-    contexts = (
-        "In the town by the river a mill was built. It closes in winter; was sold; slate roof; steps. Mühle Dorf alt"
-    )
+    contexts = "In the town by the river a mill was built. It closes in winter; was sold; slate roof; steps. Mühle Dorf alt"
     assert answer_of(negate_claim, case(answer, contexts)) == mutated
 
 
@@ -258,9 +246,7 @@ def test_a_shuffle_changes_the_order_and_no_citation() -> None:
 
 def test_marks_are_renumbered_and_years_in_brackets_stay() -> None:
     ranks = {1: 3, 2: 1, 3: 2}
-    assert renumbered("a [1], b [2, 3]; [^1] [9] [2021](x) [1](link)", ranks) == (
-        "a [3], b [1, 2]; [^3] [9] [2021](x) [1](link)"
-    )
+    assert renumbered("a [1], b [2, 3]; [^1] [9] [2021](x) [1](link)", ranks) == ("a [3], b [1, 2]; [^3] [9] [2021](x) [1](link)")
 
 
 def citation_mutant(name: str, subject: Case = CITED) -> Output:
@@ -296,15 +282,10 @@ def test_an_irrelevant_chunk_comes_last_under_an_id_of_its_own() -> None:
 
 def test_the_recorded_passage_of_a_citation_is_changed_with_the_answer() -> None:
     subject = case("The fee is 40 euros [1]. It is due in May [1].", "a fee of 40 euros")
-    citations = [
-        Citation(marker="[1]", chunk_id="c1", text=t) for t in ("The fee is 40 euros [1].", "It is due in May")
-    ]
+    citations = [Citation(marker="[1]", chunk_id="c1", text=t) for t in ("The fee is 40 euros [1].", "It is due in May")]
     edit = made(change_number, Case(subject.sample, subject.output.model_copy(update={"citations": citations})))
     assert edit is not None
-    assert [citation.text for citation in edit.output.citations or []] == [
-        "The fee is 80 euros [1].",
-        "It is due in May",
-    ]
+    assert [citation.text for citation in edit.output.citations or []] == ["The fee is 80 euros [1].", "It is due in May"]
 
 
 def test_what_stands_in_the_reference_is_known() -> None:
@@ -321,9 +302,7 @@ WORDS = st.sampled_from(["the", "mill", "was", "sold", "for", "Otto Brandt", "40
 @pytest.mark.slow
 @given(st.lists(WORDS, max_size=25).map(" ".join), st.integers(0, 3))
 def test_on_any_text_marks_and_addresses_stay_and_new_numbers_are_new(answer: str, seed: int) -> None:
-    subject = case(
-        answer, ["Otto Brandt sold the mill for 40, 1,200 in 1803 on 15 March 2024. The mill was sold.", "x"]
-    )
+    subject = case(answer, ["Otto Brandt sold the mill for 40, 1,200 in 1803 on 15 March 2024. The mill was sold.", "x"])
     for change in (change_number, change_date, change_name, negate_claim):
         edit = made(change, subject, seed)
         if edit is None:

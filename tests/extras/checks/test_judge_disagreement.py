@@ -18,8 +18,7 @@ GRADE = ScoreSpec("grade", 1, 5)
 
 def records(path: Path, cases: dict[str, tuple[float | None, bool | None]]) -> Path:
     rows = [
-        {"sample_id": name, "method": "m", "repeat": 1, "grade": value, "grade.passed": passed}
-        for name, (value, passed) in cases.items()
+        {"sample_id": name, "method": "m", "repeat": 1, "grade": value, "grade.passed": passed} for name, (value, passed) in cases.items()
     ]
     kinds = [("sample_id", pa.string()), ("method", pa.string()), ("repeat", pa.int64())]
     schema = pa.schema([*kinds, ("grade", pa.float64()), ("grade.passed", pa.bool_())])
@@ -40,12 +39,7 @@ def test_with_a_threshold_the_verdicts_count(tmp_path: Path) -> None:
     second = {"a": (4.0, True), "b": (3.9, False), "c": (1.0, False), "d": (None, None)}
     found = reliability(tmp_path, first, second)
     (grade,) = found["results"]
-    assert (found["judge_reliability"]["spot_check_n"], grade["n"], grade["one_sided"], grade["rule"]) == (
-        4,
-        3,
-        1,
-        "verdict",
-    )
+    assert (found["judge_reliability"]["spot_check_n"], grade["n"], grade["one_sided"], grade["rule"]) == (4, 3, 1, "verdict")
     assert found["judge_reliability"]["disagreement_rate"] == grade["share"] == pytest.approx(1 / 3)
     assert grade["kappa"] == pytest.approx((2 / 3 - 4 / 9) / (1 - 4 / 9))  # by chance 2/3 x 1/3 + 1/3 x 2/3
     assert grade["difference"] == pytest.approx((-1 - 0.1 - 1) / 3)

@@ -7,14 +7,7 @@ import math
 import pytest
 
 from ragpipe.extras.checks.check import Pair
-from ragpipe.extras.checks.selftest import (
-    TOLERANCE,
-    case_floor,
-    expected_direction,
-    result_rows,
-    rows_by_any_score,
-    score_outcomes,
-)
+from ragpipe.extras.checks.selftest import TOLERANCE, case_floor, expected_direction, result_rows, rows_by_any_score, score_outcomes
 
 SHARE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
 NOISE = {"low": 0.0, "high": 5.0, "higher_is_better": False}

@@ -70,9 +70,7 @@ def test_a_planted_disagreement_is_found(
     assert main(["task=verify", f"run={run}"]) == 0
 
 
-def test_the_same_judge_and_prompts_are_refused(
-    finished: tuple[Path, OpenAIServer], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_judge_and_prompts_are_refused(finished: tuple[Path, OpenAIServer], capfd: pytest.CaptureFixture[str]) -> None:
     run, server = finished
     before = len(server.log)
     words = ["task=spot_check", f"run={run}", *_judge("first", server), "spot_check.n=10"]

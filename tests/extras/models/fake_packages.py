@@ -49,9 +49,7 @@ class Packages:
     def tokenizer(self, folder: str, **options: Any) -> Any:
         assert options == {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
-        def encode(
-            text: str, pair: str = "", *, add_special_tokens: bool = True, return_offsets_mapping: bool = False
-        ) -> Any:
+        def encode(text: str, pair: str = "", *, add_special_tokens: bool = True, return_offsets_mapping: bool = False) -> Any:
             places = [match.span() for match in _WORD.finditer(text)]
             return {"input_ids": [*places, *_WORD.findall(pair), *"###"], "offset_mapping": places}
 
@@ -84,9 +82,7 @@ class Packages:
                 self.asked.append((one["text"], one["text_pair"]))
                 words, known = _WORD.findall(one["text_pair"]), set(_WORD.findall(one["text"]))
                 support = share(40 * sum(word in known for word in words) / max(1, len(words)) - 36)
-                rows.append(
-                    [{"label": self.labels[1], "score": support}, {"label": self.labels[0], "score": 1 - support}]
-                )
+                rows.append([{"label": self.labels[1], "score": support}, {"label": self.labels[0], "score": 1 - support}])
             return rows
 
         return classify
@@ -96,8 +92,7 @@ def install(monkeypatch: pytest.MonkeyPatch, limit: int = 1000) -> Packages:
     """Put the fakes where the packages would be imported from. `limit`: tokens that the models read at once."""
     packages = Packages(limit)
     modules = {
-        name: ModuleType(name)
-        for name in ("lettucedetect.models.inference", "lettucedetect.detectors.prompt_utils", "transformers")
+        name: ModuleType(name) for name in ("lettucedetect.models.inference", "lettucedetect.detectors.prompt_utils", "transformers")
     }
     vars(modules["lettucedetect.models.inference"])["HallucinationDetector"] = packages.detector
     prompts = SimpleNamespace(format_context=lambda context, question, lang: " ".join([question or "", *context]))

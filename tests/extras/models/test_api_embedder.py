@@ -85,9 +85,7 @@ async def test_an_answer_without_a_readable_vector_is_paid(serve, monkeypatch, h
 
 @pytest.mark.slow  # litellm takes seconds to import
 def test_questions_and_their_vectors_by_a_provider(here, capsys):
-    script = [
-        {"match": "write 3 different questions", "reply": json.dumps({"questions": ["What is near?", "abc", "xyz"]})}
-    ]
+    script = [{"match": "write 3 different questions", "reply": json.dumps({"questions": ["What is near?", "abc", "xyz"]})}]
     with serving(script=script) as server:
         words = arguments(
             write(here / "d.jsonl"), here / "out", server.url, "metrics.answer_relevance.method=questions",
@@ -109,9 +107,7 @@ def test_questions_and_their_vectors_by_a_provider(here, capsys):
     assert all(row["paid_usd"] == pytest.approx(row["tokens_in"] / 1e6) for row in vectors)
     found = values(run, "answer_relevance")
     assert found["silent"] == 0
-    assert found["near"] == pytest.approx(
-        sum(_cosine("What is near?", other) for other in ("What is near?", "abc", "xyz")) / 3, abs=1e-6
-    )
+    assert found["near"] == pytest.approx(sum(_cosine("What is near?", other) for other in ("What is near?", "abc", "xyz")) / 3, abs=1e-6)
 
 
 def _cosine(one: str, other: str) -> float:

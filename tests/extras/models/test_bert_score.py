@@ -131,9 +131,7 @@ def test_the_encoder_of_transformers_weighs_the_same():
 def test_the_rarity_of_a_token():
     weight = idf([[1, 2, 2], [1], [1, 3]])
     # log((N + 1) / (n + 1)) over N = 3 texts: n = 3, 1 (twice in one text is once), 1 and 0 hold it
-    assert [weight(token) for token in (1, 2, 3, 4)] == pytest.approx(
-        [0, math.log(4 / 2), math.log(4 / 2), math.log(4)]
-    )
+    assert [weight(token) for token in (1, 2, 3, 4)] == pytest.approx([0, math.log(4 / 2), math.log(4 / 2), math.log(4)])
 
 
 def encoded(tokens):

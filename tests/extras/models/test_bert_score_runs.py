@@ -52,9 +52,7 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
     weighted = values(run, "bert_score_f1_raw")
     assert weighted["the same"] == pytest.approx(100.0, abs=1e-9)  # a cosine with itself, in floating point
     assert set(values(run, "bert_score_f1").values()) == {None, 0.0}  # no baseline is known; silence is 0 by any
-    messages = [
-        json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()
-    ]
+    messages = [json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()]
     corpus = [
         *["Paris is the capital."] * 4,
         "Bees make honey.",
@@ -62,9 +60,7 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
     ]  # every sample's own, also the silent one's
     assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
 
-    monkeypatch.setattr(
-        "ragpipe.stages.load_dataset.BLOCK", 2
-    )  # other blocks, one pair at a time, nothing stored: the same weights
+    monkeypatch.setattr("ragpipe.stages.load_dataset.BLOCK", 2)  # other blocks, one pair at a time, nothing stored: the same weights
     monkeypatch.setattr(local_embedder, "TOGETHER", 1)
     assert main([*words, "name=again", "store.path=elsewhere"]) == 0
     assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted

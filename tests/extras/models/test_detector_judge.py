@@ -119,9 +119,7 @@ def test_claims_and_verdicts_at_once_equal_two_questions(role):
     apart = ask(made, Verdicts, claims=claims, sources=[TEA]).verdicts
     at_once = ask(made, CheckedClaims, **{role: text}, sources=[TEA], question="Where from?").claims
     assert [(c.claim, c.supported) for c in at_once] == [(ORIGIN, True), (HEAT, False)]
-    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [
-        (v.supported, v.evidence, v.reason) for v in apart
-    ]
+    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [(v.supported, v.evidence, v.reason) for v in apart]
 
 
 # ---------------------------------------------------------------------------------------------------- spans
@@ -161,9 +159,7 @@ def test_a_stricter_threshold_needs_no_other_reading():
         made, _ = judge(lambda _: answer, family="lettucedetect", threshold=threshold)
         (found,) = ask(made, Verdicts, claims=[ORIGIN], sources=[TEA]).verdicts
         assert found.supported is supported
-        assert (
-            made.settings.identity_of_reading() == judge({}, family="lettucedetect")[0].settings.identity_of_reading()
-        )
+        assert made.settings.identity_of_reading() == judge({}, family="lettucedetect")[0].settings.identity_of_reading()
         assert made.settings.identity_of_judge()["threshold"] == threshold
 
 
@@ -175,11 +171,7 @@ def test_a_citation_is_checked_against_its_own_source(family):
     def read(texts):
         passage, answer = (texts[2], texts[1]) if family == "lettucedetect" else texts[::-1]
         fits = ("tea" in passage) == ("tea" in answer)
-        return (
-            tokens(answer, *(() if fits else answer.split()))
-            if family == "lettucedetect"
-            else Reading(support=[float(fits)])
-        )
+        return tokens(answer, *(() if fits else answer.split())) if family == "lettucedetect" else Reading(support=[float(fits)])
 
     made, asked = judge(read, family=family)
     citations = [{"text": "Green tea comes from China [1].", "source": 1}, {"text": ORIGIN, "source": 2}]

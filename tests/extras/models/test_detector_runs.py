@@ -139,9 +139,7 @@ def test_pairs_of_claims_and_passages(here, models):
     assert (found["good", "faithfulness"]["value"], found["half", "faithfulness"]["value"]) == (1.0, 0.5)
     assert len(models.asked) == 2 * 2
     claims = json.loads(found["half", "faithfulness"]["details"])["claims"]
-    assert (
-        claims[0]["reason"] == "support 0.982 of 0.5 needed, contradiction 1.000; passage 1 of 2"
-    )  # 1 / (1 + exp(-4))
+    assert claims[0]["reason"] == "support 0.982 of 0.5 needed, contradiction 1.000; passage 1 of 2"  # 1 / (1 + exp(-4))
 
 
 @pytest.mark.thorough(tried=1)

@@ -187,9 +187,7 @@ def test_a_run_is_not_fetched_over_another_state_of_it(published: str, capsys: p
     assert "not fetched over one that differs" in capsys.readouterr().err
 
 
-def test_a_file_that_was_changed_there_is_found(
-    published: str, memory: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_was_changed_there_is_found(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"/b/runs/r/{published}/iteration-1/metrics.json"
     memory.pipe_file(name, memory.cat_file(name).replace(b"uncalibrated", b"calibrated", 1))
     assert memory.cat_file(name) != Path("outputs/r/latest/iteration-1/metrics.json").read_bytes()
@@ -205,9 +203,7 @@ def test_a_file_that_was_changed_there_is_found(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("key", ["created_at", "identity", "run_id", "name"])
-def test_a_manifest_that_was_changed_there_is_found(
-    published: str, memory: Any, capsys: pytest.CaptureFixture[str], key: str
-) -> None:
+def test_a_manifest_that_was_changed_there_is_found(published: str, memory: Any, capsys: pytest.CaptureFixture[str], key: str) -> None:
     """It is no file that the seal has the digest of: the seal holds what it says."""
     where = f"/b/runs/r/{published}/manifest.json"
     changes = {"created_at": "2001-01-01T00:00:00+00:00", "identity": {}, "run_id": "0123456789ab", "name": "better"}
@@ -237,9 +233,7 @@ def test_a_run_is_the_one_of_its_address(published: str, memory: Any, capsys: py
 
 
 @pytest.mark.thorough
-def test_a_run_that_was_changed_here_is_not_published(
-    published: str, memory: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_was_changed_here_is_not_published(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(Path("outputs/r/latest").resolve(), "copy"))
     (run / "report.md").write_text("better than it was")
     assert main(["task=publish", f"run={run}", "publish=memory://b/elsewhere"]) == 2

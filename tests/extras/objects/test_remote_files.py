@@ -128,9 +128,7 @@ def test_a_missing_file_is_named(memory: Any, server: S3Server, tmp_path: Path) 
         ("abfss://c@a.dfs.core.windows.net/x", "abfss", "pip install adlfs"),
     ],
 )
-def test_a_missing_package_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, found: str, fix: str
-) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, found: str, fix: str) -> None:
     for package in ("s3fs", "gcsfs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
     for scheme in ("s3", "gs", "abfss"):
@@ -183,8 +181,6 @@ def test_a_file_outside_the_folder_is_not_read(memory: Any, tmp_path: Path) -> N
 
 
 def test_a_name_that_would_leave_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        remote_files, "_listed", lambda address: {"../evil.jinja": {"name": "/p/../evil.jinja", "size": 1}}
-    )
+    monkeypatch.setattr(remote_files, "_listed", lambda address: {"../evil.jinja": {"name": "/p/../evil.jinja", "size": 1}})
     with pytest.raises(DataError, match="names that stay below"):
         local_folder("memory://p", tmp_path)

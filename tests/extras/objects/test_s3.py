@@ -23,9 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: S3Server) -> P
     return tmp_path
 
 
-def test_a_run_over_a_bucket_is_published_fetched_and_verified(
-    here: Path, server: S3Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_over_a_bucket_is_published_fetched_and_verified(here: Path, server: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMON, "dataset.path=s3://b/d/data.jsonl", "publish=s3://b/runs"]) == 0
     run = Path("outputs/r/latest").resolve()
     assert len(server.seen("GET", "b/d/data.jsonl")) == 1
@@ -64,9 +62,7 @@ def test_what_cannot_be_published_is_said_before_anything_is_asked(
     assert not list(Path("outputs").rglob("manifest.json"))
 
 
-def test_no_key_is_in_any_file_or_message(
-    here: Path, server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_key_is_in_any_file_or_message(here: Path, server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMON, "dataset.path=s3://b/d/data.jsonl", "publish=s3://b/runs"]) == 0
     server.statuses += [403] * 20
     assert main(["task=verify", "run=s3://b/runs/r/latest"]) == 2

@@ -27,9 +27,7 @@ _SETTINGS = ("max_connections=60", "shared_buffers=64MB", "unix_socket_directori
 def server_programs() -> Path | None:
     """The folder of initdb and postgres, the newest where there are several; None where there is none."""
     on_path = shutil.which("initdb")
-    debian = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3].split(".")[0])
-    )
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3].split(".")[0]))
     places = [Path(on_path)] if on_path else debian[-1:]
     return places[0].resolve().parent if places else None
 
@@ -73,9 +71,7 @@ class PostgresServer:
         command = [*self.prefix, str(self.programs / "postgres"), "-D", str(self.folder / "data")]
         log = open(self.folder / "log", "ab")  # noqa: SIM115
         user = _user()
-        self.process = subprocess.Popen(
-            [*self.prefix, *_as_user(command[len(self.prefix) :])], stdout=log, stderr=log, cwd=self.folder
-        )
+        self.process = subprocess.Popen([*self.prefix, *_as_user(command[len(self.prefix) :])], stdout=log, stderr=log, cwd=self.folder)
         log.close()
         deadline = time.monotonic() + HANGS_AFTER_S
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -93,11 +89,7 @@ class PostgresServer:
 
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(
-            _as_user([str(self.programs / program), *words]),
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            check=False,
+            _as_user([str(self.programs / program), *words]), capture_output=True, text=True, cwd=self.folder, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

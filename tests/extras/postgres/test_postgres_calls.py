@@ -207,9 +207,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "is_alive", lambda process: None)
 
 
-def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
-    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     _elsewhere(monkeypatch)
     frozen, heir = table(place, "frozen", SILENT_S), table(place, "heir", SILENT_S)
     assert frozen.find_or_claim([Lookup(K("k"))]) == [GRANTED]
@@ -225,9 +223,7 @@ def test_a_silent_owner_is_proved_dead_by_the_clock_of_the_database(
     assert heir.find_or_claim([Lookup(K("new"))]) == [HELD], "the woken one is alive again"
 
 
-def test_a_woken_process_is_not_granted_its_own_claim_again(
-    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_woken_process_is_not_granted_its_own_claim_again(place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another task of it has the claim, and asks. No other process took it over."""
     _elsewhere(monkeypatch)
     frozen = table(place, "frozen", SILENT_S)
@@ -237,9 +233,7 @@ def test_a_woken_process_is_not_granted_its_own_claim_again(
     frozen.close()
 
 
-def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(
-    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server was up, and nobody reached it for longer than an owner may be silent. The first one back asks for a key of the other,
     and opens the store once more."""
     _elsewhere(monkeypatch)
@@ -295,9 +289,7 @@ def test_a_schema_may_have_the_name_of_a_word_of_sql(server: PostgresServer) -> 
     assert census(place, ())["damaged"] == 0
 
 
-def test_a_living_owner_in_an_old_snapshot_is_not_dead(
-    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that claims waits for a lock for longer than an owner may be silent: the beats meanwhile are not in its snapshot."""
     _elsewhere(monkeypatch)
     holder, heir = table(place, "holder", SILENT_S), table(place, "heir", SILENT_S)
@@ -317,9 +309,7 @@ def test_a_living_owner_in_an_old_snapshot_is_not_dead(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_the_reply_of_a_woken_process_harms_nothing(
-    place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, is_first: bool
-) -> None:
+def test_the_reply_of_a_woken_process_harms_nothing(place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
     _elsewhere(monkeypatch)
 
     async def work() -> None:
@@ -489,9 +479,7 @@ def _crash_before_commit(place: PostgresDatabase, server: PostgresServer, others
 
 
 @pytest.mark.parametrize("others", [0, 20])
-def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(
-    durable: PostgresServer, others: int
-) -> None:
+def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(durable: PostgresServer, others: int) -> None:
     """After a crash PostgreSQL gives the number of a transaction that left no trace to a later one, or has none of that number yet. The
     claim was lost with the first, and must be made again: else another process asks the same."""
     place = durable.place()
@@ -629,18 +617,14 @@ def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(dura
     assert call_database(place).exists()
 
 
-def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(
-    durable: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(durable: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "HURRIED_S", 0.3)
     place, hurry = durable.place(outage_s=0.6), threading.Event()
     durable.stop("immediate")
     with pytest.raises(StoreUnreachable, match=r"not stored\. store\.outage_s=0\.6 says how long to wait\.$"):
         PostgresLink(place, OpenedFor("r", is_known=True))
     hurry.set()
-    with pytest.raises(
-        StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"
-    ):
+    with pytest.raises(StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"):
         PostgresLink(place, OpenedFor("r", is_known=True, hurry=hurry))
 
 
@@ -659,9 +643,7 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
         assert await store.get_or_claim(one.key) is None
         durable.stop("immediate")
         store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
-        with pytest.raises(
-            StoreUnreachable, match=r"could not be reached for (?s:.*)task=store action=import from=.* 'store.url="
-        ):
+        with pytest.raises(StoreUnreachable, match=r"could not be reached for (?s:.*)task=store action=import from=.* 'store.url="):
             await store.put(one)
         with pytest.raises(OutputError, match="could not be reached"):
             await store.get_or_claim(K("other"))
@@ -705,9 +687,7 @@ def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
     assert read_calls(place, [one.key]) == {one.key: one}
 
 
-def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(
-    place: PostgresDatabase, server: PostgresServer
-) -> None:
+def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(place: PostgresDatabase, server: PostgresServer) -> None:
     one = damage.call(1)
     call_database(place).make()
     with psycopg.connect(server.url, autocommit=True) as db:

@@ -82,9 +82,7 @@ def test_eight_processes_ask_each_key_once_and_two_that_are_killed_repeat_what_w
     assert all(any(pid in by_killed for pid, key in asked_in(log) if key == again) for again in repeated)
 
 
-def test_a_process_that_is_frozen_past_its_take_over_and_woken_harms_nothing(
-    server: PostgresServer, tmp_path: Path
-) -> None:
+def test_a_process_that_is_frozen_past_its_take_over_and_woken_harms_nothing(server: PostgresServer, tmp_path: Path) -> None:
     place, log, keys = server.place(), tmp_path / "log", 300
     frozen = starts(place, log, 1, keys, 1.5)
     wait_until(lambda: len(asked_in(log)) >= keys // 3)
@@ -120,9 +118,7 @@ def test_a_run_has_the_same_seal_over_postgres_as_over_sqlite(server: PostgresSe
         assert code == 0, text
         asked = len(judge.requests())
         assert max(judge.bodies().values()) == 1
-        code, text = finish(
-            [f"output_dir={tmp_path}", url, "task=store", "action=export", "to=calls.parquet"], tmp_path
-        )
+        code, text = finish([f"output_dir={tmp_path}", url, "task=store", "action=export", "to=calls.parquet"], tmp_path)
         assert code == 0, text
         assert pq.read_metadata(tmp_path / "calls.parquet").num_rows == 2 * asked  # and what was paid for each
         code, text = finish(["task=store", "action=import", "from=calls.parquet", "store.path=copied"], tmp_path)

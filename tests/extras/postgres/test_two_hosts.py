@@ -26,19 +26,10 @@ def test_two_sweeps_on_two_hosts_ask_nothing_twice(tmp_path: Path) -> None:
         ):
             processes = []
             for host in (one, two):
-                words = arguments(
-                    data, tmp_path / host.name, judge.url, f"store.url={database.url}", "report.formats=[terminal]"
-                )
+                words = arguments(data, tmp_path / host.name, judge.url, f"store.url={database.url}", "report.formats=[terminal]")
                 command = [*host.prefix, sys.executable, "-m", "ragpipe", "-m", *words, "judge.temperature=0.0,0.5"]
                 processes.append(
-                    subprocess.Popen(
-                        command,
-                        cwd=tmp_path,
-                        env=environment(),
-                        text=True,
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT,
-                    )
+                    subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                 )
             texts = [process.communicate(timeout=HANGS_AFTER_S)[0] for process in processes]
             assert [process.returncode for process in processes] == [0, 0], "\n".join(texts)

@@ -44,20 +44,7 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
         for host in hosts:
             _ip("netns", "add", host.name)
         cards = [f"v{host.name}" for host in hosts]
-        _ip(
-            "link",
-            "add",
-            cards[0],
-            "netns",
-            hosts[0].name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            cards[1],
-            "netns",
-            hosts[1].name,
-        )
+        _ip("link", "add", cards[0], "netns", hosts[0].name, "type", "veth", "peer", "name", cards[1], "netns", hosts[1].name)
         for host, card in zip(hosts, cards, strict=True):
             _ip("-n", host.name, "addr", "add", f"{host.address}/24", "dev", card)
             for name in (card, "lo"):

@@ -1,7 +1,5 @@
 """Runs with a language model whose cases are measured elsewhere: cases, a server with its log, and what came of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.harness import Server, arguments, finish, write_cases
@@ -29,15 +27,8 @@ class Place:
     def content(self, out: str) -> dict[str, bytes]:
         """All files of a run that say what came of it."""
         folder = (self.folder / out / "torture" / "latest").resolve()
-        paths = [
-            *folder.glob("*.parquet"),
-            *folder.glob("iteration-1/*.*"),
-            *folder.glob("final/*"),
-            folder / "gates.json",
-        ]
-        return {
-            str(p.relative_to(folder)): p.read_bytes() for p in paths if p.name[0] != "." and "journal" not in p.name
-        }
+        paths = [*folder.glob("*.parquet"), *folder.glob("iteration-1/*.*"), *folder.glob("final/*"), folder / "gates.json"]
+        return {str(p.relative_to(folder)): p.read_bytes() for p in paths if p.name[0] != "." and "journal" not in p.name}
 
     def same_as_one_process(self, out: str) -> None:
         """One process over the same replies asks nothing, and comes to the same bytes."""

@@ -73,9 +73,7 @@ def ended(place: Path, *words: str, code: int = 0, **environment: str) -> str:
 
 def seals(place: Path, output_dir: str) -> Mapping[str, Any]:
     """The seals of all tables of the run, by their names."""
-    tables: Mapping[str, Any] = json.loads((place / output_dir / "workers" / "latest" / "seal.json").read_text())[
-        "tables"
-    ]
+    tables: Mapping[str, Any] = json.loads((place / output_dir / "workers" / "latest" / "seal.json").read_text())["tables"]
     return tables
 
 

@@ -27,9 +27,7 @@ threading.Thread(target=write, daemon=True).start()
 sys.stdin.buffer.read()
 os._exit(0)
 """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-S", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True)
     await asyncio.sleep(0.3)
     began = time.monotonic()
     await ray_runner._end(process)

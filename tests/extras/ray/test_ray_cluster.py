@@ -33,9 +33,7 @@ def test_slices_fit_by_what_they_hold_in_nodes_that_live() -> None:
 
 def test_what_no_node_has_is_said() -> None:
     assert waits_for(NODES, RaySettings(address="head:6379")) is None
-    assert waits_for(NODES, RaySettings(address="head:6379", num_gpus=2)) == (
-        "no node of head:6379 has CPU 1, GPU 2: slices wait for one"
-    )
+    assert waits_for(NODES, RaySettings(address="head:6379", num_gpus=2)) == ("no node of head:6379 has CPU 1, GPU 2: slices wait for one")
 
 
 def test_a_folder_is_told_by_its_configuration_and_tables(tmp_path: Path) -> None:
@@ -86,9 +84,7 @@ def test_an_address_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.Mon
     with socket.socket() as bound:  # bound and not listening: nobody else can take the port
         bound.bind(("127.0.0.1", 0))
         problem = refusal(RaySettings(address=f"127.0.0.1:{bound.getsockname()[1]}"), tmp_path)
-    assert problem.fix == (
-        "start it (`ray start --head` prints its address), or leave runner.address out for a cluster on this machine"
-    )
+    assert problem.fix == ("start it (`ray start --head` prints its address), or leave runner.address out for a cluster on this machine")
 
 
 def test_a_cluster_that_this_process_cannot_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +96,4 @@ def test_a_cluster_that_this_process_cannot_join(tmp_path: Path, monkeypatch: py
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         problem = refusal(RaySettings(address=address), tmp_path)
     assert problem.found == f"{address}: Version mismatch: the cluster has Ray 2.9"
-    assert (
-        problem.fix
-        == "start this run on a node of the cluster, with the Ray, the Python and the token of the other nodes"
-    )
+    assert problem.fix == "start this run on a node of the cluster, with the Ray, the Python and the token of the other nodes"

@@ -1,7 +1,5 @@
 """The settings of `runner`: addresses and variables that can be used, and what a start lacks."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import shlex
 import tomllib
@@ -14,16 +12,12 @@ from ragpipe.extras.ray import settings as ray_settings
 from ragpipe.extras.ray.settings import INSTALL, RaySettings
 
 
-@pytest.mark.parametrize(
-    "address", ["127.0.0.1:6379", "head:6379", "ray-head.rag.svc.cluster.local:6379", "[::1]:6379"]
-)
+@pytest.mark.parametrize("address", ["127.0.0.1:6379", "head:6379", "ray-head.rag.svc.cluster.local:6379", "[::1]:6379"])
 def test_an_address_is_a_host_and_a_port(address: str) -> None:
     assert RaySettings(address=address).address == address
 
 
-@pytest.mark.parametrize(
-    "address", ["ray://head:10001", "auto", "local", "head", ":6379", "user@head:6379", "head:port", ""]
-)
+@pytest.mark.parametrize("address", ["ray://head:10001", "auto", "local", "head", ":6379", "user@head:6379", "head:port", ""])
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(ValidationError, match="HOST:PORT of a cluster of Ray"):
         RaySettings(address=address)
@@ -41,17 +35,13 @@ def test_a_key_is_not_passed_on(name: str) -> None:
         RaySettings(env_vars=["HF_HOME", name])
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"num_cpus": 0}, {"num_gpus": -1}, {"resources": {"disk": 0}}, {"num_cpus": float("inf")}]
-)
+@pytest.mark.parametrize("wrong", [{"num_cpus": 0}, {"num_gpus": -1}, {"resources": {"disk": 0}}, {"num_cpus": float("inf")}])
 def test_what_a_slice_needs_is_positive(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         RaySettings.model_validate(wrong)
 
 
-@pytest.mark.parametrize(
-    "spec", [None, importlib.machinery.ModuleSpec("ray", None)]
-)  # absent, or a folder of this name
+@pytest.mark.parametrize("spec", [None, importlib.machinery.ModuleSpec("ray", None)])  # absent, or a folder of this name
 def test_ray_and_the_variables_to_pass_on_must_be_here(
     monkeypatch: pytest.MonkeyPatch, spec: importlib.machinery.ModuleSpec | None
 ) -> None:

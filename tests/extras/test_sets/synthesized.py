@@ -43,9 +43,7 @@ def list_lengths(text: str) -> list[int]:
 def faults(case: Mapping[str, Any], documents: Sequence[Document]) -> list[str]:
     """What is wrong with a case; empty for one that fits its documents."""
     sample = Sample.model_validate({key: value for key, value in case.items()})
-    texts = {
-        document.rel_path: normalise("\n".join(section.text for section in document.sections)) for document in documents
-    }
+    texts = {document.rel_path: normalise("\n".join(section.text for section in document.sections)) for document in documents}
     wrong = []
     written = [section.text for document in documents for section in document.sections]
     odd = [match[0] for match in re.finditer(r"\b(\w+) \1\b|  |[{}]", sample.question)]
@@ -61,22 +59,13 @@ def faults(case: Mapping[str, Any], documents: Sequence[Document]) -> list[str]:
         wrong += _anchor_faults(place, documents)
     if sample.expected and sample.expected.context_has is not None:
         anchor = (sample.anchors or [])[0]
-        section = next(
-            c for c in chunks(documents) if c.rel_path == anchor.rel_path and c.heading_path == anchor.heading_path
-        )
+        section = next(c for c in chunks(documents) if c.rel_path == anchor.rel_path and c.heading_path == anchor.heading_path)
         if list_lengths(section.text) != [sample.expected.context_has]:
             wrong.append(f"{list_lengths(section.text)} items, not {sample.expected.context_has}")
     if case["question_type"] == "no_context":
         words = set(re.findall(r"\w+", sample.question.lower())) - _FUNCTION_WORDS
-        full = {
-            d.rel_path: " ".join([d.title, *(f"{s.heading_path} {s.text}" for s in d.sections)]).lower()
-            for d in documents
-        }
-        wrong += [
-            f"{path} has all words of {sample.question!r}"
-            for path, text in full.items()
-            if all(w in text for w in words)
-        ]
+        full = {d.rel_path: " ".join([d.title, *(f"{s.heading_path} {s.text}" for s in d.sections)]).lower() for d in documents}
+        wrong += [f"{path} has all words of {sample.question!r}" for path, text in full.items() if all(w in text for w in words)]
     return wrong
 
 
@@ -86,8 +75,4 @@ def _anchor_faults(place: Anchor, documents: Sequence[Document]) -> list[str]:
         snippet for snippet in place.snippets
         if not any(matches_anchor(chunk, place.model_copy(update={"snippets": [snippet]}), require_snippet=True) for chunk in hits)
     ]  # fmt: skip
-    return (
-        [f"the anchor {place} matches no section"]
-        if not hits
-        else [f"{snippet!r} is not at {place}" for snippet in missing]
-    )
+    return [f"the anchor {place} matches no section"] if not hits else [f"{snippet!r} is not at {place}" for snippet in missing]

@@ -12,9 +12,7 @@ from ragpipe.cli import main
 
 LOG = [
     {"trace": f"t{number}", "ask": {"text": text}, "reply": "x" * number, "grade": number}
-    for number, text in enumerate(
-        ("Who is it?", "who is it", "When was it?", "Call +49 171 2345678?", "Where is it now?")
-    )
+    for number, text in enumerate(("Who is it?", "who is it", "When was it?", "Call +49 171 2345678?", "Where is it now?"))
 ]
 MAPPING = """\
 path: log.jsonl
@@ -51,13 +49,7 @@ def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[s
     out = " ".join(capsys.readouterr().out.split())
     assert "exact duplicates 4 1" in out
     assert "personal data: 1 PHONE" in out
-    assert (
-        "2345678"
-        not in out
-        + Path("set/card.json").read_text()
-        + Path("set/card.md").read_text()
-        + Path("set/cases.jsonl").read_text()
-    )
+    assert "2345678" not in out + Path("set/card.json").read_text() + Path("set/card.md").read_text() + Path("set/cases.jsonl").read_text()
     card = json.loads(Path("set/card.json").read_text(encoding="utf-8"))
     assert card["seed"] == 4
     assert card["counts"] == {"origin.kind": {"log": 4}}
@@ -87,9 +79,7 @@ def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixtur
     assert [case["recorded"]["grade"] for case in cases("a")] == [0, 2]
     take = ["+metrics.recorded.take={neg: {from: grade, low: 0, high: 10}}"]
     assert main(["dataset=bot", "metrics=[recorded]", *take, "name=r", "scoring.coverage_floor=0"]) == 0
-    assert (
-        build("build.dir=b", "build.n=2", "build.draw=low_score", "build.score=neg", "build.run=outputs/r/latest") == 0
-    )
+    assert build("build.dir=b", "build.n=2", "build.draw=low_score", "build.score=neg", "build.run=outputs/r/latest") == 0
     assert [case["id"] for case in cases("b")] == [case["id"] for case in cases("a")]
     capsys.readouterr()
     assert build("build.dir=c", "build.draw=low_score", "build.score=nope", "build.run=outputs/r/latest") == 2
@@ -109,9 +99,7 @@ def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixtur
     (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
     (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
 ])  # fmt: skip
-def test_what_is_refused_writes_nothing(
-    log: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
-) -> None:
+def test_what_is_refused_writes_nothing(log: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str) -> None:
     before = sorted(path.name for path in Path().iterdir())
     assert build(*words) == 2
     assert says in capsys.readouterr().err

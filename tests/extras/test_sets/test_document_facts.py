@@ -63,9 +63,7 @@ Words.
 - d
 """
     lists = list(item_lists(document(text)))
-    assert [(item.section.heading_path, item.items) for item in lists] == [
-        ("T > Steps", ("First", "Second goes on", "Third"))
-    ]
+    assert [(item.section.heading_path, item.items) for item in lists] == [("T > Steps", ("First", "Second goes on", "Third"))]
 
 
 def test_a_series_has_no_gap() -> None:
@@ -98,9 +96,7 @@ def test_a_series_has_no_gap() -> None:
 
 def test_paragraphs_are_sections_without_anything_else() -> None:
     text = "# T\n## A\nOne line\nand another.\n\nA second one.\n## B\nWords\n- item\n## C\n| a | b |\n## D\nWith a [link](x).\n"
-    assert [(p.section.heading_path, p.text) for p in paragraphs(document(text))] == [
-        ("T > A", "One line and another. A second one.")
-    ]
+    assert [(p.section.heading_path, p.text) for p in paragraphs(document(text))] == [("T > A", "One line and another. A second one.")]
 
 
 def test_a_subject_is_named_by_its_title() -> None:
@@ -115,10 +111,7 @@ def test_a_subject_is_named_by_its_title() -> None:
         "Note on frost": "Text.",
         "Annual report 2025": "Text.",
     }
-    documents = [
-        document(f"---\ntitle: {title}\n---\n# {title}\n\n{text}\n", f"{n}.md")
-        for n, (title, text) in enumerate(texts.items())
-    ]
+    documents = [document(f"---\ntitle: {title}\n---\n# {title}\n\n{text}\n", f"{n}.md") for n, (title, text) in enumerate(texts.items())]
     source = SourceDocuments(documents)
     assert [(source.subject(item).words, source.subject(item).of) for item in documents] == [
         ("the Kestrel leak sensor", "of the Kestrel leak sensor"),
@@ -135,9 +128,7 @@ def test_a_subject_is_named_by_its_title() -> None:
 
 def test_who_may_be_asked_about() -> None:
     def note(name: str, head: str = "") -> Document:
-        return document(
-            f"---\ntitle: {name}\n{head}---\n# {name}\n\n## Team\n\n- **Ada Byron:** chief engineer\n", f"{name}.md"
-        )
+        return document(f"---\ntitle: {name}\n{head}---\n# {name}\n\n## Team\n\n- **Ada Byron:** chief engineer\n", f"{name}.md")
 
     source = SourceDocuments([
         note("plain"), note("quoted", "policy: quote_only\n"), note("secret", "policy: no_use\n"),

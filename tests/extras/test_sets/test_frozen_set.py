@@ -97,9 +97,7 @@ def test_nothing_is_ever_overwritten(tmp_path: Path) -> None:
     ([{"id": "a", "question": "x"}, {"id": "a", "question": "y"}], r"set/cases\.jsonl:2: id"),
     ([{"question": "x"}, {"id": "a", "question": " "}], r"set/cases\.jsonl:2 \(id 'a'\): question"),
 ])  # fmt: skip
-def test_cases_that_could_not_be_evaluated_are_refused_and_leave_nothing(
-    cases: list[dict[str, Any]], match: str, tmp_path: Path
-) -> None:
+def test_cases_that_could_not_be_evaluated_are_refused_and_leave_nothing(cases: list[dict[str, Any]], match: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=match):
         write_frozen_set(tmp_path / "set", cases, CARD)
     assert list(tmp_path.iterdir()) == []

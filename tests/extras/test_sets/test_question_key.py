@@ -102,9 +102,7 @@ OTHER = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "is_near"), [*((*pair, True) for pair in NEAR), *((*pair, False) for pair in OTHER)]
-)
+@pytest.mark.parametrize(("first", "second", "is_near"), [*((*pair, True) for pair in NEAR), *((*pair, False) for pair in OTHER)])
 def test_near_questions(first: str, second: str, is_near: bool) -> None:
     for one, other in ((first, second), (second, first)):
         near = NearDuplicates(0.8 if is_near else 0.85)
@@ -141,9 +139,7 @@ def test_only_what_is_like_enough_is_near(texts: list[str], threshold: float) ->
     for text in texts:
         before = near.kept_before(text)
         assert before is not None or text not in kept
-        assert before is None or (
-            before in kept and _likeness(text, before) >= threshold and _marks(text) == _marks(before)
-        )
+        assert before is None or (before in kept and _likeness(text, before) >= threshold and _marks(text) == _marks(before))
         kept += [text] if before is None else []
 
 

@@ -41,20 +41,7 @@ WORDS = [
     "mirror",
     "carpet",
 ]
-VERBS = [
-    "return",
-    "exchange",
-    "cancel",
-    "insure",
-    "repair",
-    "order",
-    "reserve",
-    "clean",
-    "assemble",
-    "recycle",
-    "upgrade",
-    "sell",
-]
+VERBS = ["return", "exchange", "cancel", "insure", "repair", "order", "reserve", "clean", "assemble", "recycle", "upgrade", "sell"]
 
 
 def line(number: int) -> dict[str, Any]:
@@ -76,9 +63,7 @@ LOG = [line(number) for number in range(120)]
 def build(tmp_path: Path) -> Build:
     """Write a log, build a set from it, and read the cases back."""
 
-    def built(
-        log: list[dict[str, Any]], scores: Any = None, dataset: dict[str, Any] | None = None, **settings: Any
-    ) -> Any:
+    def built(log: list[dict[str, Any]], scores: Any = None, dataset: dict[str, Any] | None = None, **settings: Any) -> Any:
         number = len(list(tmp_path.iterdir()))
         path = tmp_path / f"log-{number}.jsonl"
         path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in log), encoding="utf-8")
@@ -177,22 +162,16 @@ def test_equal_shares(sizes: dict[str, int], total: int) -> None:
     assert sum(shares.values()) == min(total, sum(sizes.values()))
     assert all(0 <= shares[name] <= sizes[name] for name in sizes)
     open_shares = [shares[name] for name in sizes if shares[name] < sizes[name]]
-    assert (
-        not open_shares or max(shares.values()) - min(open_shares) <= 1
-    )  # only a full stratum has less than the others
+    assert not open_shares or max(shares.values()) - min(open_shares) <= 1  # only a full stratum has less than the others
 
 
 def test_fewer_questions_than_wanted_are_said(build: Build) -> None:
     made, cases = build(LOG[:9], n=10)
     assert len(cases) == 9
     assert made.notes == ["9 of 10 cases: 9 distinct questions to draw from, candidates: 9"]
-    typing = [
-        {"id": f"x{n}", "question": f"a question about appr{chr(97 + n)}oximately the same matter"} for n in range(20)
-    ]
+    typing = [{"id": f"x{n}", "question": f"a question about appr{chr(97 + n)}oximately the same matter"} for n in range(20)]
     made, cases = build(typing, n=3, pool=2)
-    assert made.notes == [
-        "1 of 3 cases: 20 distinct questions to draw from, candidates: 6; a larger build.pool looks at more"
-    ]
+    assert made.notes == ["1 of 3 cases: 20 distinct questions to draw from, candidates: 6; a larger build.pool looks at more"]
 
 
 def test_low_scores_first(build: Build) -> None:
@@ -218,26 +197,17 @@ def test_where_methods_or_judges_differ(build: Build) -> None:
     assert [case["id"] for case in cases] == ["far", "near"]  # the means of `people` are 3 and 3
     assert [output["method"] for output in cases[0]["outputs"]] == ["a", "b"]
     assert step(made, "value of g") == (2, 3)
-    apart = [
-        {**{k: v for k, v in record.items() if k != "outputs"}, **output}
-        for record in log
-        for output in record["outputs"]
-    ]
+    apart = [{**{k: v for k, v in record.items() if k != "outputs"}, **output} for record in log for output in record["outputs"]]
     random.Random(5).shuffle(apart)
     assert build(apart, by_method, n=None, draw="disagreement", score="g")[0].sha256 == made.sha256
-    made, cases = build(
-        log, RecordedValues("g", between_judges=True), n=None, draw="disagreement", score="g", between="judges"
-    )
+    made, cases = build(log, RecordedValues("g", between_judges=True), n=None, draw="disagreement", score="g", between="judges")
     assert [case["id"] for case in cases] == ["people"]
 
 
 def test_values_of_a_run(build: Build) -> None:
     keys = [("t3", "default", 1), ("t4", "default", 1), ("t3", "other", 1), ("t9", "default", 1)]
     scores = RunValues(Population(keys, [0.75, 0.5, 0.25, 0.1]))
-    assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="low_score", score="f", run="r")[1]] == [
-        "t3",
-        "t4",
-    ]
+    assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="low_score", score="f", run="r")[1]] == ["t3", "t4"]
     assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="disagreement", score="f", run="r")[1]] == ["t3"]
 
 
@@ -330,10 +300,7 @@ def test_what_is_drawn_is_checked_completely(build: Build) -> None:
 
 
 def test_one_id_for_two_questions_is_refused(build: Build) -> None:
-    log = [
-        {"id": "user-7", "question": "Who?", "answer": "a"},
-        {"id": "user-7", "question": "What else?", "answer": "b"},
-    ]
+    log = [{"id": "user-7", "question": "Who?", "answer": "a"}, {"id": "user-7", "question": "What else?", "answer": "b"}]
     with pytest.raises(DataError, match=r"(?s)the id of two questions.*map an id that names one question"):
         build(log, n=None)
 
@@ -350,10 +317,7 @@ def test_what_cannot_be_drawn(build: Build, settings: dict[str, Any], match: str
 
 
 def test_a_score_that_nobody_has(build: Build) -> None:
-    for settings, match in (
-        ({"draw": "low_score"}, "no case with a value"),
-        ({"draw": "disagreement"}, "methods differ"),
-    ):
+    for settings, match in (({"draw": "low_score"}, "no case with a value"), ({"draw": "disagreement"}, "methods differ")):
         with pytest.raises(DataError, match=match):
             build(LOG, RecordedValues("x", between_judges=False), score="x", **settings)
 

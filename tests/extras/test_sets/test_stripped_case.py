@@ -19,9 +19,7 @@ CASE: dict[str, Any] = {
         {
             "method": "dan@example.org",
             "answer": "Dial +491712345678, ann@example.org.",
-            "chunks": [
-                {"id": "ann@example.org", "rank": 1, "text": "tel. +49 171 2345678", "doc_id": "ann@example.org"}
-            ],
+            "chunks": [{"id": "ann@example.org", "rank": 1, "text": "tel. +49 171 2345678", "doc_id": "ann@example.org"}],
             "recorded": {"grade": {"ann@example.org": 3}},
         }
     ],

@@ -19,17 +19,9 @@ def cases_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_set_is_written_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_set_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [
-        "task=synthesize",
-        DOCUMENTS,
-        "synthesize.dir=set",
-        "synthesize.counts.complete=4",
-        "synthesize.counts.edge=0",
-    ]
+    words = ["task=synthesize", DOCUMENTS, "synthesize.dir=set", "synthesize.counts.complete=4", "synthesize.counts.edge=0"]
     assert main(words) == 0
     card = json.loads((tmp_path / "set" / "card.json").read_text(encoding="utf-8"))
     cases = cases_of(tmp_path / "set")
@@ -59,11 +51,7 @@ def card_documents() -> str:
     (["synthesize.count.edge=3"], ["counts"]),
 ])  # fmt: skip
 def test_what_is_refused(
-    words: list[str],
-    expected: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    words: list[str], expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["task=synthesize", DOCUMENTS, "synthesize.dir=set", *words]) == 2

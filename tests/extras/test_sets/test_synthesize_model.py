@@ -84,9 +84,7 @@ def cases_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_what_holds_is_kept_and_the_rest_is_counted(
-    start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_holds_is_kept_and_the_rest_is_counted(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving(script=[*SCRIPT, {"match": "Task: say the same", "reply": '{"question": "What?"}'}]) as server:
         assert start(server, "set", "synthesize.counts.free=2") == 0
         asked = len(server.log)
@@ -136,12 +134,6 @@ def test_a_failure_that_passes_can_be_resumed(start: Any, tmp_path: Path, capfd:
 
 
 def test_the_embedded_judge_writes_no_questions(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "task=synthesize",
-        "synthesize.documents=docs",
-        "synthesize.dir=set",
-        "synthesize.model=true",
-        "judge=evidence",
-    ]
+    words = ["task=synthesize", "synthesize.documents=docs", "synthesize.dir=set", "synthesize.model=true", "judge=evidence"]
     assert main(words) == 2
     assert "the embedded judge writes no questions" in capfd.readouterr().err

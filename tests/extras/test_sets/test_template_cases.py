@@ -46,9 +46,7 @@ def test_every_case_fits_the_handbook(handbook: list[Document]) -> None:
     words = [meaning_words(case["question"]) for case in cases]
     assert len(set(words)) == len(cases) == len({case["id"] for case in cases})
     assert all(case["meta"]["origin"].keys() - {"fact"} == {"kind", "source", "documents", "seed"} for case in cases)
-    facts = [
-        (case["question_type"], case["meta"]["origin"]["fact"]) for case in cases if case["question_type"] != "policy"
-    ]
+    facts = [(case["question_type"], case["meta"]["origin"]["fact"]) for case in cases if case["question_type"] != "policy"]
     assert len(set(facts)) == len(facts)
 
 
@@ -114,9 +112,7 @@ def test_a_conflict_names_neither_note() -> None:
 def test_a_false_premise_has_a_value_of_the_same_unit() -> None:
     values = {"Alder": "9 m", "Birch": "12 m", "Cedar": "300 cm", "Dogwood": "low"}
     documents = [
-        parse_document(
-            f"---\ntitle: {name}\n---\nWe like {name}.\n\n## Facts\n- **Height:** {value}\n".encode(), f"{name}.md"
-        )
+        parse_document(f"---\ntitle: {name}\n---\nWe like {name}.\n\n## Facts\n- **Height:** {value}\n".encode(), f"{name}.md")
         for name, value in values.items()
     ]
     cases = [case for case in made(documents, edge=None) if case["subcategory"] == "false_premise"]
@@ -166,21 +162,11 @@ def generated(draw: st.DrawFn) -> list[Document]:
     documents = []
     for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)):
         keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=5))
-        lines = [
-            f"# {name}",
-            "",
-            f"We like {name} a lot.",
-            "",
-            "## Facts",
-            *(f"- **{key}:** {draw(VALUES)}" for key in keys),
-        ]
+        lines = [f"# {name}", "", f"We like {name} a lot.", "", "## Facts", *(f"- **{key}:** {draw(VALUES)}" for key in keys)]
         mark = draw(st.sampled_from(["-", "*", "1."]))
         lines += ["", "## Risks", "", *(f"{mark} {item}" for item in draw(ITEMS)), "", "## Sales by quarter", ""]
         start = draw(st.integers(2000, 2090))
-        lines += [
-            f"- **Q{1 + n % 4} {start + n // 4}:** {draw(st.integers(0, 10**6)):,}"
-            for n in range(draw(st.integers(2, 7)))
-        ]
+        lines += [f"- **Q{1 + n % 4} {start + n // 4}:** {draw(st.integers(0, 10**6)):,}" for n in range(draw(st.integers(2, 7)))]
         lines += ["", "## Service terms", "", draw(VALUES)]
         head = draw(st.sampled_from(["", "", "policy: quote_only", "policy: no_use"]))
         text = f"---\ntitle: {name}\n{head}\n---\n" + "\n".join(lines) + "\n"
@@ -200,10 +186,7 @@ def test_every_case_fits_documents_of_any_content(documents: list[Document], see
 def test_wrong_templates_are_named(tmp_path: Path) -> None:
     assert "complete.v1" in template_names()
     own = tmp_path / "own.yaml"
-    own.write_text(
-        "kind: complete\ntemplates:\n  - name: a\n    about: fact\n    questions: ['What is {keys}?']\n",
-        encoding="utf-8",
-    )
+    own.write_text("kind: complete\ntemplates:\n  - name: a\n    about: fact\n    questions: ['What is {keys}?']\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         read_templates(["complete.v9", str(own)])
     first, second = caught.value.problems

@@ -52,9 +52,7 @@ def span(span_id: str, parent: str | None, kind: str, start: int, end: int, **at
 def test_children_before_parents_and_tokens_that_are_counted_once(traces: Traces) -> None:
     counted = {"llm__token_count__prompt": 10, "llm__token_count__completion": 2}
     (record,) = traces(
-        span(
-            "000000000000000c", "000000000000000b", "LLM", 5, 8, **counted
-        ),  # an instrumented client inside a model call
+        span("000000000000000c", "000000000000000b", "LLM", 5, 8, **counted),  # an instrumented client inside a model call
         span("000000000000000b", ROOT, "LLM", 4, 9, **counted),
         span("000000000000000d", ROOT, "LLM", 10, 11, llm__token_count__prompt=5, llm__token_count__completion=1),
         span("000000000000000e", ROOT, "EVALUATOR", 12, 14, output__value='{"score": 0.25, "label": "poor"}'),
@@ -79,9 +77,7 @@ def test_the_roots_tokens_count_where_no_model_call_has_any(traces: Traces) -> N
 
 def test_a_step_that_failed_and_was_repaired_is_no_error_of_the_trace(traces: Traces) -> None:
     failed = span("000000000000000b", ROOT, "LLM", 0, 1, status="ERROR")
-    failed["events"] = [
-        {"name": "exception", "attributes": {"exception.type": "TimeoutError", "exception.message": "late"}}
-    ]
+    failed["events"] = [{"name": "exception", "attributes": {"exception.type": "TimeoutError", "exception.message": "late"}}]
     repaired = traces(failed, span(ROOT, None, "CHAIN", 0, 2, input__value="Who?", output__value="Ada."))
     assert repaired[0]["error"] is None
     silent = traces(failed, span(ROOT, None, "CHAIN", 0, 2, input__value="Who?", status="UNSET"))
@@ -206,9 +202,7 @@ def test_question_and_answer_of_conventions(
 ) -> None:
     """At the root, and below the span of a web server."""
     server = ("a1", None, "POST /ask", {"http.request.method": "POST"}, [])
-    row = (
-        otlp(server, ("a2", "a1", name, attributes, events)) if below else otlp(("a2", None, name, attributes, events))
-    )
+    row = otlp(server, ("a2", "a1", name, attributes, events)) if below else otlp(("a2", None, name, attributes, events))
     (record,) = traces(row)
     fields = yaml.safe_load(option_files("dataset")["openinference"].read_text(encoding="utf-8"))["fields"]
     assert Expression(fields["question"])(record) == ASKED
@@ -216,9 +210,7 @@ def test_question_and_answer_of_conventions(
 
 
 def test_documents_of_a_vector_store(traces: Traces) -> None:
-    events = [
-        {"name": "db.query.result", "attributes": {"db.query.result.id": "d1", "db.query.result.document": SAID}},
-    ]
+    events = [{"name": "db.query.result", "attributes": {"db.query.result.id": "d1", "db.query.result.document": SAID}}]
     store = ("a2", "a1", "chroma.query", {"db.system": "chroma"}, events)
     (record,) = traces(otlp(("a1", None, "rag", {"traceloop.span.kind": "workflow"}, []), store))
     assert record["documents"] == [document("d1", SAID)]
@@ -253,13 +245,7 @@ def test_generative_ai_names_of_opentelemetry(traces: Traces) -> None:
         {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "3"}},
         {"key": "gen_ai.output.messages", "value": {"stringValue": '[{"role": "assistant", "content": "Ada."}]'}},
     ]
-    row = {
-        "traceId": TRACE,
-        "spanId": ROOT,
-        "name": "chat m1",
-        "attributes": attributes,
-        "startTimeUnixNano": "1000000000",
-    }
+    row = {"traceId": TRACE, "spanId": ROOT, "name": "chat m1", "attributes": attributes, "startTimeUnixNano": "1000000000"}
     (record,) = traces({"resourceSpans": [{"scopeSpans": [{"spans": [row | {"endTimeUnixNano": 1_002_500_000}]}]}]})
     assert record["llms"][0] == {
         "name": "chat m1", "model": "m1", "input": None, "text": "Ada.", "usage": {"tokens_in": 12.0, "tokens_out": 3.0},
@@ -398,9 +384,7 @@ def test_questions_and_answers_as_instrumentations_write_them(traces: Traces, qu
     ({"expected_facts": ["Ada wrote it.", "In 1843."]}, "Ada wrote it. In 1843."),
     ({}, None),
 ])  # fmt: skip
-def test_expectations_of_mlflow_are_references(
-    traces: Traces, expectations: dict[str, Any], reference: str | None
-) -> None:
+def test_expectations_of_mlflow_are_references(traces: Traces, expectations: dict[str, Any], reference: str | None) -> None:
     mapping = yaml.safe_load(option_files("dataset")["mlflow"].read_text(encoding="utf-8"))["fields"]
     row = json.loads(json.dumps(WHOLE["mlflow"]))
     row["info"]["assessments"] = [

@@ -81,9 +81,7 @@ async def test_each_request_gets_the_status_of_the_table(folder: Path) -> None:
         for method, path, changed, _ in REQUESTS:
             headers = {**allowed(server), **changed}
             sent = {name: value.replace("TOKEN", server.token) for name, value in headers.items() if value is not None}
-            answer = await client.request(
-                method, path.replace("TOKEN", server.token), headers=sent, allow_redirects=False
-            )
+            answer = await client.request(method, path.replace("TOKEN", server.token), headers=sent, allow_redirects=False)
             results.append((method, path, changed, answer.status))
             missing = [name for name in HEADERS if name not in answer.headers]
             assert missing == [], (method, path, changed)

@@ -29,9 +29,7 @@ def test_a_run_is_live_then_stalled_with_its_command_then_complete(tmp_path: Pat
         assert view.progress()["live"] == {}
         args = arguments(data, out, server.url, concurrency=4)
         run = start(args, tmp_path, stdout=subprocess.DEVNULL)
-        progress = view.when(
-            lambda now: any("done" in live["live"] and live["live"]["share"] for live in now["live"].values())
-        )
+        progress = view.when(lambda now: any("done" in live["live"] and live["live"]["share"] for live in now["live"].values()))
         ((key, going),) = progress["live"].items()
         assert going["state"] == "running"
         figures = dict(going["live"]["figures"])
@@ -40,9 +38,7 @@ def test_a_run_is_live_then_stalled_with_its_command_then_complete(tmp_path: Pat
 
         run.send_signal(signal.SIGKILL)
         run.wait()
-        (stalled,) = view.when(lambda now: [live for live in now["live"].values() if live["state"] == "stalled"])[
-            "live"
-        ].values()
+        (stalled,) = view.when(lambda now: [live for live in now["live"].values() if live["state"] == "stalled"])["live"].values()
         assert stalled["reason"] == f"process {run.pid} is gone"
         command = shlex.split(stalled["resume"])
         assert command[:3] == ["python", "-m", "ragpipe"]

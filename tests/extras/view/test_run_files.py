@@ -25,20 +25,7 @@ ID = "0123456789ab"
 
 
 @pytest.mark.parametrize(
-    "parts",
-    [
-        ("..", "x"),
-        ("a", "..", "b"),
-        ("",),
-        (".",),
-        ("a/b",),
-        ("a\0",),
-        ("link",),
-        ("to", "x"),
-        ("pipe",),
-        ("folder",),
-        ("absent",),
-    ],
+    "parts", [("..", "x"), ("a", "..", "b"), ("",), (".",), ("a/b",), ("a\0",), ("link",), ("to", "x"), ("pipe",), ("folder",), ("absent",)]
 )
 def test_what_is_no_regular_file_below_the_folder_is_refused(tmp_path: Path, parts: tuple[str, ...]) -> None:
     root = tmp_path / "root"

@@ -83,9 +83,7 @@ def test_a_run_whose_report_cannot_be_read_is_left_out(outputs: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(
-    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -73,9 +73,7 @@ def faults(page: OpenPage) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_the_page_is_accessible_small_and_as_wide_as_its_window(
-    browser: Browser, view: ViewProcess, width: int, scheme: Any
-) -> None:
+def test_the_page_is_accessible_small_and_as_wide_as_its_window(browser: Browser, view: ViewProcess, width: int, scheme: Any) -> None:
     with open_page(browser, width=width, color_scheme=scheme) as page:
         tab = opened(page, view)
         assert page.sideways() == 0
@@ -120,9 +118,7 @@ def test_two_runs_chosen_by_keys_give_the_command_that_compares_them(browser: Br
         assert faults(page) == []
 
 
-def test_a_report_of_another_program_reads_nothing_of_the_server(
-    browser: Browser, outputs: Path, view: ViewProcess
-) -> None:
+def test_a_report_of_another_program_reads_nothing_of_the_server(browser: Browser, outputs: Path, view: ViewProcess) -> None:
     page_text = """<!doctype html><title>waiting</title><script>
       fetch("/index.json").then((r) => r.text()).then((t) => { document.title = "read " + t.length; })
         .catch(() => { let kept = "no"; try { kept = document.cookie + localStorage.length; } catch { kept = "refused"; } document.title = "refused, " + kept; });

@@ -79,9 +79,7 @@ async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(f
 
 
 @pytest.mark.slow
-def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_index, "STALE_S", 0.0)  # as after a minute in which nobody asked
     listed_run(folder / "a", A, 0.5)
     index = RunIndex(folder)
@@ -95,9 +93,7 @@ def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(
 
 
 @pytest.mark.slow
-def test_a_fault_while_the_folder_is_read_is_said_and_the_next_look_is_taken(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_while_the_folder_is_read_is_said_and_the_next_look_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed_run(folder / "a", A, 0.5)
     monkeypatch.setattr(run_index, "EVERY_S", 0.01)
     monkeypatch.setattr(run_index, "STALE_S", 0.0)
@@ -135,9 +131,7 @@ async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
         assert answer.status == 500
         assert "fire" not in await answer.text()
         assert answer.headers["Cache-Control"] == "no-store"
-    assert [record.getMessage() for record in caplog.records] == [
-        "GET /progress: RuntimeError: the disk is on fire\\x1b[2J"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["GET /progress: RuntimeError: the disk is on fire\\x1b[2J"]
 
 
 @pytest.mark.slow

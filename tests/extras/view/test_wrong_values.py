@@ -51,9 +51,7 @@ def make_run(home: Path, *, is_live: bool) -> Path:
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of every value in a JSON value, itself among them; of equal siblings the first three."""
     yield path
-    items = list(
-        content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
-    )
+    items = list(content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ())
     for key, value in items[:3] if isinstance(content, list) else items:
         yield from places(value, (*path, key))
 
@@ -67,9 +65,7 @@ def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "file", [pytest.param(file, marks=() if file == "gates.json" else pytest.mark.slow) for file in FILES]
-)
+@pytest.mark.parametrize("file", [pytest.param(file, marks=() if file == "gates.json" else pytest.mark.slow) for file in FILES])
 def test_no_wrong_value_takes_the_page_away(tmp_path: Path, file: str) -> None:
     listed_run(tmp_path / "nightly", GOOD, 0.6)
     run = make_run(tmp_path / "nightly", is_live=file in LIVE)
@@ -80,10 +76,7 @@ def test_no_wrong_value_takes_the_page_away(tmp_path: Path, file: str) -> None:
             (run / file).write_text(json.dumps(changed(content, path, value)))
             listing = index.read_all()
             document = index_document(tmp_path, listing, dict.fromkeys(runs_before(listing.runs)), "r")
-            texts = [
-                json.dumps(part, allow_nan=False, ensure_ascii=False)
-                for part in (document, progress_document(listing, "r"))
-            ]
+            texts = [json.dumps(part, allow_nan=False, ensure_ascii=False) for part in (document, progress_document(listing, "r"))]
             assert all(text.encode("utf-8") for text in texts)
             states = {row["id"]: row["state"] for row in document["rows"]}
             assert states[GOOD] == "complete", (file, path, name)

@@ -20,9 +20,7 @@ from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 
 @asynccontextmanager
-async def client_of(
-    root: Path, *, port: int = 8080, **options: Any
-) -> AsyncIterator[tuple[TestClient[Any, Any], ViewServer]]:
+async def client_of(root: Path, *, port: int = 8080, **options: Any) -> AsyncIterator[tuple[TestClient[Any, Any], ViewServer]]:
     """A client that keeps no cookies, and the real application over a folder; `port` names the cookie."""
     server = ViewServer(ViewOptions(root, port, **options))
     from aiohttp import DummyCookieJar

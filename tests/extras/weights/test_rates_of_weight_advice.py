@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SPEC = importlib.util.spec_from_file_location(
-    "weights_benchmark", Path(__file__).parents[3] / "benchmarks" / "weights.py"
-)
+SPEC = importlib.util.spec_from_file_location("weights_benchmark", Path(__file__).parents[3] / "benchmarks" / "weights.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)

@@ -14,11 +14,7 @@ NUMBER = st.integers(-9, 9).map(float)
 
 
 @pytest.mark.slow
-@given(
-    st.integers(1, 6).flatmap(
-        lambda k: st.lists(st.lists(NUMBER, min_size=k + 1, max_size=k + 1), min_size=1, max_size=15)
-    )
-)
+@given(st.integers(1, 6).flatmap(lambda k: st.lists(st.lists(NUMBER, min_size=k + 1, max_size=k + 1), min_size=1, max_size=15)))
 def test_as_near_to_the_target_as_scipy_comes(rows: list[list[float]]) -> None:
     """With equal, dependent and empty columns the weights are not unique, but the distance is."""
     table = np.array(rows)

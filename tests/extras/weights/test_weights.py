@@ -38,9 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = records(40)
     rows[5]["recorded"]["depth"] = None  # does not apply to this case
     (folder / "cases.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    take = (
-        "{use: {diagnostic: false}, form: {diagnostic: false}, depth: {diagnostic: false}, person: {low: 1, high: 6}}"
-    )
+    take = "{use: {diagnostic: false}, form: {diagnostic: false}, depth: {diagnostic: false}, person: {low: 1, high: 6}}"
     words = ["dataset=jsonl", f"dataset.path={folder}/cases.jsonl", "metrics=[recorded]", f"metrics.recorded.take={take}",
              "+scoring.weights.use=1", "+scoring.weights.form=3", "+scoring.weights.depth=1",
              f"output_dir={folder}", "name=x", "report.formats=[markdown]"]  # fmt: skip
@@ -83,14 +81,10 @@ def test_sets_are_weighed_as_a_rescore_would(run: Path, tmp_path: Path, capsys: 
     (figures,) = tmp_path.glob("x/*/final/metrics.json")
     rescored = json.loads(figures.read_text(encoding="utf-8"))
     methods = rescored["shared"]["scores"]["overall_score"]["methods"]
-    assert {m: document["sets"]["even"]["methods"][m]["mean"] for m in METHODS} == pytest.approx(
-        {m: methods[m]["mean"] for m in METHODS}
-    )
+    assert {m: document["sets"]["even"]["methods"][m]["mean"] for m in METHODS} == pytest.approx({m: methods[m]["mean"] for m in METHODS})
 
 
-def test_ranks_over_all_weights_are_written_sealed_and_repeatable(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranks_over_all_weights_are_written_sealed_and_repeatable(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = weighed(run)
     before = (run / "weights.json").stat().st_mtime_ns
     assert weighed(run) == first
@@ -126,17 +120,12 @@ def test_weights_are_fitted_to_a_recorded_score(run: Path, capsys: pytest.Captur
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_weights_are_fitted_to_a_file_of_ratings(run: Path, tmp_path: Path, form: str) -> None:
     """As the run weighs: nothing to gain. Two ratings of one case count with their mean, an empty one is none."""
-    table = pq.read_table(
-        run / "iteration-1/records.parquet", columns=["sample_id", "method", "overall_score"]
-    ).to_pylist()
+    table = pq.read_table(run / "iteration-1/records.parquet", columns=["sample_id", "method", "overall_score"]).to_pylist()
     rows = [{"sample_id": r["sample_id"], "method": r["method"], "rating": r["overall_score"]} for r in table[:60]]
     rows += [{**rows[0], "rating": rows[0]["rating"] + 1}, {**rows[1], "rating": None}]
     path = tmp_path / f"ratings.{form}"
     if form == "csv":
-        lines = [
-            "sample_id,method,rating",
-            *(f"{r['sample_id']},{r['method']},{'' if r['rating'] is None else r['rating']}" for r in rows),
-        ]
+        lines = ["sample_id,method,rating", *(f"{r['sample_id']},{r['method']},{'' if r['rating'] is None else r['rating']}" for r in rows)]
     else:
         lines = [json.dumps(row) for row in rows]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -164,23 +153,12 @@ def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.Cap
         (["+weights.sets.in_use={form: 1}"], ["a name of its own"]),
         (["weights.ratings=persn"], ["did you mean person?"]),
         (["weights.ratings=form"], ["a score that has no weight in the overall score"]),
-        (
-            ["weights.ratings=nothing.csv"],
-            ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"],
-        ),
-        (
-            ["weights.ratings=ratings.jsonl"],
-            ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"],
-        ),
+        (["weights.ratings=nothing.csv"], ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"]),
+        (["weights.ratings=ratings.jsonl"], ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"]),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    run: Path,
-    words: list[str],
-    messages: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Path, words: list[str], messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [

@@ -1,7 +1,5 @@
 """The manifest of an index: read strictly, counted by hand, frozen into the run and told in its reports."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -106,13 +104,8 @@ CASES = [
 ]  # fmt: skip
 GIVEN = [ROWS[0], {"doc_id": "b<i>.pdf", "doc_type": "pdf"}]
 WORDS = [
-    "dataset=jsonl",
-    "dataset.path=cases.jsonl",
-    "metrics=[retrieval]",
-    "name=x",
-    "report.detail=full",
-    "system.index_manifest=index.jsonl",
-]
+    "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[retrieval]", "name=x", "report.detail=full", "system.index_manifest=index.jsonl",
+]  # fmt: skip
 TOLD = "1 of 2 gold documents cannot be retrieved, because they are not in the index: b<i>.pdf (without chunks; q2)"
 
 
@@ -151,14 +144,7 @@ def _findings(run: Path) -> Findings:
 
 NOT_INDEXED = (1, ["not_indexed"], ["not_indexed"])  # which explains the miss
 UNLABELLED = {"id": "q3", "question": "?", "answer": "x", "chunks": []}
-CLOSED_BOOK = {
-    "id": "q2",
-    "question": "?",
-    "relevant_docs": ["b<i>.pdf"],
-    "answer": "x",
-    "method": "closed",
-    "retrieves": False,
-}
+CLOSED_BOOK = {"id": "q2", "question": "?", "relevant_docs": ["b<i>.pdf"], "answer": "x", "method": "closed", "retrieves": False}
 
 
 @pytest.fixture

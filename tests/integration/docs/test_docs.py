@@ -1,7 +1,5 @@
 """Every example of the pages is run: what a page shows is what happens."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -32,64 +30,27 @@ from tests.support.thoroughness import THOROUGH, some_of
 
 EXTRAS = ("batch", "checks", "models", "test_sets", "traces", "weights")
 PAGES = (
-    "README.md",
-    "adding-a-metric.md",
-    "budgets.md",
-    "call-store.md",
-    "citations.md",
-    "comparing.md",
-    "configuration.md",
-    "cookbook.md",
-    "data-doctor.md",
-    "datasets.md",
-    "diagnosis.md",
+    "README.md", "adding-a-metric.md", "budgets.md", "call-store.md", "citations.md", "comparing.md",
+    "configuration.md", "cookbook.md", "data-doctor.md", "datasets.md", "diagnosis.md", "first-hour.md",
     *(f"extras/{name}.md" for name in EXTRAS if (DOCS / "extras" / f"{name}.md").exists()),
-    "first-hour.md",
-    "example-rag.md",
-    "offline-judge.md",
-    "install.md",
-    "iterations.md",
-    "juries.md",
-    "judge-options.md",
-    "latency.md",
-    "migrating-from-deepeval.md",
-    "migrating-from-promptfoo.md",
-    "migrating-from-ragas.md",
-    "monitoring.md",
-    "python.md",
-    "rejudging.md",
-    "reports.md",
-    "run-modes.md",
-    "scoring.md",
-    "success-criteria.md",
-    "sweeps.md",
-    "systems.md",
-    "tutorial.md",
-)
+    "example-rag.md", "offline-judge.md", "install.md", "iterations.md", "juries.md", "judge-options.md", "latency.md",
+    "migrating-from-deepeval.md", "migrating-from-promptfoo.md", "migrating-from-ragas.md", "monitoring.md", "python.md", "rejudging.md",
+    "reports.md", "run-modes.md", "scoring.md", "success-criteria.md", "sweeps.md", "systems.md", "tutorial.md",
+)  # fmt: skip
 NOT_RUN = (
-    "git clone ",
-    "mkdir my-rag",
-    "cd my-rag",
-    "hf download ",
-    "python -m pip ",
-    "export ",
-    "python -m pytest",
-    "python benchmarks/",
-    "sh monitor.sh",
-    "tail ",
-)
+    "git clone ", "mkdir my-rag", "cd my-rag", "hf download ", "python -m pip ", "export ", "python -m pytest", "python benchmarks/",
+    "sh monitor.sh", "tail ",
+)  # fmt: skip
 """What other tests run (tests/slow/ci the scripts of docs/ci), or only a reader can."""
 SHELL = ("mkdir ", "cp ", "sh eval/")
 """Commands that are given to a shell; `../ragpipe` is this repository."""
 SCRIPT = "sh eval/"
 """Starts half a dozen processes, as tests/slow/ci does with the same script: the pages that show it do so in thorough runs."""
 MORE_SECTIONS = {
-    "gates.md": ["Gates", "Against a baseline", "Tiers"],
-    "http-systems.md": ["An HTTP endpoint as the system"],
-    "python-systems.md": ["A Python callable as the system"],
-    "reproducibility.md": ["Explain"],
+    "gates.md": ["Gates", "Against a baseline", "Tiers"], "http-systems.md": ["An HTTP endpoint as the system"],
+    "python-systems.md": ["A Python callable as the system"], "reproducibility.md": ["Explain"],
     "several-methods.md": ["Several live methods in one run"],
-}
+}  # fmt: skip
 """Sections that are run, of pages whose others show parts of files, or need what people have done."""
 ELSEWHERE = ("walkthrough.md",)
 """tests/slow/labelling/test_walkthrough.py runs it, with the labels of a person."""
@@ -111,11 +72,7 @@ def ragpipe_commands(section: Section) -> set[str]:
 IN_TUTORIAL = set().union(*(ragpipe_commands(section) for section in RUN if section.page == "tutorial.md"))
 TRIED = {
     *(str(section) for section in RUN if section.page == "tutorial.md"),
-    *(
-        str(section)
-        for section in RUN
-        if section.page == "README.md" and not (set() < ragpipe_commands(section) <= IN_TUTORIAL)
-    ),
+    *(str(section) for section in RUN if section.page == "README.md" and not (set() < ragpipe_commands(section) <= IN_TUTORIAL)),
     *some_of((str(section) for section in RUN if section.page not in FIRST), 24),
 }
 
@@ -163,9 +120,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("BOT_TOKEN", "b0t")
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "nightly.jsonl").write_text(
-        '{"id": "n1", "question": "q", "answer": "a", "contexts": ["a"]}\n'
-    )
+    (tmp_path / "data" / "nightly.jsonl").write_text('{"id": "n1", "question": "q", "answer": "a", "contexts": ["a"]}\n')
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -248,9 +203,9 @@ def steps_of(section: Section) -> list[Step]:
 
 
 @pytest.fixture(scope="session")
-def run_of_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small run, for the commands that go on from one of the reader's."""
-    folder = tmp_path_factory.mktemp("run_of_pages")
+    folder = tmp_path_factory.mktemp("page_run")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         assert main(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=my"]) == 0
@@ -260,7 +215,7 @@ def run_of_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("line", COMPOSED)
 def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
-    line: str, here: Path, run_of_pages: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, here: Path, page_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What needs the work of people, Ray, or a run that the page does not make: names of options, keys and types of values are checked."""
     for runner in registry.everything("runner").values():
@@ -270,7 +225,7 @@ def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"# @package _g{'lobal_' if group == 'experiment' else 'roup_'}\n{text}\n", encoding="utf-8")
     for run in {"my", *re.findall(r"outputs/(\w+)/latest", line)}:
-        shutil.copytree(run_of_pages, here / "outputs" / run, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(page_run, here / "outputs" / run, symlinks=True, dirs_exist_ok=True)
     words = shlex.split(line.replace("<draw>", "0f3c"))[3:]
     if "-m" in words:  # of a sweep its first job
         words = [re.sub(r"(=[^,\[{]+),.*", r"\1", word) for word in words if word != "-m"]
@@ -337,9 +292,7 @@ def seen(record: Record) -> tuple[object, object]:
     return record.sample, record.output
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CHANGELOG.md", *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md"))]
-)
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md"))])
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):

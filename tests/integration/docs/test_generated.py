@@ -1,7 +1,5 @@
 """The pages that are made from the code are those of this code, and say what a run really writes."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -15,15 +13,7 @@ from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 
 REJUDGED = {"agreement.json", "agreement.md"}
-LABELLED = {
-    "draw.json",
-    "draw.parquet",
-    "label.html",
-    "sheet.jsonl",
-    "strata.parquet",
-    "labels.parquet",
-    "labels/verdicts.parquet",
-}
+LABELLED = {"draw.json", "draw.parquet", "label.html", "sheet.jsonl", "strata.parquet", "labels.parquet", "labels/verdicts.parquet"}
 """Files of the draws of `task=label`."""
 MUTATED = {"selftest.json", "selftest.md"}
 OF_A_NAME = {"history.parquet"}
@@ -50,9 +40,7 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     words = ["-m", "dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=x"]
     assert main([*words, "scoring.composites.ragas_score=null"]) == 0  # the page shows the columns of one score
     run, page = tmp_path / "outputs" / "x" / "latest", (DOCS / "file-formats.md").read_text(encoding="utf-8")
-    listed = [
-        name.replace("-N", "-1") for name in re.findall(r"`([^`]+)`", page.split("\n## ")[0].split("|---|---|")[1])
-    ]
+    listed = [name.replace("-N", "-1") for name in re.findall(r"`([^`]+)`", page.split("\n## ")[0].split("|---|---|")[1])]
     files = {name for name in listed if re.fullmatch(r"[\w./\-]+\.(json|jsonl|yaml|parquet|md|html)|prompts/", name)}
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
     live = {
@@ -64,9 +52,7 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     }  # of a live system and its budget, an index manifest, a gate
     assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED | LABELLED == files
     described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
-    for name in (
-        name for name in described if name.endswith(".parquet") and name not in REJUDGED | MUTATED | OF_A_NAME
-    ):
+    for name in (name for name in described if name.endswith(".parquet") and name not in REJUDGED | MUTATED | OF_A_NAME):
         columns = re.findall(r"^\| `([^`]+)` \|", described[name], re.M)
         folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
         (path,) = (folder / name for folder in folders if (folder / name).exists())

@@ -95,9 +95,7 @@ def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
 def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     seen: list[str] = []
     plain = numpy_minilm.MiniLMVectors.__call__
-    monkeypatch.setattr(
-        numpy_minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts)
-    )
+    monkeypatch.setattr(numpy_minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts))
     words = [
         "dataset=jsonl",
         f"dataset.path={write(here / 'd.jsonl')}",

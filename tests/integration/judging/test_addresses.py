@@ -1,7 +1,5 @@
 """What litellm would follow out of the environment is refused: it is in no key."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,20 +17,15 @@ from tests.support.asking import VARIABLE, ask, settings
 from tests.support.harness import arguments, write_cases
 
 FOLLOWED = [
-    ("openai/gpt-4o-2024-08-06", "litellm", "OPENAI_BASE_URL"),
-    ("openai/gpt-4o-2024-08-06", "litellm", "OPENAI_API_BASE"),
-    ("hosted_vllm/m-2024-07-18", "auto", "HOSTED_VLLM_API_BASE"),
-    ("lm_studio/m-2024-07-18", "auto", "OPENAI_BASE_URL"),
-    ("groq/m-2024-07-18", "auto", "GROQ_API_BASE"),
-    ("together_ai/m-2024-07-18", "auto", "TOGETHER_AI_API_BASE"),
-]
+    ("openai/gpt-4o-2024-08-06", "litellm", "OPENAI_BASE_URL"), ("openai/gpt-4o-2024-08-06", "litellm", "OPENAI_API_BASE"),
+    ("hosted_vllm/m-2024-07-18", "auto", "HOSTED_VLLM_API_BASE"), ("lm_studio/m-2024-07-18", "auto", "OPENAI_BASE_URL"),
+    ("groq/m-2024-07-18", "auto", "GROQ_API_BASE"), ("together_ai/m-2024-07-18", "auto", "TOGETHER_AI_API_BASE"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "client", "variable"), FOLLOWED)
 def test_a_variable_that_litellm_follows_is_refused(model, client, variable):
-    found = conflicting_base_url(
-        JudgeSettings(model=model, client=client), "judge", {variable: "http://127.0.0.1:1/v1"}
-    )
+    found = conflicting_base_url(JudgeSettings(model=model, client=client), "judge", {variable: "http://127.0.0.1:1/v1"})
     assert found.key == variable
     assert found.fix == f"unset {variable}, or set judge.api_base to that server"
 
@@ -118,10 +111,6 @@ def test_litellm_adds_nothing_to_the_environment(tmp_path):
     given = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
     root = Path(__file__).resolve().parents[3]
     ran = subprocess.run(
-        [sys.executable, "-c", LOADS],
-        cwd=tmp_path,
-        env={**given, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", LOADS], cwd=tmp_path, env={**given, "PYTHONPATH": str(root)}, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr

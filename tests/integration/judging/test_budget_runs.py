@@ -30,9 +30,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 0.01)
 
 
-def words(
-    server: OpenAIServer, *more: str, cases: int = 12, concurrency: int = 6, metrics: str = "faithfulness"
-) -> list[str]:
+def words(server: OpenAIServer, *more: str, cases: int = 12, concurrency: int = 6, metrics: str = "faithfulness") -> list[str]:
     data = write_cases(Path("data.jsonl"), cases)
     return arguments(
         data, Path("out").absolute(), server.url, PRICES, "judge.max_tokens=300", *more, metrics=metrics, concurrency=concurrency,

@@ -1,8 +1,6 @@
 """Whole runs with each option of the judge: off asks nothing new, on asks new questions, and a resumed or explained run sees the
 order that was shown. Calls are counted from the server's own log, by the hash of each body."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -45,7 +43,6 @@ def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_pa
     assert first == sum(steps.values()) > 0
     off = ("judge.reasoning=null", "judge.reasoning_effort=null", "judge.shuffle_seed=null")
     assert asked_by(*off)[0] == 0
-
     shuffled, _ = asked_by("judge.shuffle_seed=7")
     assert 0 < shuffled <= steps["verify"] + steps["grade"]  # nothing to shuffle in `direct` and `extract`
     assert asked_by("judge.shuffle_seed=7")[0] == 0
@@ -61,21 +58,18 @@ def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_pa
     assert _order(text[text.rindex("Contexts:") :]) == orders[sample]
     assert main(["task=rejudge", run, "rejudge.mode=stored"]) == 0
     assert main(["task=verify", run]) == 0
-
     graded, _ = asked_by("metrics.faithfulness.examples.verify=v1")
     assert graded == steps["verify"]
     copied = _latest(tmp_path) / "prompts" / "faithfulness" / "verify.examples.v1.yaml"
     assert copied.is_file()
     assert main(["task=rescore", f"run={_latest(tmp_path)}", "scoring.thresholds.faithfulness=0.9"]) == 0
     assert main(["task=verify", f"run={_latest(tmp_path)}"]) == 0
-
     reasoned, with_reasoning = asked_by("judge.reasoning=true")
     assert 0 < reasoned <= sum(with_reasoning.values())
     run_id = _latest(tmp_path).resolve().name
     by_hand = [f"metrics.{name}.reasoning=true" for name in METRICS.split(",")]
     assert asked_by(*by_hand)[0] == 0
     assert _latest(tmp_path).resolve().name == run_id
-
     thoughtful, _ = asked_by("judge.reasoning_effort=low")
     assert thoughtful == sum(steps.values())
     assert {json.loads(row["sent"])["reasoning_effort"] for row in _inputs(tmp_path)} == {"low"}
@@ -98,20 +92,10 @@ def test_each_option_asks_for_what_it_changes_and_off_asks_nothing(serve, tmp_pa
 def test_the_members_of_a_jury_are_shown_items_in_orders_of_their_own(serve, tmp_path, capsys):
     server = serve()
     data = write_cases(tmp_path / "cases.jsonl", CASES, chunks=4)
-    words = [
-        "dataset=jsonl",
-        f"dataset.path={data}",
-        "metrics=[context_precision]",
-        "name=torture",
-        f"output_dir={tmp_path}/out",
-    ]
+    words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[context_precision]", "name=torture", f"output_dir={tmp_path}/out"]
     for name in "ab":
         member = f"jury.members.{name}"
-        words += [
-            f"+judge@{member}=llm",
-            f"{member}.model=openai/m-{name}-2026-01-01",
-            f"{member}.api_base={server.url}",
-        ]
+        words += [f"+judge@{member}=llm", f"{member}.model=openai/m-{name}-2026-01-01", f"{member}.api_base={server.url}"]
         words += [f"{member}.api_key_env=RAGPIPE_TEST_KEY", f"{member}.reasoning=true"]
     assert main([*words, "jury.members.b.shuffle_seed=7"]) == 0, capsys.readouterr()
     sent: dict[str, set[tuple[int, ...]]] = {}

@@ -3,12 +3,10 @@
 Calls are counted from the server's own log.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,13 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.support.harness import environment, rows, start, write_cases
+from tests.support.bench import bench, server
+from tests.support.checks import ZEBRA, Bench, Ran
+from tests.support.harness import arguments, environment, rows, start, write_cases
 from tests.support.waiting import wait_for_hang_up, wait_until
 
 pytestmark = pytest.mark.slow
+
 
 CASES = 12
 MODELS = {name: f"m-{name}-2026-01-01" for name in "abc"}
@@ -81,9 +82,7 @@ def court(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
         yield Court(tmp_path, server)
 
 
-def test_each_member_judges_every_case_and_later_tasks_ask_nothing(
-    court: Court, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_member_judges_every_case_and_later_tasks_ask_nothing(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
     assert court.run("task=plan", *court.words()) == 0
     assert "member b: 12 cases, up to 12 new calls" in capsys.readouterr().out
     assert court.run(*court.words()) == 0
@@ -132,9 +131,7 @@ def test_a_killed_jury_goes_on_and_asks_nothing_twice(court: Court, tmp_path: Pa
 
 
 def test_a_metric_may_have_one_judge_and_a_rule_of_its_own(court: Court) -> None:
-    words = court.words(
-        "+metrics.rubric.aggregation=min", "+metrics.faithfulness.judge=c", metrics="rubric,faithfulness"
-    )
+    words = court.words("+metrics.rubric.aggregation=min", "+metrics.faithfulness.judge=c", metrics="rubric,faithfulness")
     assert court.run(*words) == 0
     assert {row["value"] for row in court.scores()} == {2}
     assert court.calls()[MODELS["a"]] == court.calls()[MODELS["b"]] == CASES
@@ -183,9 +180,7 @@ def test_a_cascade_asks_the_second_where_the_first_is_unsure_and_measures_its_bi
     assert low <= 0.5 <= high
 
 
-def test_members_are_held_against_people_and_the_best_alone_is_named(
-    court: Court, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_members_are_held_against_people_and_the_best_alone_is_named(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
     records = [json.loads(line) for line in court.data.read_text().splitlines()]
     people = [{**record, "recorded": {"human": 3 + place % 2}} for place, record in enumerate(records)]
     court.data.write_text("".join(json.dumps(record) + "\n" for record in people))
@@ -232,9 +227,7 @@ def test_a_metric_cannot_name_a_judge_without_a_jury(court: Court, capsys: pytes
 
 
 @pytest.mark.thorough
-def test_a_folder_judged_by_a_jury_names_no_address_for_a_call(
-    court: Court, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_judged_by_a_jury_names_no_address_for_a_call(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
     assert court.run(*court.words(members="ab")) == 0
     asked = len(court.server.log)
     for task in ("task=rejudge", "task=selftest", "task=spot_check"):
@@ -257,3 +250,125 @@ def test_other_members_are_another_judge_for_a_comparison(court: Court, capsys: 
     capsys.readouterr()
     assert court.run("task=compare", f"base={first}", f"candidate={court.latest.resolve().name}", "output_dir=out") == 2
     assert "members" in capsys.readouterr().err
+
+
+__all__ = ["bench", "server"]
+
+Make = Callable[..., Bench]
+
+
+def faithfulness(ran: Ran) -> dict[str, object]:
+    return ran.json("iteration-1/metrics.json")["overall"]["scores"]["faithfulness"]
+
+
+def asked_once(b: Bench) -> bool:
+    """Whether no question was answered twice."""
+    return set(Counter(line["body"] for line in b.server.log if line["status"] == 200).values()) == {1}
+
+
+def test_a_start_ends_at_its_deadline_with_what_it_has(bench: Make) -> None:
+    """120 cases of two questions at 0.2 s, four at once: 12 s. After 6 s nothing more is asked."""
+    b = bench(cases=120)
+    b.server.latency_ms = 200
+    ran = b.run("judge.run_deadline_s=6", "scoring.coverage_floor=0", concurrency=4)
+    assert ran.code == 4, ran.text
+    arrived = [line["arrived"] for line in ran.requests]
+    assert max(arrived) - min(arrived) <= 6.0
+    score = faithfulness(ran)
+    kinds = Counter(row["status"] for row in ran.rows() if row["metric"] == "faithfulness")
+    assert (score["n_ok"], score["n_error"]) == (kinds["ok"], kinds["error"])
+    assert 0 < kinds["ok"] < 120
+    assert kinds["ok"] + kinds["error"] == 120
+    assert score["errors"] == {"run_deadline": kinds["error"]}
+    assert ran.state == "incomplete"
+    assert "judge.run_deadline_s" in ran.text
+    assert {line["status"] for line in ran.requests} == {200}, "what was in flight is waited for"
+    again = b.run(concurrency=4)
+    assert again.code == 0
+    assert len(b.server.log) == 240
+    assert asked_once(b)
+    assert faithfulness(again)["n_ok"] == 120
+
+
+def test_waiting_questions_end_at_the_deadline_too(bench: Make) -> None:
+    b = bench(cases=6)
+    b.fault("429:after=3,retry_after=3600")
+    ran = b.run("judge.run_deadline_s=3", "judge.retry_after_cap_s=3600", concurrency=2)
+    assert ran.code == 4
+    assert "run_deadline" in faithfulness(ran)["errors"]
+
+
+def test_a_later_iteration_of_the_start_has_no_time_of_its_own(bench: Make) -> None:
+    """All calls of one iteration take 9 s at least: two deadlines would show. The first call comes after what has to be imported."""
+    b = bench(cases=60)
+    b.server.latency_ms = 150
+    ran = b.run("judge.run_deadline_s=6", "iterations=2", concurrency=2)
+    assert ran.code == 4
+    arrived = [line["arrived"] for line in ran.requests]
+    assert max(arrived) - min(arrived) <= 6.0
+
+
+def test_a_case_that_takes_too_long_fails_alone(bench: Make) -> None:
+    b = bench(cases=8, zebras=(3,))
+    b.fault(f"hang:match={ZEBRA}")
+    ran = b.run("judge.case_deadline_s=10", "judge.timeout_s=3600", concurrency=4)
+    failed = [row for row in ran.rows() if row["status"] == "error"]
+    assert len(failed) == 1
+    assert faithfulness(ran)["errors"] == {"case_deadline": 1}
+    assert "judge.case_deadline_s=10 s together" in failed[0]["reason"]
+    assert (ran.code, ran.state) == (4, "incomplete")
+    b.fault()
+    again = b.run(concurrency=4)
+    assert (again.code, faithfulness(again)["n_ok"]) == (0, 8)
+    assert asked_once(b)
+
+
+def test_the_case_deadline_stands_still_while_the_server_asks_to_wait(bench: Make) -> None:
+    b = bench(cases=3)
+    b.fault("429:nth=2+5,retry_after=9")
+    ran = b.run("judge.case_deadline_s=8", concurrency=2)
+    assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 3), ran.text
+
+
+def test_the_case_deadline_stands_still_while_the_budget_has_no_room(bench: Make) -> None:
+    """A request is answered in 0.3 s and a case asks two or three times; twelve cases ask at once, and two or three requests fit."""
+    b = bench(cases=12)
+    b.server.latency_ms = 300
+    words = ("judge.max_tokens=4000", "judge.budget.tokens=30000", "judge.case_deadline_s=1.5")
+    ran = b.run(*words, concurrency=12)
+    assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 12), ran.text
+
+
+def write_long_cases(path: Path, cases: int) -> Path:
+    """Two methods answer each question from the same passages, of about 5,000 characters."""
+    lines = []
+    for number in range(cases):
+        contexts = [
+            f"Passage {k} of case {number}. " + " ".join(f"word{(number * 7 + k * 3 + w) % 997} is near it" for w in range(55))
+            for k in range(5)
+        ]
+        lines += [
+            json.dumps({
+                "id": f"q{number}", "method": method, "question": f"What does case {number} say?",
+                "answer": f"Case {number} says {number * 3} things, by {method}.", "contexts": contexts,
+            })
+            for method in ("a", "b")
+        ]  # fmt: skip
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_cached_tokens_have_their_own_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+    with serving(latency_ms=20, caches=True) as server:
+        prices = "judge.prices={input: 100.0, output: 400.0, cached_input: 10.0}"
+        data = write_long_cases(tmp_path / "data.jsonl", 3)
+        assert main(arguments(data, tmp_path / "out", server.url, prices, metrics="groundedness", concurrency=1)) == 0
+        usages = [line["usage"] for line in server.log]
+    assert len(usages) == 3 * 2
+    tokens = sum(u["prompt_tokens"] for u in usages)
+    cached = sum(u["prompt_tokens_details"]["cached_tokens"] for u in usages)
+    assert tokens > cached > 0
+    usd = (100 * (tokens - cached) + 10 * cached + 400 * sum(u["completion_tokens"] for u in usages)) / 1e6
+    spent = json.loads((tmp_path / "out/torture/latest/iteration-1/cost.json").read_text())["spent"]
+    assert (spent["tokens_cached"], spent["usd"]) == (cached, pytest.approx(usd))

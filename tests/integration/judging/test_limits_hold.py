@@ -31,9 +31,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 class Asked:
     """What came of many questions at once: the calls, the seconds, what held them back, and the server's log."""
 
-    def __init__(
-        self, calls: list[Call], seconds: float, reasons: set[str], held: dict[str, float], log: list[dict[str, Any]]
-    ):
+    def __init__(self, calls: list[Call], seconds: float, reasons: set[str], held: dict[str, float], log: list[dict[str, Any]]):
         self.calls, self.seconds, self.reasons, self.held = calls, seconds, reasons, held
         self.log = sorted(log, key=lambda line: line["arrived"])
 
@@ -134,9 +132,7 @@ async def test_the_limit_in_the_headers_of_a_known_provider(serve: Any, monkeypa
     """Azure through litellm, which has always an address of its own: no request is refused once the headers are known."""
     monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
     server = serve(limits="rps=5,headers=openai", latency_ms=300, jitter=0.3)
-    known = settings(
-        server.url.removesuffix("/v1"), model="azure/test-model-2024-07-18", client="litellm", concurrency=32, retries=8
-    )
+    known = settings(server.url.removesuffix("/v1"), model="azure/test-model-2024-07-18", client="litellm", concurrency=32, retries=8)
     found = await ask_all(known, server, 100)
     found.check_all_answered()
     assert [line for line in found.log if line["status"] != 200] == []

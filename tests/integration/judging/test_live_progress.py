@@ -1,7 +1,5 @@
 """Progress of whole runs against a slow local server: the stream and the progress file while they go on, and the server's log."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The life of a call, and an outage of the provider, as the server's log saw them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time
@@ -54,9 +52,7 @@ async def test_a_provider_that_never_answered_ends_the_run_with_its_first_call(s
     server = serve(fault)
     await ask(settings(serve().url, client=client))  # imports take longer than the deadline
     found = settings(server.url, client=client, timeout_s=0.5 if fault == "hang" else 20.0)
-    with pytest.raises(
-        ProviderUnusable, match=f"no answer came in this start, tries sent: {tries}; the last: "
-    ) as caught:
+    with pytest.raises(ProviderUnusable, match=f"no answer came in this start, tries sent: {tries}; the last: ") as caught:
         await ask(found, *(question(f"a {i}") for i in range(20)))
     assert (server.tries, caught.value.kind) == (tries, "unreachable")
 
@@ -89,9 +85,7 @@ async def test_an_answer_in_time_says_nothing(serve, monkeypatch):
 
 
 OUTAGES = [("503", 16), ("reset", 1), ("502_html", 2)]
-OUTAGES += [
-    (fault, width) for fault in ("503", "reset", "502_html") for width in (1, 2, 16) if (fault, width) not in OUTAGES
-]
+OUTAGES += [(fault, width) for fault in ("503", "reset", "502_html") for width in (1, 2, 16) if (fault, width) not in OUTAGES]
 
 
 @pytest.mark.thorough(tried=2)
@@ -115,7 +109,6 @@ async def test_an_outage_costs_no_call_and_few_probes(serve, quick, fault, width
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "width"), [(14, 1), (30, 16)])
 async def test_an_outage_of_half_a_minute(serve, seconds, width, monkeypatch):
     monkeypatch.undo()
@@ -149,9 +142,7 @@ async def test_nor_is_it_when_it_is_the_last(serve, quick):
 async def test_an_outage_that_does_not_end_ends_the_run(serve, quick):
     server = serve("500:after=3")
     start = time.monotonic()
-    with pytest.raises(
-        ProviderUnusable, match=r"no answer for 1 s \(judge\.outage_s=0\.8\), the last: status 500"
-    ) as caught:
+    with pytest.raises(ProviderUnusable, match=r"no answer for 1 s \(judge\.outage_s=0\.8\), the last: status 500") as caught:
         await ask(settings(server.url, concurrency=4, outage_s=0.8), *(question(f"a {i}") for i in range(20)))
     assert caught.value.kind == "unreachable"
     assert time.monotonic() - start >= 0.8
@@ -170,9 +161,7 @@ async def test_what_a_503_asks_to_wait_is_waited_for_in_an_outage(serve, quick):
 async def test_a_rate_limit_is_no_outage(serve, quick):
     told = []
     server = serve("429_no_header:after=1,first=10")
-    await ask(
-        settings(server.url, concurrency=8, retries=9), *(question(f"a {i}") for i in range(12)), tell=told.append
-    )
+    await ask(settings(server.url, concurrency=8, retries=9), *(question(f"a {i}") for i in range(12)), tell=told.append)
     assert told == []
 
 
@@ -210,9 +199,7 @@ async def test_refusals_of_one_step_in_the_same_words_end_the_run(serve, monkeyp
     found = settings(server.url, concurrency=1)
     mixed = [question(f"{'odd step' if i % 2 else 'a'} {i}", Grade15 if i % 2 else Claims) for i in range(20)]
     asked = [replace(q, asker=f"case-{i} / {'odd' if i % 2 else 'even'} / rate") for i, q in enumerate(mixed)]
-    with pytest.raises(
-        ProviderUnusable, match="4 calls of odd / rate in a row were refused in the same words"
-    ) as caught:
+    with pytest.raises(ProviderUnusable, match="4 calls of odd / rate in a row were refused in the same words") as caught:
         await ask(found, *asked)
     assert caught.value.kind == "bad_request"
     assert server.tries == 8

@@ -1,20 +1,14 @@
 """Output modes and refused parameters: settled by the first call, remembered, never in a key."""
 
-from __future__ import annotations
-
-import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.replies.answer_parsing import read_answer
 from ragpipe.judging.transports.provider_state import strict_schema
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.judge_answers.claim_answers import Claims, Verdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade15, Groundedness, TwoAxes, YesNo
 from tests.support.asking import ask, question, settings
-from tests.support.harness import arguments, write_cases
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -29,8 +23,7 @@ def _key(monkeypatch):
 @pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
-    ("fault", "mode", "extra"),
-    [(None, "json_schema", 0), ("no_json_schema", "json_object", 1), ("no_response_format", "plain", 2)],
+    ("fault", "mode", "extra"), [(None, "json_schema", 0), ("no_json_schema", "json_object", 1), ("no_response_format", "plain", 2)]
 )
 async def test_the_first_call_settles_the_mode(serve, client, fault, mode, extra):
     server = serve(*([fault] if fault else []), latency_ms=2)
@@ -46,13 +39,7 @@ async def test_each_answer_type_goes_its_own_way_down(serve):
     """A schema that is refused, by an error that names no parameter, says nothing of the others."""
     server = serve("no_json_schema:match=supported")  # a field of Verdicts
     told = []
-    asked = [
-        question("a"),
-        question("one. two.", Verdicts),
-        question("b"),
-        question("c. d.", Verdicts),
-        question("e", Claims),
-    ]
+    asked = [question("a"), question("one. two.", Verdicts), question("b"), question("c. d.", Verdicts), question("e", Claims)]
     calls = await ask(settings(server.url, concurrency=1), *asked, tell=told.append)
     assert [(c.status, c.output_mode) for c in calls] == [
         ("ok", "json_schema"), ("ok", "json_object"), ("ok", "json_schema"), ("ok", "json_object"), ("ok", "json_schema"),
@@ -68,22 +55,6 @@ async def test_a_provider_without_schemas_is_not_asked_for_them_by_every_answer_
     calls = await ask(settings(server.url, concurrency=1), *(question("One. Two.", t) for t in types))
     assert {(c.status, c.output_mode) for c in calls} == {("ok", "json_object")}
     assert server.tries == 5 + 2
-
-
-async def test_types_that_differ_in_the_order_of_their_fields_are_sent_each_in_its_own(serve):
-    class First(Answer):
-        reason: str
-        score: int
-
-    class Second(Answer):
-        score: int
-        reason: str
-
-    server = serve()
-    server.keep_bodies = True
-    calls = await ask(settings(server.url, concurrency=1), question("a", First), question("a", Second))
-    sent = [server.bodies[c.wire_hash]["response_format"]["json_schema"]["schema"]["properties"] for c in calls]
-    assert [list(fields) for fields in sent] == [["reason", "score"], ["score", "reason"]]
 
 
 async def test_a_fixed_mode_is_kept_or_refused_with_a_hint(serve):
@@ -181,21 +152,3 @@ def test_strict_schemas_require_every_key_and_allow_no_other():
     assert items["required"] == list(items["properties"])
     assert sorted(items["required"]) == ["evidence", "index", "reason", "supported"]
     assert "default" not in str(found)
-
-
-def test_a_run_with_one_refused_schema_has_all_its_metrics(serve, tmp_path, capfd):
-    server = serve("no_json_schema:match=relevant")  # without `param`; a word of one metric's schema and prompt
-    data = write_cases(tmp_path / "cases.jsonl", 4)
-    metrics = "faithfulness,answer_relevance,context_relevance"
-    assert main(arguments(data, tmp_path / "out", server.url, concurrency=1, metrics=metrics)) == 0
-    folder = tmp_path / "out" / "torture" / "latest" / "iteration-1"
-    rows = pq.read_table(folder / "judge_inputs.parquet").to_pylist()
-    assert {row["status"] for row in rows} == {"ok"}
-    modes = {(row["metric"], row["step"]): set() for row in rows}
-    for row in rows:
-        modes[row["metric"], row["step"]].add(row["output_mode"])
-    assert {"json_schema"} in modes.values()
-    assert {"json_object"} in modes.values()
-    refused = [line for line in server.log if line["status"] == 400]
-    assert len(refused) == sum("json_object" in found for found in modes.values())
-    capfd.readouterr()

@@ -1,7 +1,5 @@
 """Replies of another model than the pinned one: told apart, refused or flagged, counted, and checked when read."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """A whole run over the demonstration data: the planted failures that the metrics of behaviour find, and what passes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -78,7 +76,6 @@ def test_citation_passes_by_its_threshold_and_by_the_coverage_that_the_case_need
         assert row["citation"] == pytest.approx(0.3 * parts[0] + 0.4 * parts[1] + 0.3 * parts[2], abs=1e-12)
 
 
-@pytest.mark.slow
 def test_explain_adds_up_and_says_why_a_good_value_does_not_pass(run, records, monkeypatch, capsys):
     case = next(k for k, r in records.items() if (r["citation"] or 0) >= 0.7 and r["citation.passed"] is False)
     monkeypatch.chdir(run.parents[3])

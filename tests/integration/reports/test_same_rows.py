@@ -1,12 +1,15 @@
 """One report in three media: whatever two of them share has the same rows, cells and order in both."""
 
-from __future__ import annotations
-
+import math
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from ragpipe.cli import main
 from ragpipe.reports import build
 from ragpipe.reports.build import build_report
 from ragpipe.reports.model import (
@@ -27,22 +30,23 @@ from ragpipe.reports.model import (
 )
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
+from ragpipe.reports.short_report import cost_lines, each_kind_once, result_lines, warning_lines, warnings_of
+from ragpipe.reports.styled_text import Screen, columns_of
 from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.testing.openai_faults import ServerFault
+from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.finished_runs import FinishedRuns
 from tests.support.reports import html_of, markdown_of, terminal_of
+from tests.support.terminals import drawn_lines, on_a_terminal
 
-pytestmark = pytest.mark.slow  # whole runs, several per test
+pytestmark = pytest.mark.slow
+
 
 GATES = "+scoring.gates={ranking: {score: mrr, min: 0.99}, depth: {score: recall@5, min: 0.1, tier: quality}}"
 RUNS = {
     "one iteration": [],
-    "several iterations, with gates": [
-        "metrics=[retrieval,faithfulness]",
-        "metrics.faithfulness.prompts.verify=v2",
-        "iterations=2",
-        GATES,
-    ],
+    "several iterations, with gates": ["metrics=[retrieval,faithfulness]", "metrics.faithfulness.prompts.verify=v2", "iterations=2", GATES],
 }
 MEDIA: tuple[Medium, ...] = ("terminal", "markdown", "html")
 
@@ -99,10 +103,7 @@ def text_of(*cells: Cell) -> str:
 
 def terminal_text(text: RichText) -> str:
     """A line as the terminal prints it: `sample/method` for a case."""
-    pieces = (
-        f"{piece.sample_id}/{piece.method}{piece.suffix}" if isinstance(piece, CaseName) else str(piece)
-        for piece in pieces_of(text)
-    )
+    pieces = (f"{piece.sample_id}/{piece.method}{piece.suffix}" if isinstance(piece, CaseName) else str(piece) for piece in pieces_of(text))
     return "".join(pieces)
 
 
@@ -124,11 +125,7 @@ def test_html_has_every_row(report: Report) -> None:
     sections = sections_with_tables(report, "html")
     assert len(sections) > 6
     for section in sections:
-        expected = [
-            text_of(*cells)
-            for table in tables_of(section)
-            for cells in (heads_of(table), *(row.cells for row in table.rows))
-        ]
+        expected = [text_of(*cells) for table in tables_of(section) for cells in (heads_of(table), *(row.cells for row in table.rows))]
         assert rows[section.name] == expected, section.name
 
 
@@ -171,10 +168,7 @@ def test_the_terminal_has_its_rows_in_order(report: Report) -> None:
 def test_media_share_rows_and_columns_in_one_order(report: Report) -> None:
     """The HTML page has the tables of Markdown, but for those that its heat maps stand for and the rows of single groups; the
     terminal's rows and columns are some of theirs, in the same order."""
-    shown = {
-        medium: {section.name: tables_of(section) for section in sections_with_tables(report, medium)}
-        for medium in MEDIA
-    }
+    shown = {medium: {section.name: tables_of(section) for section in sections_with_tables(report, medium)} for medium in MEDIA}
     assert list(shown["html"]) == [name for name in shown["markdown"] if name != "slices"]
     for name, tables in shown["html"].items():
         places = [[full.columns for full in shown["markdown"][name]].index(table.columns) for table in tables]
@@ -238,3 +232,179 @@ def test_every_medium_holds_each_method_against_the_first(report: Report) -> Non
     assert faithful[4].startswith(f"+{new - base:.1f}"[:3])
     for text in (terminal_of(report, columns=1000), markdown_of(report), html_of(report)):
         assert "task=compare compare=methods run=" in text
+
+
+SWEEP = ["-m", "+experiment=quickstart", "metrics=[retrieval]", "scoring.thresholds.retrieval_score=0.5,0.6,0.7,0.8"]
+
+
+def _screen_lines(text: str, columns: int) -> int:
+    """Lines that a terminal of this width shows."""
+    return sum(max(1, math.ceil(columns_of(line) / columns)) for line in text.splitlines())
+
+
+@pytest.fixture(scope="module")
+def run(finished_runs: FinishedRuns) -> RunFolder:
+    return RunFolder(finished_runs.of("+experiment=quickstart", "report.formats=[]").latest())
+
+
+@pytest.mark.parametrize(("columns", "most"), [(60, 32), (80, 25), (100, 25), (160, 25)])
+def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int, most: int) -> None:
+    """With the plan, two lines of progress and the path of the report."""
+    data = read_report_data(run, run.iteration(1), ReportSettings(percent=["faithfulness"]))
+    screen = Screen(columns)
+    warnings = warning_lines(each_kind_once(warnings_of(data)), "report.html", screen)
+    lines = ["".join(line) for line in (*result_lines(data, screen), *warnings, *cost_lines(data, screen))]
+    plan = math.ceil(76 / columns)
+    assert len(lines) + plan + 2 + 1 <= most
+    assert max(map(columns_of, lines)) <= columns
+    shown = "\n".join(lines)
+    for method in ("baseline", "rerank", "no_rerank_small_k"):
+        assert f"\n{method} " in shown
+    assert "+0.184" in shown
+    assert "and 0 more" not in shown
+
+
+def test_a_start_prints_at_most_25_lines_and_the_page_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("ragpipe.reports.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
+    assert main(["+experiment=quickstart"]) == 0
+    shown = capfd.readouterr()
+    assert _screen_lines(shown.out + shown.err, 80) <= 25
+    page = shown.out.splitlines()[-1].removeprefix("report: ")
+    assert Path(page).is_file()
+    assert main(["+experiment=quickstart", "report.detail=full"]) == 0
+    assert _screen_lines(capfd.readouterr().out, 80) > 100
+
+
+@pytest.mark.thorough
+def test_a_sweep_of_four_jobs_is_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("ragpipe.reports.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
+    assert main(SWEEP) == 0
+    shown = capfd.readouterr()
+    assert _screen_lines(shown.out + shown.err, 80) <= 30
+    lines = shown.out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("job ")] == ["1/4", "2/4", "3/4", "4/4", "method"]
+    assert [line.split()[0] for line in lines if line.startswith("retrieval_score=")] == [
+        f"retrieval_score={threshold}" for threshold in (0.5, 0.6, 0.7, 0.8)
+    ]
+    assert not any("to the best" in line for line in lines), "a threshold changes no score"
+    assert Path(lines[-1].removeprefix("comparison: ")).is_file()
+
+
+@pytest.mark.thorough
+def test_a_terminal_gets_colours_unless_it_wants_none(tmp_path: Path) -> None:
+    words = ["+experiment=quickstart", f"output_dir={tmp_path / 'out'}"]
+    coloured = on_a_terminal(words, tmp_path, 80, TERM="xterm-256color")
+    assert "\x1b[32mbetter\x1b[0m" in coloured
+    assert "\x1b[33mwarning:\x1b[0m" in coloured
+    plain = on_a_terminal(words, tmp_path, 80, TERM="xterm-256color", NO_COLOR="1")
+    result = plain[plain.index("no gates:") :]
+    assert "better" in result
+    assert "\x1b[" not in result
+
+
+WORDS = (
+    "+experiment=quickstart", "metrics=[faithfulness,groundedness]", "dataset.limit=5", "judge=llm",
+    "judge.model=openai/test-model-2026-01-01", "judge.api_key_env=RAGPIPE_TEST_KEY", "judge.concurrency=8",
+)  # fmt: skip
+COLOUR = "\x1b[3"
+_SENT = re.compile(r"([\d,]+) sent, ([\d,]+) answered")
+
+
+class Capture(NamedTuple):
+    """A terminal, and whether it draws the line of progress again and has colours."""
+
+    columns: int
+    is_live: bool
+    has_colours: bool
+    env: dict[str, str]
+
+
+CAPTURES = {
+    "60 columns": Capture(60, True, True, {"TERM": "xterm-256color"}),
+    "80 columns": Capture(80, True, True, {"TERM": "xterm-256color"}),
+    "100 columns": Capture(100, True, True, {"TERM": "xterm-256color"}),
+    "160 columns": Capture(160, True, True, {"TERM": "xterm-256color"}),
+    "no colour": Capture(80, True, False, {"TERM": "xterm-256color", "NO_COLOR": "1"}),
+    "dumb": Capture(80, False, False, {"TERM": "dumb"}),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with serving(latency_ms=700) as server:
+        yield server
+
+
+def start(tmp_path: Path, server: OpenAIServer, capture: Capture, *words: str, code: int = 0) -> str:
+    here = [f"judge.api_base={server.url}", f"output_dir={tmp_path / 'out'}", f"store.path={tmp_path / 'store'}"]
+    return on_a_terminal([*WORDS, *here, *words], tmp_path, capture.columns, code=code, **capture.env)
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: str) -> None:
+    """13 cases of 39 calls, 0.7 s a reply, the first alone."""
+    capture = CAPTURES[name]
+    text = start(tmp_path, server, capture)
+    lines = drawn_lines(text)
+    progress = [line for line in lines if "judging " in line and "/13" in line]
+    asked = len(server.log)
+    assert asked == 39
+    frames = progress[:-1]
+    assert "0/13" in frames[0]
+    assert all(any(word in frame for word in (" left", "estimating", "| 0:0")) for frame in frames), frames
+    if capture.is_live:
+        assert "estimating" in frames[0], "before the first reply"
+        assert max(map(columns_of, frames)) < capture.columns
+    counts = [tuple(int(n) for n in found.groups()) for frame in progress if (found := _SENT.search(frame))]
+    assert counts == sorted(counts)
+    assert all(answered <= sent <= asked for sent, answered in counts)
+    assert progress[-1].startswith("judging 13/13 cases | 0:0")
+    assert "39 sent, 39 answered |" in progress[-1]
+    result = lines[lines.index(progress[-1]) + 1 :]
+    assert result[0].startswith("no gates: 3 methods, 13 cases, 5 questions; judge")
+    assert result[-1].startswith("report: ")
+    assert max(columns_of(line) for line in result[:-1]) <= capture.columns
+    assert len(result) <= (25 if capture.columns >= 80 else 28)
+    assert (COLOUR in text) == capture.has_colours
+
+
+def test_a_wait_that_the_provider_asks_for_is_said_and_counts_down(tmp_path: Path, server: OpenAIServer) -> None:
+    """Three requests are refused for three seconds; no other goes meanwhile. The time left has the wait in it."""
+    server.latency_ms = 100
+    server.faults = [ServerFault.read("429:nth=20+21+22,retry_after=3")]
+    lines = drawn_lines(start(tmp_path, server, CAPTURES["100 columns"]))
+    held = [line for line in lines if "waits " in line]
+    assert held, lines
+    seconds = [int(line.partition("waits ")[2].split()[0]) for line in held]
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[0] in (2, 3)
+    assert all("(429)" in line and " left" in line for line in held)
+    last = [line for line in lines if line.startswith("judging 13/13 cases | 0:")][-1]
+    requests = server.log
+    good = sum(line["status"] == 200 for line in requests)
+    assert f"{len(requests)} sent, {good} answered, {len(requests) - good} failed |" in last
+
+
+@pytest.mark.thorough
+def test_errors_and_a_gate_that_blocks(tmp_path: Path, server: OpenAIServer) -> None:
+    """Every fifth request or so is refused for good; the gate cannot pass."""
+    server.latency_ms = 10
+    server.faults = [ServerFault.read("400:rate=0.2")]
+    gate = "scoring.gates.faithful={score: faithfulness, of: mean, min: 0.99, tier: critical}"
+    lines = drawn_lines(start(tmp_path, server, CAPTURES["80 columns"], f"+{gate}", code=3))
+    last = next(line for line in lines if line.startswith("judging 13/13"))
+    errors = int(last.rpartition("| ")[2].split()[0])
+    assert errors > 0
+    requests = server.log
+    failed = sum(line["status"] == 400 for line in requests)
+    assert f"{len(requests)} sent, {len(requests) - failed} answered, {failed} failed" in last
+    verdict = lines.index(next(line for line in lines if line.startswith("BLOCKED: 1 of 1 gate did not pass: faithful ")))
+    assert any(line.startswith(f"cost: judge {len(requests)} calls ({failed} failed)") for line in lines[verdict:])
+    assert any(line.startswith("warning: coverage under 95% of cases: ") for line in lines[verdict:])

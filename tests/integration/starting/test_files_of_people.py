@@ -1,7 +1,5 @@
 """Files as people have them: what is guessed, what is asked of a person, what is said, and where the options are written."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -55,9 +53,7 @@ def _start(rows: list[dict[str, Any]], name: str = "d.jsonl") -> FileStart:
     ([{**Q, "answer": "At nine.", "contexts": TWO, "latency": float("nan")}], "d.jsonl", TWO, "At nine."),
     ([{**Q, "answer": "At nine.", "output": "At nine.", "contexts": TWO}], "d.jsonl", TWO, "At nine."),
 ])  # fmt: skip
-def test_it_is_read_at_the_first_try(
-    rows: list[dict[str, Any]], name: str, texts: list[str] | None, answer: str
-) -> None:
+def test_it_is_read_at_the_first_try(rows: list[dict[str, Any]], name: str, texts: list[str] | None, answer: str) -> None:
     start = _start(rows, name)
     assert start.folder.is_runnable, (start.misfit, start.to_fill_in)
     assert start.reading is not None
@@ -117,17 +113,7 @@ def test_what_is_not_measured_is_said(row: dict[str, Any], told: str) -> None:
 
 def test_each_file_has_a_folder_of_its_own() -> None:
     files = [
-        Path(name)
-        for name in (
-            "数据.jsonl",
-            "报告.jsonl",
-            "a/d.jsonl",
-            "b/d.jsonl",
-            "données.csv",
-            "a=b.jsonl",
-            "nan.jsonl",
-            "d.jsonl.gz",
-        )
+        Path(name) for name in ("数据.jsonl", "报告.jsonl", "a/d.jsonl", "b/d.jsonl", "données.csv", "a=b.jsonl", "nan.jsonl", "d.jsonl.gz")
     ]
     folders = []
     for file in files:
@@ -136,14 +122,7 @@ def test_each_file_has_a_folder_of_its_own() -> None:
         folder = folder_for(file)
         assert folder.name.isascii()
         (folder).mkdir()
-        marker = {
-            "source": f"../{file}",
-            "name": folder.name,
-            "is_runnable": True,
-            "left_out": {},
-            "guessed": {},
-            "files": {},
-        }
+        marker = {"source": f"../{file}", "name": folder.name, "is_runnable": True, "left_out": {}, "guessed": {}, "files": {}}
         (folder / MARKER).write_text(json.dumps(marker), encoding="utf-8")
         assert folder_for(file) == folder
         folders.append(folder.name)
@@ -153,7 +132,5 @@ def test_each_file_has_a_folder_of_its_own() -> None:
 
 def test_a_path_with_an_equals_sign_is_a_file() -> None:
     Path("day=1").mkdir()
-    Path("day=1/a=b.jsonl").write_text(
-        json.dumps({**Q, "answer": "At nine.", "contexts": TWO}) + "\n", encoding="utf-8"
-    )
+    Path("day=1/a=b.jsonl").write_text(json.dumps({**Q, "answer": "At nine.", "contexts": TWO}) + "\n", encoding="utf-8")
     assert main(["day=1/a=b.jsonl", "task=plan"]) == 0

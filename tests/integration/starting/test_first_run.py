@@ -1,7 +1,5 @@
 """`python -m ragpipe FILE` and `task=init from=FILE`: what is recognised, written, kept, run and said."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -41,7 +39,6 @@ def _run_metrics(name: str) -> Any:
     return json.loads(Path(f"outputs/{name}/latest/final/metrics.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = [{**record, "recorded": {"harmfulness": 0.25, "grade": 3}} for record in RECORDS]
     _lines("data/shop.jsonl", records)
@@ -71,7 +68,6 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
         "harmfulness": {"from": "harmfulness", "low": 0, "high": 1, "higher_is_better": False},
         "grade": {"from": "grade", "low": 1, "high": 5},
     }
-
     written = {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()}
     assert main(["data/shop.jsonl"]) == 0
     second = capfd.readouterr()
@@ -79,7 +75,6 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
     assert "edited" not in second.out
     assert page in second.out
     assert {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()} == written
-
     experiment = Path("shop/experiment/shop.yaml")
     experiment.write_text(experiment.read_text().replace("name: shop\n", "name: mine\n"), encoding="utf-8")
     assert main(["data/shop.jsonl", "metrics=[faithfulness]", "dataset.limit=2"]) == 0
@@ -87,7 +82,6 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
     assert _run_metrics("mine")["n_cases"] == 2
 
 
-@pytest.mark.slow
 def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _lines("shop.jsonl", RECORDS)
     assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 0
@@ -104,7 +98,6 @@ def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.Capt
     assert "overwrites nothing" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _lines("repo/data/shop.jsonl", RECORDS)
     monkeypatch.chdir(here / "repo")
@@ -116,7 +109,6 @@ def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.M
     assert len(list(open_dataset(config.dataset, here))) == 3
 
 
-@pytest.mark.slow
 def test_data_outside_the_working_directory_are_named_in_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _lines("data/shop.jsonl", RECORDS)
     (here / "work").mkdir()
@@ -125,7 +117,6 @@ def test_data_outside_the_working_directory_are_named_in_full(here: Path, monkey
     assert compose(["+experiment=my"], config_dir="my").dataset.path == str(here / "data/shop.jsonl")
 
 
-@pytest.mark.slow
 def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
     assert main(["logs.csv"]) == 2
@@ -144,7 +135,6 @@ def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pyt
     assert "dataset.fields.question" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_mapping_that_was_filled_in_is_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
     assert main(["logs.csv"]) == 2
@@ -155,7 +145,6 @@ def test_a_mapping_that_was_filled_in_is_run(here: Path, capfd: pytest.CaptureFi
     assert _run_metrics("logs")["overall"]["scores"]["faithfulness"]["n_ok"] == 1
 
 
-@pytest.mark.slow
 def test_questions_without_answers_wait_for_a_system(
     here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,17 +162,11 @@ def test_questions_without_answers_wait_for_a_system(
         assert "system=python system.callable=mybot:answer 'plugins=[mybot]'" in line
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
-        (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"),
-        (["a"], "give one of its files: shop.jsonl"),
-        (["shop.jsonl", "dataset=ragsa"], "'ragsa'"),
-        (["broken.jsonl"], "broken.jsonl:2"),
-        (["text.txt"], "neither JSON nor a table"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
+    (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
+    (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_and_nothing_is_written(
     here: Path, capfd: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
@@ -197,7 +180,6 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.slow
 def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> None:
     _lines("demo.jsonl", RECORDS)
     assert main(["demo.jsonl", "task=plan"]) == 0
@@ -205,17 +187,11 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "answers", "recorded", "code"),
     [
         ("ragas/result.csv", 10, "harmfulness", 0),
-        (
-            "deepeval/test_run_20261122_011809.json",
-            11,
-            "deepeval_faithfulness",
-            4,
-        ),  # its Correctness has a failed verdict
+        ("deepeval/test_run_20261122_011809.json", 11, "deepeval_faithfulness", 4),  # its Correctness has a failed verdict
         ("promptfoo/results.json", 20, "promptfoo_faithfulness", 0),
         ("langfuse/traces_full.jsonl", 10, None, 0),
         ("langsmith/experiment_results.csv", 10, None, 0),
@@ -225,13 +201,7 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
     ],
 )
 def test_a_file_of_a_real_package_is_a_table_at_the_first_try(
-    here: Path,
-    capfd: pytest.CaptureFixture[str],
-    real_data: Path,
-    file: str,
-    answers: int,
-    recorded: str | None,
-    code: int,
+    here: Path, capfd: pytest.CaptureFixture[str], real_data: Path, file: str, answers: int, recorded: str | None, code: int
 ) -> None:
     source = shutil.copyfile(real_data / "shapes" / file, f"export{Path(file).suffix}")
     assert main([source]) == code

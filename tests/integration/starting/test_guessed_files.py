@@ -1,7 +1,5 @@
 """Files of unknown shape and the table of the Langfuse UI: what is read from them, run at the first try, and told."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex
@@ -64,13 +62,10 @@ def _start(rows: list[dict[str, Any]], **columns: str) -> FileStart:
     return start_from(Path("log.csv"), Path("log"))
 
 
-@pytest.mark.parametrize(
-    ("rows", "guessed"),
-    [
-        (CELLS, {"question": "parse(request).question", "answer": "parse(result).answer", "contexts": "parse(result).sources[].text"}),
-        (FLAT, {"id": "query_id", "question": '"User Query"', "answer": "model_response", "contexts": "parse(passages)", "reference": "ground_truth"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rows", "guessed"), [
+    (CELLS, {"question": "parse(request).question", "answer": "parse(result).answer", "contexts": "parse(result).sources[].text"}),
+    (FLAT, {"id": "query_id", "question": '"User Query"', "answer": "model_response", "contexts": "parse(passages)", "reference": "ground_truth"}),
+])  # fmt: skip
 def test_whole_guesses_can_be_run_and_are_marked(rows: list[dict[str, Any]], guessed: dict[str, str]) -> None:
     start = _start(rows)
     assert start.recognised is None
@@ -111,11 +106,7 @@ def test_the_table_of_traces_of_langfuse(latency: str) -> None:
     assert start.reading is not None
     first, second, third = start.reading.probe
     asked = [(case.sample.question, case.output.answer) for case in (first, second, third)]
-    assert asked == [
-        ("How long is the warranty?", "Two years."),
-        ("Is the postage refunded?", "No."),
-        ("Who wrote it?", "Ada."),
-    ]
+    assert asked == [("How long is the warranty?", "Two years."), ("Is the postage refunded?", "No."), ("Who wrote it?", "Ada.")]
     assert [chunk.text for chunk in first.output.chunks or ()] == WARRANTY
     assert third.output.chunks is None
     assert first.output.timings == {"total": 1250.0}
@@ -126,7 +117,6 @@ def test_the_table_of_traces_of_langfuse(latency: str) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "cases"), [(CELLS, 2), (FLAT, 2), (TRACES, 3)])
 def test_a_table_at_the_first_try(rows: list[dict[str, Any]], cases: int, capfd: pytest.CaptureFixture[str]) -> None:
     _write(rows)
@@ -143,17 +133,12 @@ def test_a_table_at_the_first_try(rows: list[dict[str, Any]], cases: int, capfd:
     assert sum(line.startswith(("no value", "not measured", "some answers")) for line in after) <= 4
 
 
-@pytest.mark.slow
-def test_the_commands_to_go_on_run_as_they_are_printed(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_to_go_on_run_as_they_are_printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a server on this machine as the provider: its address is the one word that is added."""
     _write(FLAT)
     assert main(["log.csv"]) == 0
     out = capfd.readouterr().out
-    commands = [
-        shlex.split(line, comments=True) for line in out.splitlines() if line.startswith("  python -m ragpipe ")
-    ]
+    commands = [shlex.split(line, comments=True) for line in out.splitlines() if line.startswith("  python -m ragpipe ")]
     judged, planned = (words[3:] for words in commands)
     assert "judge=llm" in judged
     assert "task=plan" in planned
@@ -171,7 +156,6 @@ def test_the_commands_to_go_on_run_as_they_are_printed(
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest.CaptureFixture[str]) -> None:
     """A CSV file with German headers and JSON in its cells: the reference is mapped by hand, and metrics that need one come with it."""
     rows = [
@@ -187,9 +171,7 @@ def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest
     mapping, experiment = Path("log/dataset/log.yaml"), Path("log/experiment/log.yaml")
     assert "      - context_recall" not in experiment.read_text(encoding="utf-8").splitlines()
     text = mapping.read_text(encoding="utf-8").replace("question: ???", "question: Frage")
-    text = text.replace("answer: ???", """answer: '"Bot-Antwort"'""").replace(
-        "  # reference: NAME", "  reference: Soll"
-    )
+    text = text.replace("answer: ???", """answer: '"Bot-Antwort"'""").replace("  # reference: NAME", "  reference: Soll")
     perhaps = text.partition("; perhaps ")[2].partition("\n")[0]
     mapping.write_text(text.replace("contexts: ???", f"contexts: {perhaps}"), encoding="utf-8")
     assert main(["log.csv"]) == 0
@@ -201,8 +183,6 @@ def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest
     assert main(["log.csv"]) == 0
     assert "chosen again" not in capfd.readouterr().out
     experiment.write_bytes(chosen + b"# mine\n")
-    mapping.write_text(
-        mapping.read_text(encoding="utf-8").replace("  reference: Soll", "  # reference: NAME"), encoding="utf-8"
-    )
+    mapping.write_text(mapping.read_text(encoding="utf-8").replace("  reference: Soll", "  # reference: NAME"), encoding="utf-8")
     assert main(["log.csv"]) == 0
     assert experiment.read_bytes() == chosen + b"# mine\n", "an edited experiment is left alone"

@@ -1,7 +1,5 @@
 """`python -m ragpipe FILE` that starts nothing: what is wrong with the file or the words is said, and nothing is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,11 +18,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        (
-            "latin.csv",
-            "question,answer\nWer?,Größe\n".encode("latin-1"),
-            "latin.csv:2: encoding\n    found:    byte 0xf6",
-        ),
+        ("latin.csv", "question,answer\nWer?,Größe\n".encode("latin-1"), "latin.csv:2: encoding\n    found:    byte 0xf6"),
         ("excel.csv", "Frage;Antwort\nWer?;Größe\n".encode("cp1252"), "excel.csv:2: encoding"),
         ("utf16.csv", "question,answer\nWer?,Größe\n".encode("utf-16"), "iconv -f utf-16 -t utf-8"),
         ("ragged.csv", b"question,answer\nWer,a\nx,y,z\n", "ragged.csv:3: row\n    found:    3 cells\n    expected: 2"),
@@ -68,9 +62,7 @@ def test_a_first_record_longer_than_the_head_is_read_on(name: str, content: str)
         ("+expermient=x", "did you mean experiment?"),
     ],
 )
-def test_words_are_checked_before_anything_is_written(
-    word: str, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_words_are_checked_before_anything_is_written(word: str, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("good.jsonl").write_text(RECORD, encoding="utf-8")
     assert main(["good.jsonl", word]) == 2
     assert told in capfd.readouterr().err

@@ -1,7 +1,5 @@
 """An HTTP endpoint as the system: what of the headers is struck out of its answers, where paths lead, how wide it is asked."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -84,9 +82,7 @@ async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(
         ({"hits": ["one"]}, {"contexts": "hits"}, None),
     ],
 )
-async def test_an_answer_may_be_null_or_empty_or_left_out(
-    tmp_path: Path, reply: Any, fields: dict[str, str], error: str | None
-) -> None:
+async def test_an_answer_may_be_null_or_empty_or_left_out(tmp_path: Path, reply: Any, fields: dict[str, str], error: str | None) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(reply)
 
@@ -262,20 +258,14 @@ async def test_a_public_endpoint_is_asked_through_the_proxy(tmp_path: Path, envi
     assert seen == [("rag.example.com", "Basic bWU6cGFzcy00MjQy"), (url.split("/")[2], None)]
 
 
-async def test_a_proxy_that_is_not_there_is_named_without_its_password(
-    tmp_path: Path, environment: pytest.MonkeyPatch
-) -> None:
+async def test_a_proxy_that_is_not_there_is_named_without_its_password(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
     environment.setenv("HTTP_PROXY", "http://me:pass-4242@127.0.0.1:1")
-    with pytest.raises(
-        ProviderUnusable, match=r"no connection to the proxy 127\.0\.0\.1:1 \(environment variable HTTP_PROXY"
-    ):
+    with pytest.raises(ProviderUnusable, match=r"no connection to the proxy 127\.0\.0\.1:1 \(environment variable HTTP_PROXY"):
         await asked(tmp_path / "j.jsonl", "http://rag.example.com/ask", retries=0)
     assert "pass-4242" not in (tmp_path / "j.jsonl").read_text()
 
 
-async def test_a_proxy_that_refuses_is_named_without_its_password(
-    tmp_path: Path, environment: pytest.MonkeyPatch
-) -> None:
+async def test_a_proxy_that_refuses_is_named_without_its_password(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")

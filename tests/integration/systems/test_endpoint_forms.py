@@ -1,7 +1,5 @@
 """The forms of endpoints: GET, server-sent events, JSON lines, chat completions; and how failures that pass are sent again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -24,9 +22,7 @@ from ragpipe.systems.live_system import open_methods
 from ragpipe.systems.settings import HttpSystem
 from tests.integration.systems.test_endpoint import served
 
-SAMPLE = Sample(
-    id="s1", question="Capital?", history=[Turn(role="user", text="Hi"), Turn(role="assistant", text="Yes?")]
-)
+SAMPLE = Sample(id="s1", question="Capital?", history=[Turn(role="user", text="Hi"), Turn(role="assistant", text="Yes?")])
 
 
 async def answered(tmp_path: Path, url: str, samples: int = 1, **settings: Any) -> list[Output]:
@@ -116,28 +112,23 @@ async def test_json_lines_are_read(tmp_path: Path, content_type: str, form: str)
     assert (output.answer, [c.text for c in output.chunks or []]) == ("Paris", ["one"])
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type", "told"),
-    [
-        (b'data: {"token": "a"}\n\n', "text/plain", "system.stream=sse"),
-        (b'{"a": 1}\n{"a": 2}\n', "application/json", "system.stream=ndjson"),
-        (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream", "fields: {answer: \"join('', events[].token)\"}"),
-        (
-            b'event: sources\ndata: [{"id": "a", "text": "one"}]\n\nevent: token\ndata: {"token": "Pa"}\n\n',
-            "text/event-stream",
-            "fields: {contexts: \"named.sources[0][].{id: id, text: text}\", answer: \"join('', events[].token)\"}",
-        ),
-        (
-            b'event: sources\ndata: ["one", "two"]\n\nevent: token\ndata: Pa\n\nevent: token\ndata: ris\n\n',
-            "text/event-stream",
-            "fields: {answer: \"join('', named.token)\", contexts: \"named.sources[0]\"}",
-        ),
-        (b"<html>busy</html>", "text/html", "content type text/html"),
-    ],
-)  # fmt: skip
-async def test_another_form_is_told_with_the_setting_to_write(
-    tmp_path: Path, body: bytes, content_type: str, told: str
-) -> None:
+@pytest.mark.parametrize(("body", "content_type", "told"), [
+    (b'data: {"token": "a"}\n\n', "text/plain", "system.stream=sse"),
+    (b'{"a": 1}\n{"a": 2}\n', "application/json", "system.stream=ndjson"),
+    (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream", "fields: {answer: \"join('', events[].token)\"}"),
+    (
+        b'event: sources\ndata: [{"id": "a", "text": "one"}]\n\nevent: token\ndata: {"token": "Pa"}\n\n',
+        "text/event-stream",
+        "fields: {contexts: \"named.sources[0][].{id: id, text: text}\", answer: \"join('', events[].token)\"}",
+    ),
+    (
+        b'event: sources\ndata: ["one", "two"]\n\nevent: token\ndata: Pa\n\nevent: token\ndata: ris\n\n',
+        "text/event-stream",
+        "fields: {answer: \"join('', named.token)\", contexts: \"named.sources[0]\"}",
+    ),
+    (b"<html>busy</html>", "text/html", "content type text/html"),
+])  # fmt: skip
+async def test_another_form_is_told_with_the_setting_to_write(tmp_path: Path, body: bytes, content_type: str, told: str) -> None:
     async with served(streamed([body], content_type)) as url:
         with pytest.raises(ConfigError) as refused:
             await answered(tmp_path, url)
@@ -161,9 +152,7 @@ USAGE = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15, "promp
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_chat_completions_give_the_same_streamed_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
-) -> None:
+async def test_chat_completions_give_the_same_streamed_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
     seen: list[tuple[Any, str]] = []
     whole = {
         "choices": [{"message": {"role": "assistant", "content": "Paris it is"}}],
@@ -249,9 +238,7 @@ async def test_a_permanent_status_is_not_sent_again(tmp_path: Path, status: int)
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_retry_after_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, status: int
-) -> None:
+async def test_a_retry_after_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, status: int) -> None:
     """A date has whole seconds: one that is 60 s away is at most a second off by its rounding, and another by the time that the test takes.
     After a 429 the pause of all requests follows the request's own spread of 0.5 s; after a 503 the request waits for both at once."""
     monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 0.5)
@@ -376,9 +363,7 @@ async def test_a_system_that_stays_down_ends_the_collection_and_keeps_its_answer
         return web.Response(status=503) if asked > 3 else web.json_response({"answer": "a"})
 
     async with served(answer) as url:
-        with pytest.raises(
-            ProviderUnusable, match=r"no answer for \d+ s \(system\.outage_s=2\).*the same command goes on"
-        ):
+        with pytest.raises(ProviderUnusable, match=r"no answer for \d+ s \(system\.outage_s=2\).*the same command goes on"):
             await answered(tmp_path, url, samples=20, concurrency=2, outage_s=2)
     kept = collected_outputs(tmp_path / "j.jsonl")
     assert sum(output.error is None for group in kept.values() for output in group) == 3

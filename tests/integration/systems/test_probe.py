@@ -1,7 +1,5 @@
 """The first question to a live system: what every question would meet ends the run there, with what to write instead."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -36,20 +34,17 @@ def json_answer(value: Any, **response: Any) -> Callable[[web.Request], Any]:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "settings", "told"),
-    [
-        (
-            {"data": {"text": "Paris", "hits": [{"url": "a.md", "body": "t"}]}}, {},
-            ["data.text: text", "data.hits: list of 1 objects (url, body)", "an answer at `answer`",
-             'fields: {answer: data.text, contexts: "data.hits[].{id: url, text: body}"}'],
-        ),
-        ({"result": "Paris"}, {}, ["result: text", "fields: {answer: result}"]),
-        (["Paris"], {}, ["list of 1 texts"]),
-        ({"answer": "Paris"}, {"fields": {"answer": "length(answer[0])"}}, ["answer: text", "length"]),
-        ({"answer": {"text": "Paris"}}, {}, ["the system's answer: answer", "a valid string"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "settings", "told"), [
+    (
+        {"data": {"text": "Paris", "hits": [{"url": "a.md", "body": "t"}]}}, {},
+        ["data.text: text", "data.hits: list of 1 objects (url, body)", "an answer at `answer`",
+         'fields: {answer: data.text, contexts: "data.hits[].{id: url, text: body}"}'],
+    ),
+    ({"result": "Paris"}, {}, ["result: text", "fields: {answer: result}"]),
+    (["Paris"], {}, ["list of 1 texts"]),
+    ({"answer": "Paris"}, {"fields": {"answer": "length(answer[0])"}}, ["answer: text", "length"]),
+    ({"answer": {"text": "Paris"}}, {}, ["the system's answer: answer", "a valid string"]),
+])  # fmt: skip
 async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(
     tmp_path: Path, answer: Any, settings: dict[str, Any], told: list[str]
 ) -> None:
@@ -133,9 +128,7 @@ async def test_three_questions_that_all_fail_end_the_run_and_are_asked_again_lat
     assert asked[3:] == ["0", "1", "2", "3", "4", "5"]
 
 
-async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later waits double; before the first answer they stay short, so that a wrong start is known soon."""
     monkeypatch.setattr("ragpipe.systems.asking._FIRST_WAIT_S", 0.01)
     waits = list[float]()
@@ -176,21 +169,13 @@ async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_p
     assert all(output.error is None for (output,) in outputs.values())
 
 
-@pytest.mark.parametrize(
-    ("returned", "told"),
-    [
-        ("7", ["int: '7'", "return {'answer': text"]),
-        ("{'answer': 'a', 'context': 'c'}", ["context: text", "rename context -> contexts"]),
-        (
-            "{'answer': 'a', 'context': ['c'], 'documents': ['d']}",
-            ["context: list of 1 texts", "rename context -> contexts"],
-        ),
-        ("{'result': 'a', 'sources': ['c']}", ["rename result -> answer, sources -> contexts"]),
-        ("{'text': 'a'}", ["rename text -> answer"]),
-        ("{'response': 'a', 'contexts': []}", ["rename response -> answer"]),
-        ("{'answer': 'a', 'contexts': 'one'}", ["contexts", "a list"]),
-    ],
-)
+@pytest.mark.parametrize(("returned", "told"), [
+    ("7", ["int: '7'", "return {'answer': text"]), ("{'answer': 'a', 'context': 'c'}", ["context: text", "rename context -> contexts"]),
+    ("{'answer': 'a', 'context': ['c'], 'documents': ['d']}", ["context: list of 1 texts", "rename context -> contexts"]),
+    ("{'result': 'a', 'sources': ['c']}", ["rename result -> answer, sources -> contexts"]),
+    ("{'text': 'a'}", ["rename text -> answer"]), ("{'response': 'a', 'contexts': []}", ["rename response -> answer"]),
+    ("{'answer': 'a', 'contexts': 'one'}", ["contexts", "a list"]),
+])  # fmt: skip
 async def test_a_callable_with_other_names_is_told_the_right_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, told: list[str]
 ) -> None:

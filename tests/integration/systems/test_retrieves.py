@@ -1,9 +1,8 @@
 """`retrieves: false`: a method that retrieves nothing by design has no score in what measures retrieval, and no 0."""
 
-from __future__ import annotations
-
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.stages.collected_outputs import mark_closed_book
 from ragpipe.systems.settings import PythonSystem, RecordedSystem
 from ragpipe.testing.scripted import make_case, shipped_metric
+from tests.support.rows import first_rows
 
 REASON = "retrieves_nothing"
 # Sections 1 and 2 of the metrics paper, and whatever else shows contexts or is 0 without any: citations are of chunks.
@@ -80,10 +80,7 @@ def test_a_failure_of_the_system_takes_nothing_from_what_does_not_apply() -> Non
     reasons = {"retrieval": REASON, "abstention": "no_answerable_label", "correctness": "system_error"}
     assert {name: run_skip_reason(shipped_metric(name), failed, embedder=True) for name in reasons} == reasons
     similar = shipped_metric("semantic_similarity")
-    assert [run_skip_reason(similar, failed, embedder=there) for there in (True, False)] == [
-        "system_error",
-        "no_embedder",
-    ]
+    assert [run_skip_reason(similar, failed, embedder=there) for there in (True, False)] == ["system_error", "no_embedder"]
 
 
 def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:
@@ -119,10 +116,7 @@ TWO = (
 
 def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path) -> None:
     found = records(tmp_path, TWO)
-    assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"closed": False})))) == {
-        "dense": True,
-        "closed": False,
-    }
+    assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"closed": False})))) == {"dense": True, "closed": False}
     assert list(mark_closed_book(found, RecordedSystem(retrieves={"closed": True}))) == found
     with pytest.raises(DataError) as error:
         list(mark_closed_book(found, RecordedSystem(retrieves=False)))
@@ -184,9 +178,7 @@ def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.Capture
 
 
 @pytest.mark.slow
-def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run(CLOSED) == 0
     assert capfd.readouterr().err.count("'clsed'") == 1
     run = Path("outputs/x/latest").resolve()
@@ -223,9 +215,7 @@ def test_a_finished_run_needs_neither_data_nor_system_section(here: Path, capfd:
 
 
 @pytest.mark.slow
-def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run("system.retrieves=false") == 2
     said = capfd.readouterr().err
     assert "'q1'" in said
@@ -234,9 +224,7 @@ def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"]
-)
+@pytest.mark.parametrize("value", [*(pytest.param(value, marks=pytest.mark.slow) for value in ("no", "[closed]")), "{closed: maybe}"])
 @pytest.mark.slow
 def test_another_value_is_refused_with_its_key(here: Path, capfd: pytest.CaptureFixture[str], value: str) -> None:
     assert recorded_run(f"system.retrieves={value}") == 2
@@ -286,9 +274,7 @@ def reasons() -> dict[str, str | None]:
 
 
 @pytest.mark.slow
-def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(
-    here: Path, live: Callable[..., int]
-) -> None:
+def test_a_live_system_may_be_closed_book_and_a_stopped_collection_goes_on(here: Path, live: Callable[..., int]) -> None:
     (here / "stop").touch()
     assert live("closed", "system.retrieves=false") == 130
     assert live("closed", "system.retrieves=false") == 0
@@ -307,9 +293,7 @@ def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Cal
 
 
 @pytest.mark.slow
-def test_a_live_system_may_say_it_of_each_output(
-    here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_live_system_may_say_it_of_each_output(here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
     assert live("mixed", "system.retrieves={other: false}") == 0
     assert "no output has the method 'other'; there are 'default'" in capfd.readouterr().err
     assert frozen() == [False, True]
@@ -328,3 +312,89 @@ def test_a_live_system_that_retrieves_although_declared_otherwise_ends_the_colle
     said = capfd.readouterr().err
     for part in ("'q2'", "system.retrieves", "1 chunks", "system.retrieves=true"):
         assert part in said
+
+
+RAG = """
+def answer(sample):
+    with open("asked.txt", "a") as file:
+        file.write(sample["params"]["name"] + "\\n")
+    if sample["params"]["name"] == "closed":
+        return "Paris is the capital of France."
+    return {"answer": "Paris is the capital of France.", "contexts": ["Paris is the capital of France."]}
+"""
+METHODS = "{dense: {params: {name: dense}}, closed: {params: {name: closed}, retrieves: false}}"
+
+
+@pytest.fixture
+def here_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "several.py").write_text(RAG)
+    (tmp_path / "q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(3)))
+    yield tmp_path
+    sys.modules.pop("several", None)
+
+
+def several(methods: str, *words: str) -> int:
+    return main([
+        "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=several", "system=python",
+        "plugins=[several]", "system.callable=several:answer", f"system.methods={methods}", *words,
+    ])  # fmt: skip
+
+
+def asked(here_many: Path) -> Counter[str]:
+    path = here_many / "asked.txt"
+    return Counter(path.read_text().split()) if path.exists() else Counter()
+
+
+@pytest.mark.slow
+def test_a_changed_or_a_new_method_is_asked_alone(here_many: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert several(METHODS) == 0
+    assert asked(here_many) == {"dense": 3, "closed": 3}
+    run = ragpipe.load("outputs/several/latest")
+    assert list(run.records["method"]) == ["dense", "closed"] * 3
+    assert list(run.records["faithfulness.status"]) == ["ok", "skipped"] * 3
+    assert run.metrics["by"]["method"]["dense"]["scores"]["faithfulness"]["mean"] == 1.0
+    out = capfd.readouterr().out
+    assert "collected 3 outputs of dense" in out
+    assert "collected 3 outputs of closed" in out
+    assert several(METHODS.replace("{name: dense}}", "{name: dense, k: 9}}")) == 0
+    assert asked(here_many) == {"dense": 6, "closed": 3}
+    out = capfd.readouterr().out
+    assert "outputs of dense are collected again: another system than in run" in out
+    assert "3 outputs of closed are those of run" in out
+    more = METHODS.replace("{name: dense}}", "{name: dense, k: 9}}")[:-1] + ", new: {params: {name: new}}}"
+    assert several(more) == 0
+    assert asked(here_many) == {"dense": 6, "closed": 3, "new": 3}
+    assert set(ragpipe.load("outputs/several/latest").records["method"]) == {"dense", "closed", "new"}
+    assert several(more, "judge.threshold=0.5") == 0, "another judge's settings ask no system"
+    assert asked(here_many) == {"dense": 6, "closed": 3, "new": 3}
+    assert main(["task=verify", "run=outputs/several/latest"]) == 0
+    manifest = json.loads((here_many / "outputs/several/latest/manifest.json").read_text())
+    assert set(manifest["identity"]["system"]["methods"]) == {"dense", "closed", "new"}
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("methods", "words", "told"),
+    first_rows([
+        ("{a: {calable: 'x:y'}}", (), "system.methods.a.calable"),
+        ("{a: {prices: {input: 1, output: 1}}}", (), "prices in the section, for all methods"),
+        ("{a: {repeats: 0}}", (), "system.methods.a.repeats"),
+        ("{a: {}}", ("system.method=mine",), "no name, where system.methods names the methods"),
+        ("{a: {callable: 'several:nothing'}}", (), "several:nothing"),
+    ], keep=2),
+)  # fmt: skip
+def test_a_wrong_method_is_refused_with_its_key(
+    here_many: Path, capfd: pytest.CaptureFixture[str], methods: str, words: tuple[str, ...], told: str
+) -> None:
+    assert several(methods, "task=plan", *words) == 2
+    assert told in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_plan_names_the_methods(here_many: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert several(METHODS, "task=plan") == 0
+    assert "3 samples; 2 methods are asked once for each when the run starts: dense, closed" in capfd.readouterr().out
+    assert asked(here_many) == {}

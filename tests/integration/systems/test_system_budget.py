@@ -1,7 +1,5 @@
 """The budget of a system under test: the server's log is the bill, and a collection that used it up goes on where it stopped."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -21,10 +19,7 @@ pytestmark = pytest.mark.slow  # whole runs, several per test
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = [
-        json.dumps({"id": f"q{i}", "question": f"How long is warranty {i}? " + "Please say. " * (i % 5)})
-        for i in range(20)
-    ]
+    lines = [json.dumps({"id": f"q{i}", "question": f"How long is warranty {i}? " + "Please say. " * (i % 5)}) for i in range(20)]
     (tmp_path / "q.jsonl").write_text("\n".join(lines))
 
 

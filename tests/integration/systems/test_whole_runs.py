@@ -1,13 +1,9 @@
 """Whole runs with a live system and the embedded judge: what is asked, what a stop costs, what a failure becomes."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -53,28 +49,20 @@ def asked(here: Path) -> list[str]:
     return (here / "asked.txt").read_text().split()
 
 
-@pytest.mark.slow
-def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "stop").touch()
     assert python_run() == 130
     assert asked(here) == ASKED[:3]
     assert "to go on where it stopped" in capfd.readouterr().err
-
     assert python_run() == 0
     assert asked(here) == ASKED  # each once, none again
     found = ragpipe.load("outputs/live/latest")
     assert list(found.records["faithfulness"]) == [1.0] * 6
     assert set(found.records["method"]) == {"mine"}
-
-    assert (
-        python_run() == 0
-    )  # a third start, another metric, another judge's settings, another iteration: nobody is asked
+    assert python_run() == 0  # a third start, another metric, another judge's settings, another iteration: nobody is asked
     assert python_run("metrics=[faithfulness,groundedness]", "judge.threshold=0.5", "iterations=2") == 0
     assert asked(here) == ASKED
     assert len(ragpipe.load("outputs/live/latest/iteration-2").records) == 6
-
     assert python_run("system.version=2") == 0
     assert asked(here) == ASKED + ASKED
 
@@ -91,10 +79,7 @@ def test_a_system_that_fails_is_an_error_of_that_case_and_no_zero(here: Path) ->
     assert (score["mean"], score["n_ok"], score["n_skipped"]) == (1.0, 5, 1)
 
 
-@pytest.mark.slow
-def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "fail").touch()
     told = "it failed on 1 of 6 (scoring.coverage_floor=0.95), first q1: ConnectionError: the index is down."
     assert python_run() == 4
@@ -103,25 +88,16 @@ def test_a_system_that_fails_too_often_ends_the_run_with_4_and_passes_no_gate(
     assert re.search(r"^to go on where it stopped: .* retry_errors=true$", err, re.MULTILINE), "the command that helps"
     assert python_run() == 4, "and so it stays: the same command asks nobody again"
     assert len(asked(here)) == 6
-
     gate = "scoring.gates={enough: {score: faithfulness, of: mean, min: 0.5, tier: critical}}"
     assert python_run(gate, "scoring.accept_uncalibrated=true") == 3
     (found,) = json.loads((here / "outputs/live/latest/gates.json").read_text())["gates"]
     assert (found["verdict"], found["value"], found["coverage"]) == ("not_enough_evidence", 1.0, pytest.approx(5 / 6))
     assert python_run(gate, "scoring.accept_uncalibrated=true", "scoring.coverage_floor=0.8") == 0
-
     (here / "fail").unlink()
     capfd.readouterr()
     assert python_run("retry_errors=true") == 0
     assert asked(here)[6:] == ["q1"]
     assert "to go on" not in capfd.readouterr().err
-
-
-def test_the_plan_of_a_live_system_asks_nobody(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert python_run("task=plan") == 0
-    assert "6 samples; the python system is asked once for each" in capfd.readouterr().out
-    assert not (here / "asked.txt").exists()
-    assert not (here / "outputs").exists()
 
 
 def test_an_unlisted_module_is_refused_and_leaves_nothing_behind(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -132,64 +108,10 @@ def test_an_unlisted_module_is_refused_and_leaves_nothing_behind(here: Path, cap
     assert not (here / "outputs" / "live").exists()
 
 
-class _Answers(BaseHTTPRequestHandler):
-    """An endpoint that is overloaded at its first question of q3 and knows nothing else."""
-
-    bodies: list[dict[str, object]]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.bodies.append(body)
-        reply = json.dumps(
-            {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
-        ).encode()
-        first = sum(seen["id"] == body["id"] for seen in self.bodies) == 1
-        self.send_response(503 if body["id"] == "q3" and first else 200)
-        self.send_header("Content-Length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    handler = type("Handler", (_Answers,), {"bodies": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/ask", handler.bodies
-    server.shutdown()
-    server.server_close()
-
-
-def test_an_endpoint_is_collected_once_and_judged(here: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
-    url, bodies = endpoint
-    run = [
-        "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=http", f"system.url={url}",
-        "system.body={question: question, history: history, id: id}", "system.method=web", "system.retries=0",
-    ]  # fmt: skip
-    assert main(run) == 4  # one of six failed
-    assert main([*run, "judge.window=2"]) == 4
-    assert sorted(str(body["id"]) for body in bodies) == ASKED
-    assert bodies[0] == {"question": "Capital?", "history": [], "id": bodies[0]["id"]}
-    records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
-    assert records.loc["q3", "system_error"].startswith("HTTP 503 from http://127.0.0.1:")
-    assert list(records["faithfulness"].dropna()) == [1.0] * 5
-    assert main([*run, "judge.window=2", "retry_errors=true"]) == 0
-    assert [body["id"] for body in bodies[len(ASKED) :]] == ["q3"], "only what failed is asked again"
-    records = ragpipe.load("outputs/live/latest").records.set_index("sample_id")
-    assert list(records["faithfulness"]) == [1.0] * 6
-
-
 @pytest.mark.thorough
-@pytest.mark.slow
-def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_version_of_a_live_system_and_the_price_of_its_tokens(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A price asks nobody again, not the system either; 1,000 tokens in at $2 and 500 out at $4 per million are $0.004."""
-    (here / "livesystem.py").write_text(
-        RAG.replace('"contexts"', '"usage": {"tokens_in": 1000.0, "tokens_out": 500.0}, "contexts"')
-    )
+    (here / "livesystem.py").write_text(RAG.replace('"contexts"', '"usage": {"tokens_in": 1000.0, "tokens_out": 500.0}, "contexts"'))
     assert python_run("system.version=v7") == 0
     assert ", price unknown" in capfd.readouterr().out
     found = ragpipe.load("outputs/live/latest")
@@ -203,10 +125,7 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(
     assert asked(here) == ASKED, "the outputs are those of the run before"
     first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["source_run"]
     assert first is None
-    assert (
-        main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}", "report.detail=full"])
-        == 0
-    )
+    assert main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}", "report.detail=full"]) == 0
     assert "$0.0080 per answer" in capfd.readouterr().out
     assert main(["task=rescore", "run=outputs/live/latest", "system.version=v8"]) == 2
     assert "system.version" in capfd.readouterr().err

@@ -1,7 +1,5 @@
 """The alert file: what a run of bad answers appends, and that a run of good ones, or a second start, appends nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -31,9 +29,7 @@ def write_log(path: Path, *, good: int, day: str = "", cases: int = 40) -> None:
 def monitor(*words: str) -> int:
     log = ["dataset=jsonl", "dataset.path=log.jsonl", "dataset.sample=null"]
     log += ["+mode=monitoring", "metrics=[faithfulness]"]
-    others = [
-        f"scoring.gates.{name}=null" for name in ("context_relevance", "answer_relevance", "citation", "source_policy")
-    ]
+    others = [f"scoring.gates.{name}=null" for name in ("context_relevance", "answer_relevance", "citation", "source_policy")]
     return main([*log, *others, "report.formats=[markdown]", *words])
 
 
@@ -92,10 +88,7 @@ def test_what_is_told_is_chosen() -> None:
 
 def test_a_gate_that_could_not_be_measured_is_told() -> None:
     write_log(Path("log.jsonl"), good=40)
-    assert (
-        monitor("metrics=[retrieval]", "+scoring.gates.ranks={score: mrr, min: 0.5}", "scoring.gates.faithfulness=null")
-        == 3
-    )
+    assert monitor("metrics=[retrieval]", "+scoring.gates.ranks={score: mrr, min: 0.5}", "scoring.gates.faithfulness=null") == 3
     (alert,) = alerts()
     assert (alert["what"], alert["verdict"], alert["value"], alert["interval"]) == ("ranks", "no_evidence", None, None)
 
@@ -135,13 +128,7 @@ def test_the_sample_of_the_mode_keeps_to_its_daily_budget() -> None:
     for number, line in enumerate(Path("log.jsonl").read_text().splitlines()):
         lines.append({**json.loads(line), "meta": {"time": f"2026-11-{21 + number % 2}T08:00:00Z"}})
     Path("log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    words = [
-        "dataset=jsonl",
-        "dataset.path=log.jsonl",
-        "+mode=monitoring",
-        "metrics=[faithfulness]",
-        "scoring.gates.faithfulness.min=0.5",
-    ]
+    words = ["dataset=jsonl", "dataset.path=log.jsonl", "+mode=monitoring", "metrics=[faithfulness]", "scoring.gates.faithfulness.min=0.5"]
     assert main([*words, "dataset.sample.per_day=20", "report.formats=[]"]) == 0
     run = Path("outputs/monitoring/latest").resolve()
     assert json.loads((run / "final/metrics.json").read_text())["n_cases"] == 40
@@ -157,9 +144,7 @@ def test_scoring_again_and_verifying_tell_nobody() -> None:
     assert ALERTS.read_bytes() == before
 
 
-def test_a_run_that_another_start_completes_is_told_of_when_it_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_another_start_completes_is_told_of_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second call fails at first: exit 4 and no word. The second start asks for the rest, and then the gate speaks."""
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
     gate = "+scoring.gates.faithful={score: faithfulness, min: 0.99, tier: quality}"
@@ -170,8 +155,5 @@ def test_a_run_that_another_start_completes_is_told_of_when_it_is_complete(
         assert main(words) == 4
     assert not ALERTS.exists()
     with serving() as server:
-        assert (
-            main(arguments(data, tmp_path / "out", server.url, "judge.retries=0", gate, file, metrics="faithfulness"))
-            == 0
-        )
+        assert main(arguments(data, tmp_path / "out", server.url, "judge.retries=0", gate, file, metrics="faithfulness")) == 0
     assert [alert["what"] for alert in alerts()] == ["faithful"]

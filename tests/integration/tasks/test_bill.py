@@ -1,7 +1,5 @@
 """What runs have paid is what the server has on its own bill: to the token, whatever became of the calls."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -115,7 +113,6 @@ def test_empty_replies_are_paid_by_the_start_that_got_them_and_by_all_later_ones
     assert found["wasted"]["usd"] == pytest.approx(dollars(first))
     balances(found)
     assert f"${dollars(first):.2f}" in (place.folder / "report.md").read_text()
-
     place.server.faults = []
     place.run(expected=0)
     whole = place.billed()
@@ -158,9 +155,7 @@ def test_a_repair_that_is_asked_again_takes_the_place_of_the_one_before(place: P
     assert place.billed()["replies"] == 18
     used = rows(place.folder / "iteration-1" / "judge_inputs.parquet")
     turns = sorted((row["sample_id"], row["turn"], "unparsable" in row["flags"]) for row in used)
-    assert turns == sorted(
-        (f"q{i:05d}", turn, is_bad) for i in range(6) for turn, is_bad in (("ask", True), ("repair", False))
-    )
+    assert turns == sorted((f"q{i:05d}", turn, is_bad) for i in range(6) for turn, is_bad in (("ask", True), ("repair", False)))
     found = place.cost()
     assert (found["used"]["replies"], found["wasted"]["replies"]) == (12, 6)
     balances(found)
@@ -183,16 +178,6 @@ def test_another_run_saves_what_this_one_paid(place: Place) -> None:
     balances(found)
 
 
-def test_the_ledger_survives_a_prune(place: Place) -> None:
-    place.run(expected=0)
-    before = paid(place.file)
-    place.task("task=store", "action=prune", f"run={place.folder}", "dry_run=false")
-    assert paid(place.file) == before
-    shutil.rmtree(place.folder)
-    place.run(expected=0)
-    assert place.cost()["spent"]["replies"] == 12, "asked again, and both times paid"
-
-
 def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     words = [word for word in place.words if word != PRICES]
     assert main(words) == 0
@@ -200,7 +185,6 @@ def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     bill, found = place.billed(), place.cost()
     assert (found["used"]["usd"], found["spent"]["usd"]) == (None, None)
     asked = len(place.server.log)
-
     given = "judge.prices={input: 1.0, output: 2.0}"
     assert main([*words, given]) == 0
     expected = (bill["tokens_in"] + 2 * bill["tokens_out"]) / 1e6
@@ -211,7 +195,6 @@ def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     (told,) = found["prices"].values()
     assert (told["source"], told["usd_per_million"]) == ("judge.prices", [tier])
     assert main(["task=verify", f"run={place.folder}"]) == 0
-
     assert main(["task=rescore", f"run={place.folder}", "judge.prices={input: 2.0, output: 4.0}"]) == 0
     assert place.cost()["used"]["usd"] == pytest.approx(2 * expected)
     assert main(["task=verify", f"run={place.folder}"]) == 0
@@ -229,9 +212,7 @@ def test_a_changed_reply_in_the_store_is_damaged_and_asked_again(place: Place) -
     assert "damaged" not in place.task("task=store")
 
 
-def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     import tempfile
 
     (place.root / "tmp").mkdir()
@@ -256,7 +237,6 @@ def test_a_store_that_was_deleted_under_a_run_ends_it_and_what_was_paid_is_kept(
     assert len(place.server.log) == 6, "nothing was asked twice"
 
 
-@pytest.mark.slow
 def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     place.server.faults = [ServerFault.read("empty_content:first=3"), ServerFault.read("429:retry_after=20")]
     process = start(place.words, place.root)

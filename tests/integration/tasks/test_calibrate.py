@@ -1,7 +1,5 @@
 """`task=calibrate`: a finished run compared with recorded scores of people, and against the labels of a draw."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -141,7 +139,6 @@ def test_a_calibration_is_sealed_and_the_same_every_time(run: Path, capsys: pyte
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_data: Path) -> None:
     from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
@@ -164,10 +161,7 @@ def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_d
     assert score.state == "failed"
 
 
-@pytest.mark.slow
-def test_verdicts_on_parts_of_an_answer_are_one_label(
-    tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdicts_on_parts_of_an_answer_are_one_label(tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Summary of a Haystack: an object of verdicts by insight. Six judges, by summary here and by insight in EXPECTED.json."""
     path = real_data / "summhay_eval/eval_benchmark_data.json"
     words = ["+experiment=summhay_eval", f"dataset.path={path}", f"output_dir={tmp_path}", "report.formats=[]"]
@@ -211,10 +205,7 @@ def test_ordinal_labels_have_the_figures_of_trusted_libraries(real_data: Path) -
     assert values["quadratic_kappa"] == pytest.approx(figures["ordinal"]["kappa_quadratic"], abs=CLOSE)
     confusion = confusion_of(rated, spec)
     assert confusion is not None
-    assert (confusion.classes, confusion.counts) == (
-        ["none", "partial", "full"],
-        figures["ordinal"]["confusion_human_rows"],
-    )
+    assert (confusion.classes, confusion.counts) == (["none", "partial", "full"], figures["ordinal"]["confusion_human_rows"])
 
 
 def test_the_labels_of_a_draw(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,21 +337,14 @@ def of_no_case(run: Path) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("prepare", "words", "message"),
-    [
-        (no_labels, [], "no labels of any score"),
-        (two_draws, [], "2 draws of faithfulness with labels"),
-        (two_draws, ["calibrate.draw=d3"], "no labels of any score"),
-        (of_another_answer, [], "the label of another answer"),
-        (of_no_case, [], "no such case in the run"),
-        (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
-        (no_labels, ["calibrate.scores=[grounded]"], "grounded"),
-        (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"),
-        (no_labels, ["calibrate.target.above=1.5"], "calibrate.target.above"),
-        (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
-    ],
-)
+@pytest.mark.parametrize(("prepare", "words", "message"), [
+    (no_labels, [], "no labels of any score"), (two_draws, [], "2 draws of faithfulness with labels"),
+    (two_draws, ["calibrate.draw=d3"], "no labels of any score"), (of_another_answer, [], "the label of another answer"),
+    (of_no_case, [], "no such case in the run"), (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
+    (no_labels, ["calibrate.scores=[grounded]"], "grounded"), (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"),
+    (no_labels, ["calibrate.target.above=1.5"], "calibrate.target.above"),
+    (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
+])  # fmt: skip
 def test_what_cannot_be_calibrated_is_refused(
     run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,7 +360,6 @@ def test_one_of_several_draws_is_named(run: Path) -> None:
     assert calibration_of(run).scores["faithfulness"].draw_id == "d2"
 
 
-@pytest.mark.slow
 def test_the_embedded_judge_is_fitted_to_labels_and_used(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -402,9 +385,7 @@ def test_the_embedded_judge_is_fitted_to_labels_and_used(
     assert main(["task=verify", f"run={run}"]) == 0
 
 
-def test_only_the_embedded_judge_is_fitted(
-    travelled_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_embedded_judge_is_fitted(travelled_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(travelled_run, tmp_path / "run"))
     assert main(["task=calibrate", f"run={run}", "calibrate.fit=true"]) == 2
     assert "a run by the embedded judge" in " ".join(capsys.readouterr().err.split())

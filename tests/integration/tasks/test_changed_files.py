@@ -1,7 +1,5 @@
 """A file of a sealed run that was changed is named by whoever reads it; documents of another shape are sentences."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -77,9 +75,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "task"), [(name, change, task) for name, change, tasks in CHANGES for task in tasks]
-)
+@pytest.mark.parametrize(("name", "change", "task"), [(name, change, task) for name, change, tasks in CHANGES for task in tasks])
 def test_a_changed_file_is_named(
     run: Path, name: str, change: Callable[[bytes], bytes], task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,9 +90,7 @@ def test_a_changed_file_is_named(
 
 
 @pytest.mark.parametrize("task", ["history", "runs"])
-def test_a_list_names_the_changed_run_and_shows_the_others(
-    run: Path, task: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_names_the_changed_run_and_shows_the_others(run: Path, task: str, capsys: pytest.CaptureFixture[str]) -> None:
     bad = shutil.copytree(run, run.parent / "aaaaaaaaaaaa")
     for path in (bad / "final/metrics.json", bad / "iteration-1/metrics.json"):
         path.write_bytes(edited('"n_cases": ', '"n_cases": 1')(path.read_bytes()))
@@ -129,9 +123,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("name", "content"), SHAPES)
-def test_a_document_of_another_shape_is_a_sentence(
-    run: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_document_of_another_shape_is_a_sentence(run: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]) -> None:
     """In a folder without a seal, as a stranger may send one."""
     (run / name).write_text(content)
     (run / "seal.json").unlink()

@@ -4,8 +4,6 @@ The fixture is made by `tests/support/make_compatibility_fixture.py`, which has 
 out from those by hand. It travels as an archive and is unpacked anew for every test.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile
@@ -166,14 +164,10 @@ def test_the_same_command_asks_nothing_and_has_the_same_keys(unpacked: Unpacked)
     (again,) = (path.parent for path in Path("outputs", NAME).glob("*/manifest.json") if not path.parent.is_symlink())
     assert questions(again) == before
     if made["ragpipe"] == ragpipe.__version__:
-        assert again == run, (
-            "the id of a run is made of its settings, its data, and the versions of ragpipe and of the format"
-        )
+        assert again == run, "the id of a run is made of its settings, its data, and the versions of ragpipe and of the format"
 
 
-def test_a_later_version_verifies_the_run_and_pays_for_nothing(
-    unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_version_verifies_the_run_and_pays_for_nothing(unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("run_identity", "manifest"):
         monkeypatch.setattr(f"ragpipe.engine.runs.{module}.__version__", "99.0.0")
     assert unpacked.start("task=verify", "run={run}") == 0

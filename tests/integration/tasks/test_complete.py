@@ -1,26 +1,30 @@
 """A start that finds its run complete says so, and its words do ask again."""
 
-from __future__ import annotations
-
+import inspect
 import json
 import os
 import re
 import shlex
-import subprocess
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.engine import evaluation
 from ragpipe.engine.run_outcome import next_name, time_ago
+from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.waiting import HANGS_AFTER_S
+from tests.support.rejudged import KEY, content, write_data
+from tests.support.rows import first_rows
 
-pytestmark = pytest.mark.slow  # several whole runs
+pytestmark = pytest.mark.slow
+
 
 SYSTEM = """
 def answer(sample):
@@ -28,9 +32,7 @@ def answer(sample):
         file.write("x")
     return {"answer": "Paris is the capital.", "contexts": ["Paris is the capital of France."]}
 """
-COMPLETE = re.compile(
-    r"complete since (\d{4}-\d\d-\d\d \d\d:\d\d), nothing was asked(?:; outputs collected (.+) ago)?\n"
-)
+COMPLETE = re.compile(r"complete since (\d{4}-\d\d-\d\d \d\d:\d\d), nothing was asked(?:; outputs collected (.+) ago)?\n")
 
 
 @pytest.fixture
@@ -74,7 +76,6 @@ def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.Capture
         assert timedelta(minutes=-1) <= datetime.now(UTC) - since < timedelta(minutes=3)
         assert re.fullmatch(r"\d+ s", line[2] or "")
         assert ways.keys() == {"to ask the system again", "to judge again"}
-
         judged = start(*ways["to judge again"])
         checks = 1  # before the system is asked for the first time, one short question shows that the judge answers
         assert judged == (first[0], 2 * first[1] - checks), "every question of the judge, and none of the system"
@@ -86,9 +87,7 @@ def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.Capture
         assert ways["to ask the system again"] == ["system.version=3"]
 
 
-def test_recorded_outputs_and_an_embedded_judge_have_nobody_to_ask(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recorded_outputs_and_an_embedded_judge_have_nobody_to_ask(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = write_cases(here / "data.jsonl", 2)
     words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[faithfulness]", "name=two"]
     assert main(words) == 0
@@ -144,40 +143,325 @@ def test_a_run_over_collected_outputs_keeps_their_age(here: Path, capfd: pytest.
     assert line[2] == "5 h"
 
 
-@pytest.mark.thorough
-def test_the_command_says_it_too(here: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{Path(__file__).parents[3]}", "TZ": "UTC"}
-    with serving() as server:
-        command = [sys.executable, "-m", "ragpipe", *live(here, server.url)]
-        done = [
-            subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=True)
-            for _ in "12"
-        ]
-    first, second = (COMPLETE.search(one.stdout) for one in done)
-    assert first is None
-    assert second is not None
-    assert second[1].startswith(datetime.now(UTC).strftime("%Y-%m-%d"))
-    assert "to ask the system again: system.version=2; to judge again: iterations=2\n" in done[1].stdout
-
-
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [
-        (-5, "0 s ago"),
-        (119, "119 s ago"),
-        (121, "2 min ago"),
-        (7199, "119 min ago"),
-        (7200, "2 h ago"),
-        (260_000, "3 days ago"),
-    ],
+    [(-5, "0 s ago"), (119, "119 s ago"), (121, "2 min ago"), (7199, "119 min ago"), (7200, "2 h ago"), (260_000, "3 days ago")],
 )
 def test_how_long_ago(seconds: int, words: str) -> None:
     assert time_ago(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(
-    ("name", "other"),
-    [("", "2"), ("2", "3"), ("v9", "v10"), ("2026-09", "2026-10"), ("nightly", "nightly-2"), ("a b", "a b-2")],
+    ("name", "other"), [("", "2"), ("2", "3"), ("v9", "v10"), ("2026-09", "2026-10"), ("nightly", "nightly-2"), ("a b", "a b-2")]
 )
 def test_another_name(name: str, other: str) -> None:
     assert next_name(name) == other
+
+
+WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
+
+
+@pytest.fixture
+def here_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of one finished run, its call store among them."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        assert main([*WORDS]) == 0
+    return folder / "outputs"
+
+
+@pytest.fixture
+def run(finished: Path, here_stopped: Path) -> Path:
+    shutil.copytree(finished, here_stopped / "outputs", symlinks=True)
+    return (here_stopped / "outputs/x/latest").resolve()
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, stage: str, *words: str, calls: int = 0) -> None:
+    """Start with these words; the process ends when `stage` begins for the time after `calls`."""
+    whole, begun = getattr(evaluation, stage), [0]
+
+    def ends(*args: Any, **more: Any) -> Any:
+        begun[0] += 1
+        if begun[0] > calls:
+            for coroutine in filter(inspect.iscoroutine, args):
+                coroutine.close()
+            raise SystemExit(137)
+        return whole(*args, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation, stage, ends)
+        assert main([*WORDS, *words]) == 137
+
+
+def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    main(["task=verify", f"run={run}"])
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def states(run: Path) -> dict[str, str]:
+    return json.loads((run / "manifest.json").read_text())["iterations"]
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("stage", ["seal_run", "score_iteration", "combine_iterations", "write_reports"])
+def test_the_first_start_and_one_more_iteration(
+    stage: str, here_stopped: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed(monkeypatch, stage, "iterations=2", calls=int(stage == "score_iteration"))
+    assert main([*WORDS, "iterations=2"]) == 0
+    run = (here_stopped / "outputs/x/latest").resolve()
+    assert verified(run, capsys).startswith("verify: identical")
+    killed(monkeypatch, stage, "iterations=3")
+    assert states(run) == {"1": "complete", "2": "complete", "3": "judged"}
+    assert main([*WORDS, "iterations=3"]) == 0
+    assert states(run) == {"1": "complete", "2": "complete", "3": "complete"}
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+def test_judged_again_is_scored_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of an earlier judging stand beside new tables when the start that judged again was killed."""
+    metrics = run / "iteration-1/metrics.json"
+    good = metrics.read_bytes()
+    killed(monkeypatch, "score_iteration", "retry_errors=true")
+    assert states(run) == {"1": "judged"}
+    metrics.write_bytes(good.replace(b'"n_cases": 3', b'"n_cases": 2'))
+    assert main([*WORDS]) == 0
+    assert metrics.read_bytes() == good
+    assert states(run) == {"1": "complete"}
+
+
+def test_an_iteration_that_only_began_is_no_part_of_a_finished_run(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed(monkeypatch, "run_async", "iterations=2")
+    assert (run / "iteration-2").is_dir()
+    assert main(["task=rescore", f"run={run}", "scoring.weights.retrieval_score=0.5"]) == 0
+    made = {path.name for path in run.parent.glob("[0-9a-f]*/iteration-*") if path.parent != run}
+    assert made == {"iteration-1"}
+
+
+def test_a_lost_iteration_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "iterations=2"]) == 0
+    shutil.rmtree(run / "iteration-2")
+    assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2
+    assert "iteration-2/judge_inputs.parquet" in "".join(capsys.readouterr().err.split())
+
+
+def test_fewer_iterations_than_the_run_has_show_the_newest(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "iterations=2"]) == 0
+    report = (run / "report.md").read_bytes()
+    assert main([*WORDS]) == 0
+    assert (run / "report.md").read_bytes() == report
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+def test_other_folders_in_a_run_stop_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(run / "iteration-1", run / "iteration-1-old")
+    assert main([*WORDS]) == 0
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+def test_tables_are_sealed_row_by_row_wherever_the_run_stands(here_stopped: Path) -> None:
+    assert main([*WORDS, "output_dir=export"]) == 0
+    tables = json.loads((here_stopped / "export/x/latest/seal.json").read_text())["tables"]
+    assert set(tables) == {"samples.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"}
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+LOST = [
+    pytest.param("scores.parquet", Path.unlink, id="scores gone"),
+    pytest.param("judge_inputs.parquet", cut, id="replies cut"),
+    pytest.param("scores.parquet", cut, id="scores cut"),
+    pytest.param("judge_inputs.parquet", Path.unlink, id="replies gone"),
+]
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize(("name", "damage"), first_rows(LOST))
+def test_a_lost_table_of_a_finished_run_is_made_again(
+    run: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]
+) -> None:
+    table = run / "iteration-1" / name
+    whole = table.read_bytes()
+    damage(table)
+    capsys.readouterr()
+    assert main([*WORDS]) == 0
+    assert f"iteration 1: {name} missing or damaged" in capsys.readouterr().err
+    assert table.read_bytes() == whole
+    assert states(run) == {"1": "complete"}
+    assert "identical" in verified(run, capsys)
+    assert main([*WORDS]) == 0
+    assert "missing or damaged" not in capsys.readouterr().err
+
+
+def test_a_changed_seal_is_not_replaced_without_a_word(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seal = run / "seal.json"
+    seal.write_text(seal.read_text().replace('"files"', '"filed"', 1))
+    capsys.readouterr()
+    assert main([*WORDS]) == 0
+    text = " ".join("".join(capsys.readouterr()).split())
+    assert "seal.json: damaged (its own digest does not fit)" in text
+    assert "name=..." in text
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("name", first_rows(["iteration-1/records.parquet", "iteration-1/metrics.json"]))
+def test_a_cut_file_is_named_with_what_makes_it_again(run: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (run / name).read_bytes()
+    (run / name).write_bytes(whole[:20])
+    capsys.readouterr()
+    assert main([*WORDS]) in (0, 2)
+    text = " ".join("".join(capsys.readouterr()).split())
+    if "changed after it was sealed" in text:
+        assert "start the run's own command again" in text
+        (run / name).unlink()
+        assert main([*WORDS]) == 0
+    assert (run / name).read_bytes() == whole
+    assert verified(run, capsys).startswith("verify: identical")
+
+
+SAME = "openai/test-model-2026-01-01"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An output folder (`out`) with its call store; the judge was down for the claims of one case of six."""
+    here = tmp_path_factory.mktemp("incomplete")
+    before = os.getcwd()
+    os.chdir(here)
+    os.environ[KEY] = "sk-sentinel-4242"
+    try:
+        with serving() as server:
+            server.faults = [ServerFault.read("500:match=Case 3 says")]
+            words = arguments(
+                write_data(here / "data.jsonl", 6), here / "out", server.url, "judge.retries=0", "report.formats=[markdown]",
+                "judge.prices={input: 1.0, output: 2.0}", metrics="faithfulness",
+            )  # fmt: skip
+            assert main(words) == 4
+        yield here / "out"
+    finally:
+        os.chdir(before)
+        del os.environ[KEY]
+
+
+@pytest.fixture
+def out(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    return Path(shutil.copytree(made, tmp_path / "out", symlinks=True))
+
+
+@pytest.fixture
+def cut_run(out: Path) -> Path:
+    """The run in the place where it was made, its call store beside it."""
+    return (out / "torture" / "latest").resolve()
+
+
+@pytest.fixture
+def copied(cut_run: Path, tmp_path: Path) -> Path:
+    """The run folder alone, under another name."""
+    return Path(shutil.copytree(cut_run, tmp_path / "elsewhere" / "run"))
+
+
+def bill(folder: Path) -> dict:
+    return json.loads((folder / "iteration-1" / "cost.json").read_text())
+
+
+def spent(folder: Path) -> dict:
+    return bill(folder)["spent"]
+
+
+def rejudge(folder: Path, url: str, *extra: str) -> list[str]:
+    return [
+        "task=rejudge", f"run={folder}", "judge=llm", f"judge.model={SAME}", "judge.endpoint=test",
+        f"judge.api_key_env={KEY}", f"judge.api_base={url}", "judge.prices={input: 1.0, output: 2.0}", *extra,
+    ]  # fmt: skip
+
+
+NOBODY = (["task=rescore"], ["task=rescore", "retry_errors=true"], ["task=rejudge", "rejudge.mode=stored"])
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.parametrize("words", NOBODY, ids=" ".join)
+def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(
+    copied: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = content(copied)
+    assert spent(copied)["calls"] > 0
+    assert main([*words, f"run={copied}"]) == 4
+    assert content(copied) == before
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the same command asks for them again" not in said
+    assert "task=rejudge with its judge named" in said
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("place", ["run", pytest.param("run id")])
+def test_the_same_judge_asks_the_rest_and_both_bills_add_up(
+    cut_run: Path, copied: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the folder is called: the call store knows a run by its identity."""
+    folder = copied if place == "run" else Path(copied.rename(copied.parent / cut_run.name))
+    before = spent(folder)
+    with serving() as server:
+        assert main(rejudge(folder, server.url)) == 0
+        asked = server.tries
+        said = capsys.readouterr().out
+        assert main(rejudge(folder, server.url)) == 0
+        assert server.tries == asked
+    after = spent(folder)
+    assert asked > 0
+    assert after["calls"] == before["calls"] + asked
+    assert after["tokens_in"] > before["tokens_in"]
+    assert after["usd"] == pytest.approx((after["tokens_in"] + 2 * after["tokens_out"]) / 1e6)
+    assert bill(folder)["saved"]["calls"] == 0
+    assert f"{asked} calls, for what had no reply" in " ".join(said.split())
+    assert "asked nothing again" not in said
+    assert not list(folder.rglob(".paid.json"))
+
+
+def test_in_its_own_place_nothing_is_counted_twice(out: Path, cut_run: Path) -> None:
+    before = spent(cut_run)
+    with serving() as server:
+        assert main(rejudge(cut_run, server.url, f"output_dir={out}")) == 0
+        assert spent(cut_run)["calls"] == before["calls"] + server.tries
+
+
+def test_what_a_killed_start_paid_is_not_lost(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = spent(copied)
+
+    def ends(*_: object, **__: object) -> None:
+        raise SystemExit(137)
+
+    with serving() as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(evaluation, "score_iteration", ends)
+            assert main(rejudge(copied, server.url)) == 137
+        assert main(rejudge(copied, server.url)) == 0
+        assert spent(copied)["calls"] == before["calls"] + server.tries
+    assert main(["task=verify", f"run={copied}"]) == 0
+
+
+def test_a_finished_run_keeps_its_bill_when_failures_are_to_be_asked_again(copied: Path) -> None:
+    with serving() as server:
+        assert main(rejudge(copied, server.url)) == 0
+        before = content(copied)
+        assert main(["task=rescore", f"run={copied}", "retry_errors=true"]) == 0
+        assert content(copied) == before
+        tries = server.tries
+        assert main(rejudge(copied, server.url, "retry_errors=true")) == 0
+        assert server.tries == tries
+    assert bill(copied) == json.loads(before["iteration-1/cost.json"][0])
+    assert main(["task=verify", f"run={copied}"]) == 0

@@ -1,7 +1,5 @@
 """Coverage is one figure: what the judge, the system and the data set did not give, in every file and on every page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -86,9 +84,7 @@ def test_an_answer_that_is_not_recorded_has_no_lowest_grade() -> None:
     assert found["correctness"].tolist()[::2] == [4.0, 1.0]
     assert found["correctness.status"].tolist() == ["ok", "skipped", "ok"]
     assert found["correctness.reason"].tolist()[1:] == ["not_recorded: answer", "no_answer"]
-    score = json.loads(Path("out/torture/latest/iteration-1/metrics.json").read_text())["overall"]["scores"][
-        "correctness"
-    ]
+    score = json.loads(Path("out/torture/latest/iteration-1/metrics.json").read_text())["overall"]["scores"]["correctness"]
     assert (score["mean"], score["n_not_recorded"], score["coverage"]) == (2.5, 1, 2 / 3)
 
 
@@ -101,9 +97,7 @@ def test_failures_of_the_system_are_in_the_coverage_of_every_place(capsys: pytes
     (found,) = read("gates.json")["gates"]
     assert (found["coverage"], found["n_system_error"], found["n_error"]) == (0.4, 12, 0)
     for name in ("faithfulness", "ragas_score"):
-        score, final = (
-            read(file)["overall"]["scores"][name] for file in ("iteration-2/metrics.json", "final/metrics.json")
-        )
+        score, final = (read(file)["overall"]["scores"][name] for file in ("iteration-2/metrics.json", "final/metrics.json"))
         assert (score["n_ok"], score["n_system_error"], score["coverage"]) == (4, 6, 0.4), name
         assert (final["n_ok"], final["n_system_error"], final["coverage"]) == (8, 12, 0.4), name
     said = "only 4 of 10 judgements came out (40.0%, floor 95%; system errors 6): faithfulness"
@@ -121,12 +115,7 @@ def test_what_a_whole_method_does_not_record_does_not_apply_to_it(capsys: pytest
     assert run(METRICS) == 0
     metrics = read("iteration-1/metrics.json")
     score = metrics["overall"]["scores"]["faithfulness"]
-    assert (score["coverage"], score["n_ok"], score.get("n_not_recorded"), score.get("n_system_error")) == (
-        1.0,
-        2,
-        None,
-        None,
-    )
+    assert (score["coverage"], score["n_ok"], score.get("n_not_recorded"), score.get("n_system_error")) == (1.0, 2, None, None)
     assert "faithfulness" not in metrics["by"]["method"]["answers_only"]["scores"]
     assert not [line for line in warning_texts(metrics) if "not recorded" in line]
 
@@ -150,9 +139,7 @@ def test_a_run_of_retrieval_alone_is_told_nothing_of_answers(capsys: pytest.Capt
     assert (overall["operations"]["n_empty"], overall["operations"]["empty_rate"]) == (0, None)
     assert overall["failure_modes"].get("empty_answer", {"n": 0})["n"] == 0
     assert [one["name"] for one in metrics["diagnosis"]] == []
-    assert "empty_answer" not in {
-        mode for modes in ragpipe.load("outputs/x/latest").records["failure_modes"] for mode in modes
-    }
+    assert "empty_answer" not in {mode for modes in ragpipe.load("outputs/x/latest").records["failure_modes"] for mode in modes}
     page = Path("outputs/x/latest/report.md").read_text()
     assert "blank_answer" not in page + capsys.readouterr().out
     assert "not recorded" not in " ".join(warning_texts(metrics))

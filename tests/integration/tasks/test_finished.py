@@ -1,7 +1,5 @@
 """A finished run read back: the same run, whatever made it, and nothing of a stranger's choosing but data."""
 
-from __future__ import annotations
-
 import json
 import sys
 from copy import deepcopy
@@ -51,11 +49,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
 @pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in ("quickstart", "refchecker", "trec") else [pytest.mark.slow])
-        for name in EXPERIMENTS
-    ],
+    "name", [pytest.param(name, marks=[] if name in ("quickstart", "refchecker", "trec") else [pytest.mark.slow]) for name in EXPERIMENTS]
 )
 def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) -> None:
     more = [] if name == "quickstart" else ["dataset.path=data.jsonl"]
@@ -67,17 +61,14 @@ def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) 
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["metrics=[faithfulness]", "judge=llm", "judge.model=openai/m-2026-01-01", "judge.api_base=http://127.0.0.1:1/v1"],
-        pytest.param(
-            ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
-            marks=pytest.mark.slow,
-        ),
-        ["metrics=[retrieval,recency_conflict]", "metrics.retrieval.k=[2]", "scoring=tiers", "seed=3", "dataset.sample={n: 3}"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("words", [
+    ["metrics=[faithfulness]", "judge=llm", "judge.model=openai/m-2026-01-01", "judge.api_base=http://127.0.0.1:1/v1"],
+    pytest.param(
+        ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
+        marks=pytest.mark.slow,
+    ),
+    ["metrics=[retrieval,recency_conflict]", "metrics.retrieval.k=[2]", "scoring=tiers", "seed=3", "dataset.sample={n: 3}"],
+])  # fmt: skip
 def test_the_identity_of_other_words_comes_back(words: list[str], tmp_path: Path) -> None:
     folder, identity = written(tmp_path, "dataset=demo", *words)
     assert opened(folder.root).identity() == identity

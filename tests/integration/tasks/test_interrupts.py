@@ -1,7 +1,5 @@
 """An interrupted notebook cell, and runs in threads: they end, the lock stays until they have, and nothing is asked twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -77,9 +75,7 @@ def journal(root: Path) -> list[str]:
     return [json.loads(line)["sample_id"] for line in path.read_text(encoding="utf-8").splitlines()[1:]]
 
 
-def test_an_interrupted_cell_ends_its_run_and_the_next_one_goes_on(
-    words: list[str], server: OpenAIServer, tmp_path: Path
-) -> None:
+def test_an_interrupted_cell_ends_its_run_and_the_next_one_goes_on(words: list[str], server: OpenAIServer, tmp_path: Path) -> None:
     found = cell(words, interrupts=[0], when=lambda: server.arrivals >= 12)
     assert isinstance(found, KeyboardInterrupt)
     assert isinstance(found.__cause__, Interrupted)
@@ -96,9 +92,7 @@ def test_an_interrupted_cell_ends_its_run_and_the_next_one_goes_on(
     assert sorted(journal(tmp_path)) == [f"q{i:05d}" for i in range(CASES)], "a line per case"
 
 
-def test_a_loop_that_takes_the_interrupt_for_its_own_task_does_not_keep_it(
-    words: list[str], server: OpenAIServer
-) -> None:
+def test_a_loop_that_takes_the_interrupt_for_its_own_task_does_not_keep_it(words: list[str], server: OpenAIServer) -> None:
     """`asyncio.run` marks its task as cancelled at SIGINT and raises nothing: the run would go on to its end."""
 
     def press() -> None:
@@ -156,7 +150,6 @@ def test_a_third_interrupt_leaves_the_folder_locked_until_the_work_has_ended(tmp
     FolderLock(tmp_path).acquire(wait_s=5).release()
 
 
-@pytest.mark.slow
 def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:
     """`ragpipe.run` without a running loop: what cannot be given up is waited for, and the script goes on."""
     script = """
@@ -180,9 +173,7 @@ with stoppable():
     print(run_async(work()))
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM) is before)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
-    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert ran.stdout.split() == ["Interrupted", "cancelled", "ended", "True", "True"], ran.stderr
     assert ran.returncode == 0
 

@@ -76,10 +76,7 @@ def test_a_draw_names_its_cases_and_its_probabilities(run: Path, capsys: pytest.
     assert [(grade.name, grade.value) for grade in made.grades] == [("all", 1), ("partly", 0.5), ("none", 0)]
     assert [row["probability"] for row in rows] == [0.4] * 4
     assert {(row["part"], row["stratum"]) for row in rows} == {("random", "all")}
-    cases = {
-        (case.sample.id, case.output.method): case
-        for case in CaseReader(run / "samples.parquet", run / "outputs.parquet")
-    }
+    cases = {(case.sample.id, case.output.method): case for case in CaseReader(run / "samples.parquet", run / "outputs.parquet")}
     for row in rows:
         case = cases[row["sample_id"], row["method"]]
         assert row["answer_sha256"] == answer_digest(case.sample, case.output)
@@ -142,17 +139,7 @@ def test_what_people_get_is_blind(run: Path) -> None:
     """The page and the sheets hold what is asked and the texts of the cases, and nothing else."""
     folder = draw(run, "label.n=6", "label.draw=by_method", "label.annotators=[ann,bob]")
     page, blocks = folder / "label.html", blocks_of(folder / "label.html")
-    assert blocks["about"].keys() == {
-        "v",
-        "draw",
-        "page",
-        "score",
-        "question",
-        "grades",
-        "annotators",
-        "again",
-        "items",
-    }
+    assert blocks["about"].keys() == {"v", "draw", "page", "score", "question", "grades", "annotators", "again", "items"}
     assert all(entry.keys() == {"item", "asked"} for entry in blocks["about"]["items"])
     cases = blocks["d0"]
     assert len(cases) == 6
@@ -193,12 +180,7 @@ def test_labels_of_several_people_come_back(run: Path, capsys: pytest.CaptureFix
     assert "3 labels by ann (1 cannot tell)" in said
     assert "3 of 4 cases labelled by 2 people" in said
     rows = [(row["annotator"], row["label"], row["grade"]) for row in read_labels(folder).to_pylist()]
-    assert sorted(rows, key=str) == [
-        ("ann", 0.25, None),
-        ("ann", 1.0, "all"),
-        ("ann", None, None),
-        ("bob", 0.0, "none"),
-    ]
+    assert sorted(rows, key=str) == [("ann", 0.25, None), ("ann", 1.0, "all"), ("ann", None, None), ("bob", 0.0, "none")]
     assert main(["task=verify", f"run={run}"]) == 0
 
 
@@ -213,9 +195,7 @@ def test_cases_without_a_label_are_counted_by_person(run: Path, capsys: pytest.C
     assert "no label by bob" not in capsys.readouterr().err  # those of both files together
 
 
-def test_a_sheet_in_the_letters_of_an_old_windows_says_how_to_save_it(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sheet_in_the_letters_of_an_old_windows_says_how_to_save_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = draw(run, "label.n=4")
     path = sheet(folder, run.parent / "a.csv", "Zoé", {items(folder)[0]: "all"})
     path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252", errors="replace"))
@@ -230,9 +210,7 @@ def test_a_file_of_another_draw_changes_nothing(run: Path, capsys: pytest.Captur
     folder = draw(run, "label.n=4")
     good = sheet(folder, run.parent / "good.csv", "ann", dict.fromkeys(items(folder), "all"))
     bad = run.parent / "bad.jsonl"
-    bad.write_text(
-        json.dumps({"v": 1, "draw": "faithfulness-00000000", "item": "x", "annotator": "ann", "label": "all"}) + "\n"
-    )
+    bad.write_text(json.dumps({"v": 1, "draw": "faithfulness-00000000", "item": "x", "annotator": "ann", "label": "all"}) + "\n")
     before = content(run)
     assert label(run, f"label.import=[{good},{bad}]") == 2
     said = capsys.readouterr().err

@@ -32,11 +32,7 @@ def demo(finished_runs: FinishedRuns) -> Path:
 
 def judged_values(run: Path) -> dict[tuple[str, str, int], float]:
     rows = pq.read_table(run / ITERATION / "records.parquet").to_pylist()
-    return {
-        (row["sample_id"], row["method"], row["repeat"]): row["faithfulness"]
-        for row in rows
-        if row["faithfulness"] is not None
-    }
+    return {(row["sample_id"], row["method"], row["repeat"]): row["faithfulness"] for row in rows if row["faithfulness"] is not None}
 
 
 def labelled(run: Path, *words: str, unsure: str | None = None) -> Path:
@@ -92,9 +88,7 @@ def by_strata(run: Path, folder: Path, score: dict[str, Any], method: str | None
     )
 
 
-def test_half_is_drawn_at_random_and_then_as_many_of_each_method(
-    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_half_is_drawn_at_random_and_then_as_many_of_each_method(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
     assert main(["task=label", f"run={run}", "label.metric=faithfulness", "label.n=20", "label.draw=by_method"]) == 0
     (folder,) = draw_folders(run)
@@ -104,14 +98,10 @@ def test_half_is_drawn_at_random_and_then_as_many_of_each_method(
     drawn = Counter(methods.values())
     assert max(drawn.values()) - min(drawn.values()) <= 1
     assert len(cases) == len(drawn) > 1
-    assert {(row["stratum"], row["probability"]) for row in rows} == {
-        (name, drawn[name] / cases[name]) for name in cases
-    }
+    assert {(row["stratum"], row["probability"]) for row in rows} == {(name, drawn[name] / cases[name]) for name in cases}
     strata = read_strata(folder)
     assert strata is not None
-    assert Counter((row["method"], row["stratum"]) for row in strata.to_pylist()) == {
-        (name, name): cases[name] for name in cases
-    }
+    assert Counter((row["method"], row["stratum"]) for row in strata.to_pylist()) == {(name, name): cases[name] for name in cases}
     assert "10 at random, then by method: " in capsys.readouterr().out
 
 
@@ -142,7 +132,6 @@ def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_
     assert main(["task=verify", f"run={made}"]) == 0
 
 
-@pytest.mark.slow
 def test_a_stratum_in_which_nobody_could_tell_corrects_nothing(demo: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
     method = sorted({key[1] for key in judged_values(run)})[0]

@@ -1,7 +1,5 @@
 """A run whose cases another run measured: the tables are taken over where nothing differs, and judged where anything does."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -62,9 +60,7 @@ def tables(run: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.thorough
-def test_other_thresholds_take_over_what_a_judged_run_would_come_to(
-    here: Here, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_other_thresholds_take_over_what_a_judged_run_would_come_to(here: Here, capfd: pytest.CaptureFixture[str]) -> None:
     first = here.run()
     asked = len(here.server.log)
     capfd.readouterr()
@@ -203,9 +199,7 @@ def test_a_plan_that_is_refused_leaves_nothing_behind(here: Here) -> None:
     assert len(here.server.log) == asked
 
 
-def test_every_measurement_that_holds_is_taken_and_nothing_of_it_is_rendered(
-    here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_measurement_that_holds_is_taken_and_nothing_of_it_is_rendered(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     first = here.run()
     asked = len(here.server.log)
     _edit_case(here, first)

@@ -53,9 +53,7 @@ def label(run: Path, *words: str) -> int:
     return main(["task=label", f"run={run}", *words])
 
 
-def test_a_case_whose_id_has_control_characters_keeps_its_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_whose_id_has_control_characters_keeps_its_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page shows the escape character of the id as `\\x1b`, and its file has it so."""
     monkeypatch.chdir(tmp_path)
     record = {"id": "q\x1b1", "question": "Who?", "answer": "Ann.", "reference": "Ann.", "contexts": ["Ann did."]}
@@ -103,9 +101,7 @@ def test_a_fault_imports_nothing_and_another_answer_is_left_out(run: Path, capsy
     assert pq.read_table(run / "labels/verdicts.parquet").num_rows == 1
 
 
-def test_a_calibration_leaves_them_out_unless_it_is_told_and_then_writes_none(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_calibration_leaves_them_out_unless_it_is_told_and_then_writes_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = list(digests(run))
     assert label(run, f"label.import=[{verdicts(run, dict.fromkeys(keys, 'pass'))}]") == 0
     assert main(["task=calibrate", f"run={run}"]) == 2  # no other labels
@@ -140,9 +136,7 @@ def test_nothing_is_made_of_labels_that_are_not_blind(run: Path, word: str) -> N
 def test_labels_given_twice_by_one_person_are_reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert label(run, "label.metric=faithfulness", "label.n=3") == 0
     (folder,) = draw_folders(run)
-    lines = [
-        json.loads(line) | {"annotator": "ann"} for line in (folder / "sheet.jsonl").read_text("utf-8").splitlines()
-    ]
+    lines = [json.loads(line) | {"annotator": "ann"} for line in (folder / "sheet.jsonl").read_text("utf-8").splitlines()]
     for name, grades in (("a", ["all", "all", "none"]), ("b", ["all", "none", "none"])):
         rows = [line | {"label": grade} for line, grade in zip(lines, grades, strict=True)]
         Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -1,7 +1,5 @@
 """Folders and stores of another format: refused by name by every task, without a call and without a trace in them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -67,9 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, OpenA
 
 
 @pytest.fixture
-def bench(
-    made: tuple[Path, OpenAIServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Bench:
+def bench(made: tuple[Path, OpenAIServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
     """A copy of the run in a place of its own."""
     root, server = made
     monkeypatch.chdir(tmp_path)
@@ -102,9 +98,7 @@ def age(store: Path, number: int = 0) -> None:
             db.execute("INSERT INTO meta VALUES ('version', '2')")
         db.execute("PRAGMA journal_mode=wal")
         db.execute("INSERT INTO meta VALUES ('last', 'in the log')")
-        saved = {
-            path: path.read_bytes() for path in store.parent.glob("calls.sqlite*") if not path.name.endswith("-shm")
-        }
+        saved = {path: path.read_bytes() for path in store.parent.glob("calls.sqlite*") if not path.name.endswith("-shm")}
     for path, content in saved.items():
         path.write_bytes(content)
     assert (store.with_name("calls.sqlite-wal")).stat().st_size > 0
@@ -121,24 +115,16 @@ def refused(bench: Bench, words: list[str], capsys: pytest.CaptureFixture[str]) 
 
 
 FOLDER_TASKS = {
-    "rescore": ["task=rescore", "scoring.thresholds.correctness=5"],
-    "rescore of nothing": ["task=rescore"],
-    "replay": ["task=rejudge", "judge.seed=5"],
-    "stored": ["task=rejudge", "rejudge.mode=stored"],
-    "verify": ["task=verify"],
-    "explain": ["task=explain", "case=q00000"],
-    "export": ["task=export"],
-    "why": ["task=store", "action=why", "case=q00000"],
-    "prune": ["task=store", "action=prune", "dry_run=false"],
-    "calls of the run": ["task=store", "action=export", "to=calls.parquet"],
-}
+    "rescore": ["task=rescore", "scoring.thresholds.correctness=5"], "rescore of nothing": ["task=rescore"],
+    "replay": ["task=rejudge", "judge.seed=5"], "stored": ["task=rejudge", "rejudge.mode=stored"], "verify": ["task=verify"],
+    "explain": ["task=explain", "case=q00000"], "export": ["task=export"], "why": ["task=store", "action=why", "case=q00000"],
+    "prune": ["task=store", "action=prune", "dry_run=false"], "calls of the run": ["task=store", "action=export", "to=calls.parquet"],
+}  # fmt: skip
 
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("task", first_rows(FOLDER_TASKS, {"rescore", "verify", "export"}))
-def test_every_task_over_a_run_refuses_one_of_another_format(
-    bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_task_over_a_run_refuses_one_of_another_format(bench: Bench, task: str, capsys: pytest.CaptureFixture[str]) -> None:
     give_format(bench.run, 1)
     words = [*FOLDER_TASKS[task], f"run={bench.run}", f"output_dir={bench.root / 'out'}"]
     words += bench.judge() if "rejudge" in words[0] else []
@@ -165,18 +151,13 @@ def test_the_command_of_a_run_does_not_resume_one_of_another_format(
         ragpipe.load(bench.run.parent / "latest")
 
 
-def test_what_is_unused_cannot_be_known_beside_a_run_of_another_format(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_unused_cannot_be_known_beside_a_run_of_another_format(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     give_format(bench.run, 1)
     words = ["task=store", "action=prune", "unused=true", "dry_run=false", f"output_dir={bench.root / 'out'}"]
     assert f"{bench.run / 'manifest.json'}: format" in refused(bench, words, capsys)
 
 
-@pytest.mark.slow
-def test_runs_of_another_format_are_named_and_the_others_listed(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_another_format_are_named_and_the_others_listed(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """One of two: it has a line of its own, and nothing of it but its number is read. All of them: exit 2."""
     assert main([*bench.words, "scoring.thresholds.correctness=5"]) == 0
     give_format(bench.run, 1)
@@ -192,23 +173,16 @@ def test_runs_of_another_format_are_named_and_the_others_listed(
         str(bench.run.parent),
         str(bench.run.parent / "runs.md"),
     }
-    listed = {
-        line.split("`")[1]: line
-        for line in (bench.run.parent / "runs.md").read_text().splitlines()
-        if line.startswith("| `")
-    }
+    listed = {line.split("`")[1]: line for line in (bench.run.parent / "runs.md").read_text().splitlines() if line.startswith("| `")}
     assert "refused: format 1" in listed[bench.run.name]
     assert "complete" in listed[other.name]
-
     give_format(other, FORMAT + 1)
     said = refused(bench, ["task=runs", f"output_dir={bench.root / 'out'}"], capsys)
     assert str(bench.run / "manifest.json") in said
     assert str(other / "manifest.json") in said
 
 
-def test_a_new_run_beside_one_of_another_format_takes_nothing_from_it(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_run_beside_one_of_another_format_takes_nothing_from_it(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     give_format(bench.run, 1)
     before = {name: state for name, state in bench.tree().items() if name.startswith(str(bench.run))}
     assert main([*bench.words, "scoring.thresholds.correctness=5"]) == 0
@@ -243,10 +217,7 @@ def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(
     age(bench.store)
     words = STORE_TASKS[task]
     if not words or not words[0].startswith("task=") or words[0] == "task=plan":
-        words = [
-            *(word for word in bench.words if "judge=evidence" not in words or not word.startswith("judge")),
-            *words,
-        ]
+        words = [*(word for word in bench.words if "judge=evidence" not in words or not word.startswith("judge")), *words]
     else:
         words = [*words, f"output_dir={bench.root / 'out'}"]
         words += [f"run={bench.run}"] if "task=store" not in words or "action=why" in words else []
@@ -263,9 +234,7 @@ def test_a_store_of_a_newer_ragpipe_says_which(bench: Bench, capsys: pytest.Capt
     assert f"format {FORMAT + 1}, made by ragpipe {ragpipe.__version__}" in refused(bench, bench.words, capsys)
 
 
-def test_a_store_whose_tables_are_all_in_its_log_is_no_new_one(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_whose_tables_are_all_in_its_log_is_no_new_one(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """A process of before was killed so early that the file itself holds no table yet."""
     shutil.rmtree(bench.store.parent)
     bench.store.parent.mkdir()

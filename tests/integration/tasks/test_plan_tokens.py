@@ -1,7 +1,5 @@
 """The tokens of a plan, step by step, against what a server counted and what a recorded judge wrote."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from functools import partial
@@ -61,7 +59,6 @@ def test_prompts_are_counted_as_the_server_counts_them() -> None:
     for step in FIXED_STEPS:
         assert before[step]["calls"] == len(tokens[step]) == 120
         assert before[step]["tokens_in"] == pytest.approx(sum(tokens[step]), rel=0.05), step
-
     after = planned_steps(*words, "judge.season=again")
     for step in FIXED_STEPS:
         assert after[step]["earlier_replies"] == 120

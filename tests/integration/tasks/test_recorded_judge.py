@@ -1,9 +1,8 @@
 """A run over a file of recorded replies (`store.recorded`): nothing is asked, nothing enters the call store, what is missing is named."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
+from ragpipe.core.resources import data_path
 from ragpipe.store.calls.recorded_replies import write_recorded_file
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
-pytestmark = pytest.mark.slow  # whole runs, several per test
+pytestmark = pytest.mark.slow
+
 
 CASES = 4
 NOTE = "recorded on a Tuesday from a server of this test"
@@ -36,12 +37,7 @@ class Recording:
     def run(self, *words: str, out: str = "replayed", data: str = "data.jsonl", expected: int = 0) -> str:
         """Evaluate over the recording; gives what was printed."""
         common = arguments(self.root / data, self.root / out, self.server.url, metrics="correctness")
-        recorded = [
-            f"store.recorded={self.file}",
-            f"judge.note='{NOTE}'",
-            "judge.endpoint=recorded",
-            "transport=stored",
-        ]
+        recorded = [f"store.recorded={self.file}", f"judge.note='{NOTE}'", "judge.endpoint=recorded", "transport=stored"]
         self.capsys.readouterr()
         assert main([*common, *recorded, *words]) == expected
         return "".join(self.capsys.readouterr())
@@ -67,9 +63,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> I
     with serving() as server:
         words = arguments(data, tmp_path / "live", server.url, metrics="correctness")
         assert main([*words, "judge.endpoint=recorded"]) == 0
-        write_recorded_file(
-            file, inputs_of((tmp_path / "live" / "torture" / "latest").resolve()), recorded="2026-11-24"
-        )
+        write_recorded_file(file, inputs_of((tmp_path / "live" / "torture" / "latest").resolve()), recorded="2026-11-24")
         server.log.clear()
         yield Recording(file, server, tmp_path, capsys)
     assert server.log == [], "nothing was asked over the recording"
@@ -95,10 +89,7 @@ def test_the_call_store_stays_empty_and_two_runs_have_the_same_tables(recording:
     for out in ("replayed", "again"):
         recording.run(out=out)
         with closing(sqlite3.connect(recording.root / out / ".store" / "calls.sqlite")) as db:
-            assert db.execute("SELECT (SELECT COUNT(*) FROM calls), (SELECT COUNT(*) FROM payments)").fetchone() == (
-                0,
-                0,
-            )
+            assert db.execute("SELECT (SELECT COUNT(*) FROM calls), (SELECT COUNT(*) FROM payments)").fetchone() == (0, 0)
     first, second = (json.loads((recording.folder(out) / "seal.json").read_text()) for out in ("replayed", "again"))
     assert first["tables"] == second["tables"]
     assert main(["task=verify", f"run={recording.folder()}"]) == 0
@@ -134,9 +125,7 @@ def test_another_score_of_a_finished_run_needs_no_recording(recording: Recording
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("content", [None, "", "no JSON"])
-def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(
-    recording: Recording, content: str | None
-) -> None:
+def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(recording: Recording, content: str | None) -> None:
     recording.file.unlink()
     if content is not None:
         recording.file.write_text(content)
@@ -144,3 +133,179 @@ def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(
     assert "store.recorded" in shown
     assert "the recorded replies cannot be used" in shown
     assert not [*(recording.root / "replayed").glob("torture/*")]
+
+
+RECORDING = data_path("package:demo/judge_replies.jsonl")
+EXPERIMENT = "+experiment=quickstart_llm"
+JUDGED = {"faithfulness", "answer_relevance", "context_relevance", "citation", "groundedness", "correctness"}
+ASK_AGAIN = "a template, an answer type or a case was changed: record anew (benchmarks/record_demo.py) or take the change back"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a new user: an empty folder, and no word but the experiment."""
+    here = tmp_path_factory.mktemp("quickstart_llm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert main([EXPERIMENT, "report.formats=[markdown,html]"]) == 0
+    return (here / "outputs" / "quickstart_llm" / "latest").resolve()
+
+
+def document(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / "iteration-1" / name).read_text(encoding="utf-8"))
+
+
+def inputs(folder: Path) -> list[dict[str, Any]]:
+    return pq.read_table(folder / "iteration-1" / "judge_inputs.parquet").to_pylist()
+
+
+def test_every_question_has_a_recorded_reply(folder: Path) -> None:
+    rows = inputs(folder)
+    assert Counter(row["status"] for row in rows) == {"ok": len(rows)}, ASK_AGAIN
+    assert {row["metric"] for row in rows} == JUDGED
+    cost = document(folder, "cost.json")
+    assert (cost["spent"]["replies"], cost["saved"]["replies"]) == (0, len({row["key"] for row in rows}))
+    with closing(sqlite3.connect(folder.parents[1] / ".store" / "calls.sqlite")) as store:
+        assert store.execute("SELECT COUNT(*) FROM calls").fetchone() == (0,)
+
+
+def test_every_judgement_came_out(folder: Path) -> None:
+    scores = document(folder, "metrics.json")["overall"]["scores"]
+    failed = {name: score["errors"] for name, score in scores.items() if score.get("errors")}
+    assert failed == {}
+
+
+def test_no_reply_is_shipped_that_nobody_asks_for(folder: Path) -> None:
+    header, *lines = map(json.loads, RECORDING.read_text(encoding="utf-8").split("\n")[:-1])
+    assert {line["key"] for line in lines} == {row["key"] for row in inputs(folder)}
+    assert header["replies"] == len(lines) <= 600
+    assert RECORDING.stat().st_size <= 400_000
+
+
+def test_it_says_that_it_is_a_recording(folder: Path) -> None:
+    metrics = document(folder, "metrics.json")
+    assert "reader/llm-2026-11-22@recorded (uncalibrated)" in metrics["signature"]
+    for page in ("report.md", "report.html"):
+        text = (folder / page).read_text(encoding="utf-8")
+        assert "recorded on 2026-11-22 from a large language model" in text
+        assert "The judge is not calibrated against human labels" in text
+
+
+@pytest.mark.thorough
+def test_another_run_has_the_same_tables_and_verifies(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([EXPERIMENT, "report.formats=[terminal]"]) == 0
+    shown = capsys.readouterr()
+    assert "no new call to " in shown.out
+    assert "judge: recorded on 2026-11-22" in shown.out
+    again = (tmp_path / "outputs" / "quickstart_llm" / "latest").resolve()
+    assert again.name == folder.name
+    first, second = (json.loads((run / "seal.json").read_text())["tables"] for run in (folder, again))
+    assert first == second
+    assert main(["task=verify", f"run={again}"]) == 0
+
+
+def test_another_template_is_missing_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["dataset.limit=2", "metrics.correctness.prompts.grade=v1"]
+    assert main([EXPERIMENT, *words, "report.formats=[terminal]"]) == 4
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert "judge=llm judge.model=... transport=live" in shown
+    rows = inputs((tmp_path / "outputs" / "quickstart_llm" / "latest").resolve())
+    missing = [row for row in rows if row["status"] == "missing_reply"]
+    assert {(row["metric"], row["step"]) for row in missing} == {("correctness", "grade")}
+    assert "dao-01" in missing[0]["message"]
+
+
+def test_low_faithfulness_goes_with_planted_claims(folder: Path) -> None:
+    """An invented claim costs its answer faithfulness: the mean of the answers with one is far below that of sound answers."""
+    table = pq.read_table(folder / "iteration-1" / "records.parquet", columns=["method", "meta", "faithfulness"]).to_pylist()
+    means: dict[bool, list[float]] = {True: [], False: []}
+    for row in table:
+        kinds = json.loads(row["meta"] or "{}").get("planted", {}).get(row["method"], [])
+        if row["faithfulness"] is not None and (not kinds or "unsupported_claim" in kinds):
+            means["unsupported_claim" in kinds].append(row["faithfulness"])
+    planted, sound = (sum(values) / len(values) for values in (means[True], means[False]))
+    assert sound > 0.9
+    assert planted < sound - 0.3
+
+
+TEA = "Tea is grown in Assam and in Ceylon."
+COAL = "Coal is mined in Wales."
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": "several", "question": "What is grown?", "answer": TEA, "contexts": [TEA, "Bees make honey."], "references": [COAL, TEA]},
+        {"id": "single", "question": "What is grown?", "answer": TEA, "contexts": [TEA], "reference": TEA},
+    ]  # fmt: skip
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[context_recall,context_precision]"]
+
+
+def scores(case: str) -> dict[str, dict[str, object]]:
+    folder = Path("outputs/run/latest/iteration-1/scores.parquet")
+    found = {row["score_name"]: row for row in pq.read_table(folder).to_pylist() if row["sample_id"] == case}
+    return {name: {**row, "details": json.loads(row["details"] or "{}")} for name, row in found.items()}
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize(
+    ("rule", "counts", "recall", "precision"),
+    [
+        ("any", "any one counts", 100, 50),
+        ("first", "the first alone counts", 0, 0),
+        ("all", "all of them count", 50, 25),  # one of two statements; the mean of 0 and 50
+    ],
+)
+def test_the_data_set_says_which_reference_counts(words, rule, counts, recall, precision, capsys):
+    assert main([*words, f"dataset.references={rule}"]) == 0
+    said = capsys.readouterr()
+    assert f"1 case has several references: {counts} (references: {rule})\n" in said.out + said.err
+    several, single = scores("several"), scores("single")
+    assert (several["context_recall"]["value"], several["context_precision"]["value"]) == (recall, precision)
+    assert (single["context_recall"]["value"], single["context_precision"]["value"]) == (100, 100)
+    assert "reference" not in single["context_recall"]["details"]
+    assert main([*words, f"dataset.references={rule}", "task=plan"]) == 0
+    assert f"(references: {rule})\n" in capsys.readouterr().out
+    assert main(["task=verify", "run=outputs/run/latest"]) == 0
+
+
+def test_explain_names_the_reference_that_a_value_rests_on(words, capsys):
+    assert main([*words, "metrics.context_precision.references=all"]) == 0
+    capsys.readouterr()
+    assert main(["task=explain", "run=outputs/run/latest", "case=several", "messages=false"]) == 0
+    said = capsys.readouterr().out
+    assert f"  reference 1:\n  | {COAL}\n  reference 2:\n  | {TEA}\n" in said
+    recall, precision = said.partition("score context_precision ")[::2]
+    assert '  reference: "2 of 2"\n' in recall
+    assert "how: 100 x 1 supported / 1 claims\n" in recall
+    assert '  reference: "mean of 2 of 2"\n' in precision
+    assert "how: (0 + 50) / 2 references\n" in precision
+    assert main(["task=explain", "run=outputs/run/latest", "case=single", "messages=false"]) == 0
+    assert f"  reference:\n  | {TEA}\n" in capsys.readouterr().out
+
+
+def test_the_rule_names_the_run_by_the_metrics_that_follow_it(words):
+    assert main(words) == 0
+    runs = set(Path("outputs/run").glob("*/manifest.json"))
+    assert main([*words, "dataset.references=any"]) == 0  # what is so anyway
+    assert set(Path("outputs/run").glob("*/manifest.json")) == runs
+    assert main([*words, "dataset.references=first"]) == 0
+    (new,) = set(Path("outputs/run").glob("*/manifest.json")) - runs
+    manifest = json.loads(new.read_text(encoding="utf-8"))
+    assert manifest["identity"]["metrics"]["context_recall"]["parameters"]["references"] == "first"
+    assert "references" not in manifest["identity"]["dataset"]
+
+
+def test_another_word_is_refused(words, capsys):
+    assert main([*words, "dataset.references=best"]) == 2
+    said = capsys.readouterr().err
+    assert "dataset.references" in said
+    assert "expected: one of any, first, all" in said
+    assert main([*words, "metrics.context_recall.references=best"]) == 2
+    assert "metrics.context_recall.references" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """`task=rescore` on a copied run folder: everything that scoring decides, without a question to anybody."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -60,12 +58,7 @@ def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.C
     flips = round(CASES * (1 - before["pass_rate"]))
     assert f"+{flips} -0" in capsys.readouterr().out
     assert (run.parent / "latest").readlink() == Path("run"), "only an evaluation becomes the latest"
-    for name in (
-        "samples.parquet",
-        "outputs.parquet",
-        "iteration-1/scores.parquet",
-        "iteration-1/judge_inputs.parquet",
-    ):
+    for name in ("samples.parquet", "outputs.parquet", "iteration-1/scores.parquet", "iteration-1/judge_inputs.parquet"):
         assert (made / name).stat().st_ino == (run / name).stat().st_ino, "linked, not copied"
     bill = calls(made)
     assert bill["spent"]["calls"] == 0
@@ -138,16 +131,12 @@ def test_a_sweep_makes_a_folder_a_job(run: Path, capsys: pytest.CaptureFixture[s
     assert len(made) == 3
     assert [calls(path)["spent"]["calls"] for path in made] == [0, 0, 0]
     assert len(list((run.parent / "sweeps").glob("*/comparison.parquet"))) == 1
-    weights = {
-        json.loads((p / "final" / "metrics.json").read_text())["scoring"]["weights"]["faithfulness"] for p in made
-    }
+    weights = {json.loads((p / "final" / "metrics.json").read_text())["scoring"]["weights"]["faithfulness"] for p in made}
     assert weights == {0.25, 0.3, 0.5}
 
 
 @pytest.mark.slow
-def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     run = travelled(tmp_path, "keep_messages=false")
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0

@@ -1,7 +1,5 @@
 """The plan that a run makes of many cases: blocks at even distances stand for all, and finished cases are all looked at."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -26,12 +24,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_summary, "ROUGH_CASES", 1_000)
     with open("cases.jsonl", "w") as file:
         for number in range(CASES):
-            record = {
-                "id": f"q{number}",
-                "question": f"What is {number}?",
-                "answer": f"It is {number}.",
-                "contexts": ["None."],
-            }
+            record = {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "contexts": ["None."]}
             reference = {} if number % 2 else {"reference": f"{number}."}
             file.write(json.dumps({**record, **reference}) + "\n")
 

@@ -1,7 +1,5 @@
 """`task=runs` and `task=export` on real runs of the demonstration set."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -29,10 +27,7 @@ WORDS = ["dataset=demo", "metrics=[retrieval]", "name=x", "dataset.limit=4", "re
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`outputs/x` with two runs that differ in a weight and in a gate; both are scored, neither has an export."""
     home = tmp_path_factory.mktemp("home")
-    for more in (
-        ["scoring.thresholds.retrieval_score=0.1"],
-        ["+scoring.gates={r: {score: retrieval_score, min: 1.0}}"],
-    ):
+    for more in (["scoring.thresholds.retrieval_score=0.1"], ["+scoring.gates={r: {score: retrieval_score, min: 1.0}}"]):
         code = main([*WORDS, f"output_dir={home}/outputs", *more])
         assert code == (3 if "gates" in more[0] else 0)
     return home / "outputs" / "x"
@@ -119,16 +114,11 @@ def test_texts_of_a_strangers_manifest_are_no_markup(folder: Path) -> None:
     assert not any("evil" in token.content or "img" in token.content for token in inline if token.type == "text")
 
 
-def test_every_name_is_found_and_links_are_passed_over(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_name_is_found_and_links_are_passed_over(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(folder, folder.parent / "team" / "nightly", symlinks=True)
     (folder.parent / "loop").symlink_to(folder.parent)
     assert main(["task=runs", f"output_dir={folder.parent}"]) == 0
-    assert sorted(str(p.relative_to(folder.parent)) for p in folder.parent.rglob("runs.md")) == [
-        "team/nightly/runs.md",
-        "x/runs.md",
-    ]
+    assert sorted(str(p.relative_to(folder.parent)) for p in folder.parent.rglob("runs.md")) == ["team/nightly/runs.md", "x/runs.md"]
     assert main(["task=runs", f"output_dir={folder.parent}", "name=run"]) == 2
     assert "no run folder in it" in capsys.readouterr().err
 
@@ -137,9 +127,7 @@ def test_only_the_newest_are_listed(folder: Path) -> None:
     run = next(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     for number in range(LISTED):
         (folder / f"{number:012x}").mkdir()
-        (folder / f"{number:012x}" / "manifest.json").write_text(
-            (run / "manifest.json").read_text().replace(run.name, f"{number:012x}")
-        )
+        (folder / f"{number:012x}" / "manifest.json").write_text((run / "manifest.json").read_text().replace(run.name, f"{number:012x}"))
     lines, older = list_runs(folder)
     assert (len(lines), older) == (LISTED, 2)
     assert lines[-1].state in ("not scored", "complete")
@@ -167,13 +155,7 @@ def test_gates_are_data(folder: Path) -> None:
 
 
 def test_all_iterations_are_in_the_files(tmp_path: Path) -> None:
-    words = [
-        *WORDS[:-2],
-        "dataset.limit=2",
-        "iterations=2",
-        "report.formats=[html,junit,json]",
-        f"output_dir={tmp_path}",
-    ]
+    words = [*WORDS[:-2], "dataset.limit=2", "iterations=2", "report.formats=[html,junit,json]", f"output_dir={tmp_path}"]
     assert main(words) == 0
     run = RunFolder.find(tmp_path / "x")
     assert "Over 2 iterations" in run.html.read_text()

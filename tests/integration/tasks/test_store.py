@@ -1,7 +1,5 @@
 """task=store over the store of real runs against the local server, and retry_errors by the server's log."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter
@@ -21,7 +19,6 @@ from ragpipe.engine.cache_miss import nearest_call, stored_as
 from ragpipe.schema.call import Call
 from ragpipe.store.calls.call_rows import SharedValues, packed, store, time_of
 from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.calls.maintenance import Choice, prune
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
@@ -94,7 +91,6 @@ def test_stats_count_what_the_log_counts(place: Place) -> None:
     assert found["claims"] == {"alive": 0, "dead": 0, "unknown": 0}
 
 
-@pytest.mark.slow
 def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
     place.run()
     first = place.folder
@@ -112,7 +108,6 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("days", ["-1", "100001", "1e12", ".inf", ".nan"])
 def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
     words = ["task=store", "action=prune", f"older_than_days={days}", f"output_dir={tmp_path}"]
@@ -121,7 +116,6 @@ def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *place.words, "scoring.weights.faithfulness=0.2,0.3"]) == 0
     assert "would go: 0 calls" in place.store("action=prune", "unused=true")
@@ -130,7 +124,6 @@ def test_the_comparison_of_a_sweep_is_no_unfinished_run(place: Place, capsys: py
     assert "sweeps" not in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_unused_is_what_no_run_rests_on(place: Place) -> None:
     import shutil
 
@@ -143,21 +136,7 @@ def test_unused_is_what_no_run_rests_on(place: Place) -> None:
     assert place.run() == CASES
 
 
-def test_prune_waits_for_nobody_who_asks(tmp_path: Path) -> None:
-    import asyncio
-
-    from ragpipe.core.errors import FolderLocked
-
-    path = tmp_path / "calls.sqlite"
-    with CallStore(path, run_id="r") as store:
-        asyncio.run(store.get_or_claim("0" * 64))
-        with pytest.raises(FolderLocked, match="in use by process"):
-            prune(path, Choice(failures=True))
-    assert prune(path, Choice(failures=True))["calls"] == 0
-
-
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: str) -> None:
     place.run()
@@ -170,24 +149,8 @@ def test_another_store_takes_the_replies_and_asks_nobody(place: Place, ending: s
     assert place.run(other, f"output_dir={place.root / 'out2'}") == 0
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_missing_replies_that_were_taken_in_are_found_by_the_same_command(place: Place) -> None:
-    """What a run over stored replies says to do about missing ones does help."""
-    place.run()
-    file, other = place.root / "replies.parquet", f"store.path={place.root / 'other'}"
-    place.store("action=export", f"to={file}")
-    words = (other, f"output_dir={place.root / 'out2'}", "transport=stored")
-    assert place.run(*words, expected=4) == 0
-    place.store("action=import", f"from={file}", other)
-    assert place.run(*words) == 0
-
-
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")]
-)
+@pytest.mark.parametrize(("column", "value"), [("text", "other"), ("key", "0" * 64), ("paid_usd", 0.0), ("fields", "{}")])
 def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, column: str, value: Any) -> None:
     place.run()
     file = place.root / "replies.parquet"
@@ -206,7 +169,6 @@ def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, colu
         assert not (place.root / "other" / "calls.sqlite").exists()
 
 
-@pytest.mark.slow
 def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     place.run()
     first = place.folder.name
@@ -223,12 +185,9 @@ def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
     assert "Case 1 says 4 things." in text
     text = place.store("action=why", f"run={place.folder}", "case=q00002")
     assert "did not ask it" in text
-    assert "found:    none for case=nobody\n" in place.store(
-        "action=why", f"run={place.folder}", "case=nobody", expected=2
-    )
+    assert "found:    none for case=nobody\n" in place.store("action=why", f"run={place.folder}", "case=nobody", expected=2)
 
 
-@pytest.mark.slow
 def test_why_shows_no_other_cases_question(place: Place) -> None:
     """Four questions that differ in their messages alone, of which none was ever asked in another form."""
     assert place.run() == CASES
@@ -240,9 +199,7 @@ def test_why_shows_no_other_cases_question(place: Place) -> None:
     assert f"{none}, and none is of the same case and the same step (correctness / grade) or template\n" in text
     assert "differs in" not in text
     assert first["sample_id"] not in text
-    text = place.store(
-        "action=why", f"key={last['key']}", f"output_dir={place.root / 'none'}", f"store.path={place.file.parent}"
-    )
+    text = place.store("action=why", f"key={last['key']}", f"output_dir={place.root / 'none'}", f"store.path={place.file.parent}")
     assert f"{none}, and no run under output_dir says which case asked it\n" in text
 
 
@@ -253,7 +210,6 @@ def created(place: Place, key: str) -> tuple[int, int]:
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_why_holds_a_question_against_its_own_earlier_form(place: Place) -> None:
     """Another temperature and another text: the own question differs in two parts, each other case's in one."""
     chain = [word.replace("[correctness]", "[correctness,chunk_faithfulness]") for word in place.words]
@@ -280,7 +236,6 @@ def test_why_holds_a_question_against_its_own_earlier_form(place: Place) -> None
     assert "Case 2 says 8 things." in text
 
 
-@pytest.mark.slow
 def test_the_nearest_of_many_is_found(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     CallStore(path, run_id="r").close()

@@ -1,36 +1,39 @@
 """Whole sweeps against the local server: what they ask (by its log), what they leave, and what survives a kill."""
 
-from __future__ import annotations
-
 import json
-import os
-import signal
-import time
+import shutil
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as Xml
 
 import pyarrow.parquet as pq
 import pytest
+from markdown_it import MarkdownIt
 
+import ragpipe
 from ragpipe.cli import SEVERITY, main
+from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import prompts_dir
 from ragpipe.engine.runs import sweep_comparison
+from ragpipe.engine.runs.run_list import list_runs, run_list_folders
 from ragpipe.store.run import folder_lock
+from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import (
-    Server,
-    arguments,
-    committed,
-    finish,
-    kill_after,
-    repeats_of_finished,
-    start,
-    write_cases,
-)  # fmt: skip
-from tests.support.waiting import HANGS_AFTER_S
+    Server,  # fmt: skip
+    arguments,  # fmt: skip
+    committed,  # fmt: skip
+    finish,  # fmt: skip
+    kill_after,  # fmt: skip
+    repeats_of_finished,  # fmt: skip
+    write_cases,  # fmt: skip
+)
+from tests.support.page_blocks import block_json
 
-pytestmark = pytest.mark.slow  # whole runs, several per test
+pytestmark = pytest.mark.slow
+
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 SUBMITIT = ("hydra/launcher=submitit_local",)
@@ -70,10 +73,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return pq.read_table(folder / "comparison.parquet").to_pylist()
 
 
-@pytest.mark.slow
-def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         assert main(words(here, server.url)[1:]) == 0
         asked = len(server.log)
@@ -127,7 +127,6 @@ def test_a_folder_per_combination_and_equal_questions_asked_once(here: Path) -> 
     assert [row["calls_spent"] for row in found] == [6, 3, 6, 3]
 
 
-@pytest.mark.slow
 def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> None:
     models = "judge.model=openai/test-model-2026-01-01,openai/gone-model-2026-01-01,gone"
     with serving(faults=["401:match=gone-model"]) as server:
@@ -146,7 +145,6 @@ def test_jobs_that_failed_stand_in_the_table_with_their_reason(here: Path) -> No
     assert "refused" in page
 
 
-@pytest.mark.slow
 def test_two_jobs_that_are_the_same_run_judge_once(here: Path) -> None:
     with serving() as server:
         assert main(words(here, server.url, "judge.concurrency=4,8")) == 0
@@ -156,7 +154,6 @@ def test_two_jobs_that_are_the_same_run_judge_once(here: Path) -> None:
     assert {row["standing"] for row in table(sweeps(here)[0])} <= {"equal", None}
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
     """kill -9 in the first job, then in the second: what the store holds is not asked for again."""
     with Server(here / "server.jsonl", ["--latency-ms", "20"]) as server:
@@ -179,27 +176,6 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
-def test_two_identical_sweeps_at_once_double_nothing(here: Path) -> None:
-    with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
-        again = words(here, server.url, "judge.temperature=0.0,0.5", cases=10)
-        both = [start(again, here) for _ in range(2)]
-        for one in both:
-            text, _ = one.communicate(timeout=HANGS_AFTER_S)
-            assert one.returncode == 0, text
-        assert set(server.bodies().values()) == {1}
-    (folder,) = sweeps(here)
-    rows = table(folder)
-    assert {row["state"] for row in rows} == {"complete"}
-    assert len(runs(here)) == 2
-    for run in runs(here):
-        assert pq.read_table(run / "iteration-1/scores.parquet").num_rows == 10
-        assert not list(run.rglob("*.tmp"))
-        assert not (run / ".lock").exists()
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
 def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
@@ -222,41 +198,11 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
     assert [text.split(" is in use by process")[0] for text in said] == [str(run)] * 2
 
 
-@pytest.mark.thorough
-def test_over_the_same_answers_a_lenient_judge_is_not_the_best(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The answers are the same, so all of the difference is the judges': the shift is that of the two means."""
-    metrics = "metrics=[faithfulness,retrieval]"
-    varied = ("dataset.limit=12", "judge.threshold=0.1,0.9", f"output_dir={here}/out")
-    assert main(["-m", "+experiment=quickstart", metrics, *varied]) == 0
-    (folder,) = (here / "out/quickstart/sweeps").iterdir()
-    low, high = (row for row in table(folder) if row["score"] == "faithfulness" and row["method"] is None)
-    assert low["mean"] > high["mean"]
-    assert (low["standing"], high["standing"]) == (None, None)
-    assert (low["shift"], high["shift_from"], high["shift_n"]) == (None, 0, high["n_ok"])
-    assert {row["standing"] for row in table(folder) if row["score"] == "retrieval_score"} == {"equal"}
-    said = capfd.readouterr().out
-    assert "threshold=0.9 is not ranked with threshold=0.1: judge.threshold: 0.1 -> 0.9" in said
-    assert "on the same answers the judges differ by -" in said
-    assert "to the best" not in said
-    own = [json.loads((folder / "../.." / row["run_id"] / "final/metrics.json").read_text()) for row in (low, high)]
-    means = [run["overall"]["scores"]["faithfulness"]["mean"] for run in own]
-    by_method = [run["by"]["method"]["baseline"]["scores"]["faithfulness"]["mean"] for run in own]
-    (baseline,) = (
-        row for row in table(folder) if (row["job"], row["score"], row["method"]) == (1, "faithfulness", "baseline")
-    )
-    assert baseline["shift"] == pytest.approx(by_method[1] - by_method[0])
-    assert high["shift"] < 0 < means[0] - means[1]
-
-
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "launcher", [pytest.param(JOBLIB, id="joblib"), pytest.param(SUBMITIT, id="submitit", marks=has_submitit)]
-)
+@pytest.mark.parametrize("launcher", [pytest.param(JOBLIB, id="joblib"), pytest.param(SUBMITIT, id="submitit", marks=has_submitit)])
 def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher: tuple[str, ...]) -> None:
     with Server(here / "server.jsonl", ["--latency-ms", "30"]) as server:
-        code, text = finish(
-            words(here, server.url, *launcher, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here
-        )
+        code, text = finish(words(here, server.url, *launcher, "scoring.weights.faithfulness=0.2,0.3,0.5", cases=10), here)
         assert code == 0, text
         assert set(server.bodies().values()) == {1}
     (folder,) = sweeps(here)
@@ -266,19 +212,175 @@ def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher
     assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"
 
 
-@pytest.mark.thorough
-@has_submitit
-def test_a_job_that_is_preempted_is_queued_again_and_goes_on(here: Path) -> None:
-    """submitit's signal before a time limit: the job is put into the queue, ends, and starts again in its own run folder."""
-    with Server(here / "server.jsonl", ["--latency-ms", "100"]) as server:
-        process = start(words(here, server.url, *SUBMITIT, "judge.concurrency=2", cases=20), here)
-        while len(server.requests()) < 10:
-            time.sleep(0.05)
-        progress = json.loads((here / "out/torture/latest/iteration-1/.progress.json").read_text())
-        os.kill(progress["state"]["pid"], signal.SIGUSR2)
-        text, _ = process.communicate(timeout=HANGS_AFTER_S)
-        assert process.returncode == 0, text
-        assert sum(server.bodies().values()) == 2 * 20, "what was in flight is waited for"
-    (log,) = here.glob("out/.sweep/*/.submitit/*/*_0_log.out")
-    assert "Requeued job" in log.read_text()
-    assert {row["state"] for row in table(sweeps(here)[0])} == {"complete"}
+METRICS = ("dataset=demo", "metrics=[retrieval,faithfulness]", "report.formats=[]")
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of the demonstration set: `first`; `second` with another judge; `third` with fewer cases."""
+    home = tmp_path_factory.mktemp("home") / "outputs"
+    for name, words in (("first", ()), ("second", ("judge.threshold=0.9",)), ("third", ("dataset.limit=30",))):
+        assert main([*METRICS, f"output_dir={home}", f"name={name}", *words]) == 0
+    return home
+
+
+@pytest.fixture
+def here_two(outputs: Path, tmp_path: Path) -> Path:
+    shutil.copytree(outputs, tmp_path / "outputs", symlinks=True)
+    return tmp_path / "outputs"
+
+
+def compare(here_two: Path, *words: str) -> int:
+    return main(["task=compare", f"output_dir={here_two}", *words])
+
+
+def document(here_two: Path, name: str = "first") -> dict:
+    (folder,) = (here_two / name / "comparisons").iterdir()
+    return json.loads((folder / "comparison.json").read_text())
+
+
+def test_the_methods_of_a_run(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "compare=methods", "run=first", "compare.base_method=baseline") == 0
+    out = capsys.readouterr().out
+    comparison = document(here_two)
+    assert [side["method"] for side in comparison["candidates"]] == ["rerank", "no_rerank_small_k"]
+    assert out.startswith(comparison["comparisons"][0]["verdict"]["sentence"])
+    assert comparison["comparisons"][1]["cases"] == {"both": 21, "only_base": 19, "only_candidate": 0, "questions": 21}
+    (folder,) = (here_two / "first" / "comparisons").iterdir()
+    assert {path.name for path in folder.iterdir()} >= {
+        "comparison.json", "comparison.md", "comparison.parquet", "comparison.junit.xml", "compare.html",
+    }  # fmt: skip
+    rows = pq.read_table(folder / "comparison.parquet").to_pylist()
+    score = comparison["comparisons"][0]["scores"]["faithfulness"]
+    differences = [
+        row["difference"] for row in rows if (row["comparison"], row["score"]) == (0, "faithfulness") and row["difference"] is not None
+    ]
+    assert len(differences) == score["n"]
+    assert sum(differences) / len(differences) == pytest.approx(score["difference"])
+    assert sum(value > 0 for value in differences) == score["wins"]
+
+
+def test_the_same_comparison_writes_nothing_anew(here_two: Path) -> None:
+    words = ("compare=methods", "run=first", "compare.base_method=baseline")
+    assert compare(here_two, *words) == 0
+    before = {path: path.stat().st_mtime_ns for path in (here_two / "first" / "comparisons").glob("*/*")}
+    assert len(before) >= 4
+    assert compare(here_two, *words) == 0
+    assert {path: path.stat().st_mtime_ns for path in (here_two / "first" / "comparisons").glob("*/*")} == before
+
+
+def test_a_comparison_is_no_run(here_two: Path) -> None:
+    assert compare(here_two, "compare=methods", "run=first") == 0
+    assert [folder.name for folder in run_list_folders(here_two)] == ["first", "second", "third"]
+    assert len(list_runs(here_two / "first")[0]) == 1
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("word", ["first/latest", "{id}", "{here}/first"])
+def test_a_run_by_any_of_its_names(here_two: Path, word: str) -> None:
+    run_id = RunFolder.find(here_two / "first").root.name
+    assert compare(here_two, f"base={word.format(id=run_id, here=here_two)}", "candidate=first") == 0
+    comparison = document(here_two)
+    assert comparison["base"]["run_id"] == comparison["candidates"][0]["run_id"] == run_id
+    assert comparison["comparisons"][0]["verdict"]["state"] == "inconclusive"
+
+
+def test_latest_is_that_of_the_name(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "name=first", "base=latest", "candidate=latest") == 0
+    assert document(here_two)["base"]["name"] == "first"
+    assert compare(here_two, "base=latest", "candidate=first") == 2
+    assert "'latest' of 3 names" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_there(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "base=frist", "candidate=first") == 2
+    assert "did you mean first?" in capsys.readouterr().err
+    assert compare(here_two, "candidate=first") == 2
+    assert "task=compare base=RUN candidate=RUN" in capsys.readouterr().err
+    assert compare(here_two, "base=first", "candidate=first", "run=first") == 2
+    assert "no run with compare=runs" in capsys.readouterr().err
+
+
+def test_another_judge_and_other_data_are_refused_and_can_be_accepted(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(here_two, "base=first", "candidate=[second,third]") == 2
+    err = capsys.readouterr().err
+    assert "judge.threshold" in err
+    assert "0.33 -> 0.9" in err
+    assert ": data\n    found:    samples" in err
+    assert "compare.accept=[judge]" in err
+    assert "compare.accept=[data]" in err
+    assert not (here_two / "third" / "comparisons").exists()
+    assert compare(here_two, "base=first", "candidate=[second,third]", "compare.accept=[judge,data]") == 0
+    out = capsys.readouterr().out
+    assert "differs (accepted): judge: judge.threshold: 0.33 -> 0.9" in out
+    comparison = document(here_two, "third")["comparisons"]
+    assert comparison[0]["cases"]["both"] == 101
+    assert comparison[1]["cases"]["both"] == 78  # the outputs of 30 samples
+    assert comparison[1]["cases"]["only_base"] == 23
+
+
+def test_markdown_and_junit(here_two: Path) -> None:
+    assert compare(here_two, "compare=methods", "run=first", "compare.base_method=baseline") == 0
+    (folder,) = (here_two / "first" / "comparisons").iterdir()
+    page = (folder / "comparison.md").read_text()
+    tokens = MarkdownIt("commonmark", {"html": False}).enable("table").parse(page)
+    heads = [after.content for token, after in pairwise(tokens) if token.type == "th_open"]
+    assert heads[:7] == ["score", "base", "new", "difference", "w/t/l", "verdict", "could show"]
+    assert "| --- | ---: | ---: | ---: | ---: | --- | ---: |" in page, "words are aligned left, figures right"
+    suites = Xml.parse(folder / "comparison.junit.xml").getroot().findall("testsuite")
+    comparison = json.loads((folder / "comparison.json").read_text())
+    assert len(suites) == 2
+    for suite, item in zip(suites, comparison["comparisons"], strict=True):
+        scores = {name: score for name, score in item["scores"].items() if score["headline"]} | item["operations"]
+        states = {case.get("name"): {child.tag for child in case} for case in suite.iter("testcase")}
+        expected = {"worse": {"failure"}, "inconclusive": {"skipped"}, "better": {"system-out"}, "same": {"system-out"}}
+        assert states == {name: expected[score["state"]] for name, score in scores.items()}
+        assert suite.get("failures") == str(sum(score["state"] == "worse" for score in scores.values()))
+
+
+def test_looking_early_decides_less(here_two: Path) -> None:
+    words = ("compare=methods", "run=first", "compare.base_method=baseline", "compare.candidate_methods=[rerank]")
+    states = {}
+    for planned in (40, 80, 400):  # 40 cases are there: all, half, a tenth
+        assert compare(here_two, *words, f"compare.planned={planned}") == 0
+    for folder in (here_two / "first" / "comparisons").iterdir():
+        comparison = json.loads((folder / "comparison.json").read_text())["comparisons"][0]
+        score = comparison["scores"]["overall_score"]
+        interval = score["interval"]
+        states[comparison["look"]["planned"]] = (comparison["look"]["share"], score["state"], interval["high"] - interval["low"])
+    assert [states[planned][0] for planned in (40, 80, 400)] == [1.0, 0.5, 0.0]
+    assert states[40][1] == "better"
+    assert states[400][1] == "inconclusive"
+    assert states[80][2] > states[40][2]
+
+
+def test_from_python(here_two: Path) -> None:
+    result = ragpipe.compare(here_two / "first", here_two / "second", {"compare": {"accept": ["judge"]}}, quiet=True)
+    assert result["comparisons"][0]["differs"][0]["accepted"]
+    with pytest.raises(ConfigError, match=r"judge\.threshold"):
+        ragpipe.compare(here_two / "first", [here_two / "second"], quiet=True)
+
+
+def test_why_a_score_changed(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same answers by another judge: all of it is the judge's, and what no judge decides did not change."""
+    assert compare(here_two, "base=first", "candidate=second", "compare.accept=[judge]", "compare.why=true") == 0
+    comparison = document(here_two, "second")["comparisons"][0]
+    why, scores = comparison["why"], comparison["scores"]
+    assert set(why) == {name for name, score in scores.items() if score["headline"]}
+    for name, sources in why.items():
+        assert sources["parts"][0]["parts"] == ["judge"]
+        assert sum(part["change"] for part in sources["parts"]) == pytest.approx(sources["total"])
+        assert sources["parts"][0]["change"] == pytest.approx(scores[name]["difference"])
+    assert why["retrieval_score"]["total"] == 0
+    assert "faithfulness changed by" in capsys.readouterr().out
+
+
+def test_a_page_with_too_much_data_has_files_beside_it(here_two: Path) -> None:
+    words = ("compare=methods", "run=first", "compare.base_method=baseline")
+    assert compare(here_two, *words, "report.single_file_mb=0") == 0
+    (folder,) = (here_two / "first" / "comparisons").iterdir()
+    html = (folder / "compare.html").read_text(encoding="utf-8")
+    files = block_json(html, "files")
+    assert {name for name, _ in files["files"]} == {path.name for path in (folder / "compare.data").iterdir()}
+    assert compare(here_two, *words) == 0  # it fits: nothing is left beside it
+    assert not (folder / "compare.data").exists()

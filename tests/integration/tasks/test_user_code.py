@@ -1,7 +1,5 @@
 """Code of the user's is part of a run's identity: a metric or a system that was edited never shows the numbers of before."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
@@ -122,11 +120,7 @@ def test_an_edited_judge_metric_asks_nothing_again(here: Path) -> None:
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     runs = []
     with serving() as server:
-        words = [
-            *arguments(data, here / "outputs", server.url, metrics=""),
-            "plugins=[mymetrics]",
-            "prompt_dirs=[prompts]",
-        ]
+        words = [*arguments(data, here / "outputs", server.url, metrics=""), "plugins=[mymetrics]", "prompt_dirs=[prompts]"]
         words += ["+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]
 
         def start() -> tuple[int, float]:
@@ -153,11 +147,7 @@ def test_a_recursive_answer_type_ends_before_anything_is_asked(here: Path, capfd
     write("mymetrics/answers.py", "from ragpipe.schema.judge_answers.answer_type import Answer, Number\n" + recursive)
     write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
     with serving() as server:
-        words = [
-            *arguments(data, here / "outputs", server.url, metrics=""),
-            "plugins=[mymetrics]",
-            "prompt_dirs=[prompts]",
-        ]
+        words = [*arguments(data, here / "outputs", server.url, metrics=""), "plugins=[mymetrics]", "prompt_dirs=[prompts]"]
         assert main([*words, "+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]) == 2
         assert server.tries == 0
     said = capfd.readouterr().err
@@ -250,7 +240,6 @@ def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_with_the_version_alone_an_edit_keeps_the_outputs(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for word in ("system.identity=version", "metrics=[faithfulness,chunk_faithfulness]"):
         assert main([*LIVE, "system.identity=version", word]) == 0
@@ -271,7 +260,6 @@ def test_a_finished_run_is_rescored_and_verified_without_its_system(live: Path) 
     assert asked() == 3
 
 
-@pytest.mark.slow
 def test_a_stopped_collection_of_an_older_source_is_named(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Five failures more than the concurrency in a row end it; what was answered before is kept for the same source."""
     Path("q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(9)))
@@ -289,21 +277,14 @@ def test_a_stopped_collection_of_an_older_source_is_named(here: Path, capfd: pyt
 
 
 def test_a_partial_and_an_object_are_watched_where_they_are_defined(here: Path) -> None:
-    write(
-        "mysystem/core.py",
-        "class Rag:\n    def __call__(self, sample):\n        return 'a'\ndef ask(k, sample): return 'a'\n",
-    )
-    write(
-        "mysystem/rag.py",
-        "from functools import partial\nfrom mysystem.core import Rag, ask\nfirst, second = Rag(), partial(ask, 5)\n",
-    )
+    write("mysystem/core.py", "class Rag:\n    def __call__(self, sample):\n        return 'a'\ndef ask(k, sample): return 'a'\n")
+    write("mysystem/rag.py", "from functools import partial\nfrom mysystem.core import Rag, ask\nfirst, second = Rag(), partial(ask, 5)\n")
     importlib.import_module("mysystem.rag")
     for name in ("first", "second"):
         settings = PythonSystem(kind="python", callable=f"mysystem.rag:{name}")
         assert set(callable_sources(settings, ["mysystem"]).sources) == {"mysystem.core", "mysystem.rag"}
 
 
-@pytest.mark.slow
 def test_a_callable_from_another_plugin_is_watched_where_it_is_defined(here: Path) -> None:
     Path("q.jsonl").write_text('{"id": "a", "question": "Capital?"}\n')
     write("mysystem/core.py", SYSTEM.format(text="Berlin."))

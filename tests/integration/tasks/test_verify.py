@@ -1,7 +1,5 @@
 """`task=verify` on a copied run folder: identical, whatever derived file is missing, and every flipped byte is named."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -72,13 +70,7 @@ def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 
 def frozen(run: Path) -> set[Path]:
     """What the figures rest on: everything else is derived."""
-    inputs = {
-        run / "manifest.json",
-        run / "config.yaml",
-        run / "seal.json",
-        run / "samples.parquet",
-        run / "outputs.parquet",
-    }
+    inputs = {run / "manifest.json", run / "config.yaml", run / "seal.json", run / "samples.parquet", run / "outputs.parquet"}
     return inputs | set(run.glob("prompts/**/*")) | set(run.glob("iteration-*/judge_inputs.parquet"))
 
 
@@ -88,9 +80,7 @@ def test_a_run_that_nobody_touched_is_identical(run: Path, capsys: pytest.Captur
     code, said = verified(run, capsys)
     assert (code, "verify: identical." in said) == (0, True)
     made = {line.split()[1] for line in said.splitlines() if line.startswith("same")}
-    derived = {
-        str(p.relative_to(run)) for p in before if p not in frozen(run) and "journal" not in p.name and p.name[0] != "."
-    }
+    derived = {str(p.relative_to(run)) for p in before if p not in frozen(run) and "journal" not in p.name and p.name[0] != "."}
     assert derived <= made
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
@@ -98,9 +88,7 @@ def test_a_run_that_nobody_touched_is_identical(run: Path, capsys: pytest.Captur
 @pytest.mark.slow
 def test_with_every_derived_file_deleted_it_is_identical(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = [path for path in run.rglob("*") if path.is_file() and path not in frozen(run)]
-    assert {"scores.parquet", "records.parquet", "metrics.json", "cost.json", "report.md"} <= {
-        path.name for path in gone
-    }
+    assert {"scores.parquet", "records.parquet", "metrics.json", "cost.json", "report.md"} <= {path.name for path in gone}
     for path in gone:
         path.unlink()
     code, said = verified(run, capsys)
@@ -134,9 +122,7 @@ def text(file: str, old: str, new: str) -> Callable[[Path], None]:
 
 def flipped(value: str) -> str:
     """One bit of one letter, away from the start where there is one."""
-    place = next(
-        i for i, letter in enumerate(value) if (letter.isalpha() and i >= len(value) // 3) or i == len(value) - 1
-    )
+    place = next(i for i, letter in enumerate(value) if (letter.isalpha() and i >= len(value) // 3) or i == len(value) - 1)
     return value[:place] + chr(ord(value[place]) ^ 1) + value[place + 1 :]
 
 
@@ -181,13 +167,8 @@ def test_what_was_changed_is_named_first(run: Path, what: str, capsys: pytest.Ca
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "file",
-    first_rows(["iteration-1/scores.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"]),
-)
-def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(
-    run: Path, file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("file", first_rows(["iteration-1/scores.parquet", "outputs.parquet", "iteration-1/judge_inputs.parquet"]))
+def test_a_flipped_bit_of_a_file_is_found_wherever_it_falls(run: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     content = bytearray((run / file).read_bytes())
     content[len(content) // 3] ^= 4
     (run / file).write_bytes(content)

@@ -1,7 +1,5 @@
 """A run at the local server, with what can go wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

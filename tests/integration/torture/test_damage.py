@@ -1,7 +1,5 @@
 """Damage to a run folder and to the call store: told before it costs, fixed where it can be, never taken for a bug."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -55,14 +53,7 @@ def flip(path: Path) -> None:
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(
     ("table", "damage"),
-    [
-        ("outputs", cut),
-        ("samples", cut),
-        ("samples", Path.unlink),
-        ("outputs", Path.unlink),
-        ("samples", flip),
-        ("outputs", flip),
-    ],
+    [("outputs", cut), ("samples", cut), ("samples", Path.unlink), ("outputs", Path.unlink), ("samples", flip), ("outputs", flip)],
 )
 def test_frozen_cases_are_frozen_anew(bench: Make, table: str, damage: Callable[[Path], None]) -> None:
     b = bench(cases=CASES)
@@ -307,9 +298,7 @@ def test_random_damages(bench: Make, start: int) -> None:
             assert "bug in ragpipe" not in ran.text, about
             assert ran.code in ((0, 2, 4, 5, 6) if number != 1 else (0, 2, 3, 6)), about
             if ran.code:
-                assert "expected" in ran.text or "To fix" in ran.text or "To fix" in ran.text or "differ" in ran.text, (
-                    about
-                )
+                assert "expected" in ran.text or "To fix" in ran.text or "To fix" in ran.text or "differ" in ran.text, about
             if number == 0 and not ran.code:
                 found = strict(run_folder(b.folder / "out") / "iteration-1" / "metrics.json")
                 assert found["overall"] == right["overall"], about

@@ -1,7 +1,5 @@
 """A disk that is full, small, read-only or a file; too few open files; data that changes under a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -32,9 +30,7 @@ def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _mounted(path: Path, *options: str) -> Iterator[Path]:
     """A small file system in memory; skips where this user may not mount."""
     path.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(path)], capture_output=True, check=False
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(path)], capture_output=True, check=False)
     if done.returncode:
         pytest.skip("this user may not mount a file system")
     try:
@@ -62,19 +58,6 @@ def _goes_on(b: Bench, lost: int) -> None:
     assert ran.code == 0, ran.text
     assert len(answered & set(ran.bodies)) <= lost
     assert [row["status"] for row in ran.rows()] == ["ok"] * b.cases
-
-
-@pytest.mark.slow
-def test_a_disk_that_fills_up(bench: Make, tmp_path: Path) -> None:
-    with _mounted(tmp_path / "out", "size=700k"):
-        b = bench(cases=300)
-        ran = b.run()
-        assert ran.code == 6, ran.text
-        assert "disk is full" in ran.text
-        assert "make room" in ran.text
-        assert len(ran.requests) > 10, "it was under way"
-        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path / "out")], check=True)
-        _goes_on(b, lost=8)
 
 
 @pytest.mark.thorough(tried=2)

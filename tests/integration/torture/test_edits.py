@@ -1,7 +1,5 @@
 """Edits of a finished run, and the number of new calls each may cause. Counted from the server's log by body hash."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -57,11 +55,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     )
     shutil.copytree(ROOT / "prompts" / "faithfulness", prompts / "faithfulness")
     with pytest.MonkeyPatch.context() as monkey, serving() as server:
-        args = [
-            *arguments(data, folder / "out", server.url, metrics=METRICS),
-            f"prompt_dirs=[{prompts}]",
-            "plugins=[mymetrics]",
-        ]
+        args = [*arguments(data, folder / "out", server.url, metrics=METRICS), f"prompt_dirs=[{prompts}]", "plugins=[mymetrics]"]
         bench = Bench(folder, server, data, prompts, args, plugins)
         for name, value in environment().items():
             monkey.setenv(name, value)
@@ -77,23 +71,16 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 NOTHING = [
-    ("nothing at all", []),
-    ("a weight", ["scoring.weights.faithfulness=0.5"]),
-    ("a threshold", ["scoring.thresholds.faithfulness=0.5"]),
-    ("a slice", ["scoring.slices=[difficulty]"]),
-    ("a report option", ["report.formats=[terminal]"]),
-    ("concurrency", ["judge.concurrency=3"]),
-    ("retries and timeout", ["judge.retries=1", "judge.timeout_s=30"]),
-    ("max_tokens, as no reply was cut", ["judge.max_tokens=4000"]),
-    ("the transport", ["transport=stored"]),
-    ("the client", ["judge.client=litellm"]),
-    ("the run's name", ["name=other"]),
-    ("a limit on the data", ["dataset.limit=5"]),
+    ("nothing at all", []), ("a weight", ["scoring.weights.faithfulness=0.5"]), ("a threshold", ["scoring.thresholds.faithfulness=0.5"]),
+    ("a slice", ["scoring.slices=[difficulty]"]), ("a report option", ["report.formats=[terminal]"]),
+    ("concurrency", ["judge.concurrency=3"]), ("retries and timeout", ["judge.retries=1", "judge.timeout_s=30"]),
+    ("max_tokens, as no reply was cut", ["judge.max_tokens=4000"]), ("the transport", ["transport=stored"]),
+    ("the client", ["judge.client=litellm"]), ("the run's name", ["name=other"]), ("a limit on the data", ["dataset.limit=5"]),
     ("a prompt that nobody uses", ["metrics.chunk_faithfulness.prompts.first=v2"]),
     ("a renamed metric class", ["metrics.faithfulness.class=mymetrics.Renamed"]),
     ("a small allowance, as nothing is new", ["judge.max_calls=1", "scoring.weights.faithfulness=0.4"]),
     ("the metrics' order", ["metrics=[chunk_faithfulness,faithfulness]"]),
-]
+]  # fmt: skip
 
 
 EVERY_START = {"nothing at all", "a threshold", "a renamed metric class", "concurrency"}
@@ -101,20 +88,14 @@ EVERY_START = {"nothing at all", "a threshold", "a renamed metric class", "concu
 
 
 @pytest.mark.thorough(tried=6)
-@pytest.mark.parametrize(
-    ("edit", "overrides"),
-    first_rows((pytest.param(*row, id=row[0]) for row in NOTHING), EVERY_START),
-)
+@pytest.mark.parametrize(("edit", "overrides"), first_rows((pytest.param(*row, id=row[0]) for row in NOTHING), EVERY_START))
 def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
     assert bench.new_calls(*overrides) == 0
 
 
 def test_the_plan_counts_only_what_is_not_stored(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*bench.args, "task=plan"]) == 0
-    assert (
-        f"no new call to openai/test-model-2026-01-01@test: all {bench.whole} replies are stored"
-        in capsys.readouterr().out
-    )
+    assert f"no new call to openai/test-model-2026-01-01@test: all {bench.whole} replies are stored" in capsys.readouterr().out
     more = [a.replace(METRICS, METRICS + ",groundedness") for a in bench.args]
     assert main([*more, "task=plan"]) == 0
     assert f"up to {CASES} new calls" in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """YAML, words and environments of somebody who means harm: nothing runs, nothing is written, no secret is shown, exit 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -29,13 +27,10 @@ HEAD = "# @package _global_\ndefaults:\n  - override /dataset: mine\n  - overrid
 RECORD = {"id": "a", "question": "q?", "answer": "x", "contexts": ["x"], "relevant_chunks": ["c1"]}
 EVIL = "import pathlib\npathlib.Path(__file__).with_name('evil_ran').touch()\nimport logging\nHandler = logging.NullHandler\n"
 SECRETS = {
-    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    "MY_PASSWORD": "correct-horse-battery-staple",
-    "my_db_pwd": "Tr0ub4dor",
-    "REPORTING_DSN": "Server=db;User Id=me;Pwd=hunter2hunter2;",
-    "STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountKey=abcdefghijklmnop==",
-    "WEBHOOK_AUTH": "plainwords",
-}
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "MY_PASSWORD": "correct-horse-battery-staple",
+    "my_db_pwd": "Tr0ub4dor", "REPORTING_DSN": "Server=db;User Id=me;Pwd=hunter2hunter2;",
+    "STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountKey=abcdefghijklmnop==", "WEBHOOK_AUTH": "plainwords",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -138,11 +133,8 @@ PACKAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("key", "line", "text"), some(PACKAGES))
-def test_packages_and_defaults_lead_nowhere_else(
-    key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_packages_and_defaults_lead_nowhere_else(key: str, line: int, text: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "conf/experiment/x.yaml").write_text(text)
     refuse(here, (*X, *RUN), (f"conf/experiment/x.yaml:{line}: {key}\n",), capfd)
 
@@ -161,7 +153,6 @@ def test_words_about_hydra(word: str, here: Path, capfd: pytest.CaptureFixture[s
     refuse(here, ("-m" if "sweep" in word else "task=plan", *RUN, word), ("hydra",), capfd)
 
 
-@pytest.mark.slow
 def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`hydra/config` is composed into every start: a file of that name would be Hydra's configuration."""
     for name, text in {
@@ -177,14 +168,9 @@ def test_options_of_hydras_in_a_folder_are_not_seen(here: Path, capfd: pytest.Ca
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "conf/experiment/x.yaml").write_text(
-        HEAD + "hydra:\n  launcher: {n_jobs: 1, verbose: 0}\n  sweeper: {max_batch_size: 1}\n"
-    )
-    (here / "conf/experiment/y.yaml").write_text(
-        HEAD.replace("mine\n", "mine\n  - override /hydra/launcher: joblib\n", 1)
-    )
+    (here / "conf/experiment/x.yaml").write_text(HEAD + "hydra:\n  launcher: {n_jobs: 1, verbose: 0}\n  sweeper: {max_batch_size: 1}\n")
+    (here / "conf/experiment/y.yaml").write_text(HEAD.replace("mine\n", "mine\n  - override /hydra/launcher: joblib\n", 1))
     words = ("task=plan", "seed=1,2")
     assert main(["-m", "+experiment=y", *words]) == 0, capfd.readouterr().err
     assert main(["task=plan", "+experiment=x"]) == 2, "the basic launcher has no n_jobs"
@@ -192,7 +178,6 @@ def test_what_starts_a_sweep_may_be_set(here: Path, capfd: pytest.CaptureFixture
     assert main(["-m", "+experiment=x", "hydra.sweep.dir=jobs", *words]) == 0, capfd.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", [("hydra.sweep.dir=work",), ("hydra.sweep.dir=link",), ()], ids=" ".join)
 def test_no_file_is_replaced_by_a_sweep(words: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Hydra writes a `multirun.yaml`, and would follow a link."""
@@ -206,15 +191,10 @@ def test_no_file_is_replaced_by_a_sweep(words: tuple[str, ...], here: Path, capf
     assert tree(here) == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "launcher", [(), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")], ids=["basic", "joblib"]
-)
+@pytest.mark.parametrize("launcher", [(), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")], ids=["basic", "joblib"])
 def test_a_sweep_in_a_process_of_its_own_runs_nothing(launcher: tuple[str, ...], here: Path) -> None:
     (here / "conf/experiment/x.yaml").write_text(HEAD + f"hydra:\n  job_logging: {{handlers: {{x: {TRUNCATE}}}}}\n")
-    (here / "conf/experiment/y.yaml").write_text(
-        HEAD + "hydra:\n  job_logging: {handlers: {x: {class: evilmod.Handler}}}\n"
-    )
+    (here / "conf/experiment/y.yaml").write_text(HEAD + "hydra:\n  job_logging: {handlers: {x: {class: evilmod.Handler}}}\n")
     before = tree(here)
     done = subprocess.run(
         [sys.executable, "-B", "-m", "ragpipe", "-m", "task=plan", *launcher, "+experiment=x,y"], cwd=here, text=True,
@@ -240,7 +220,6 @@ DOORS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DOORS)
 def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Hydra takes a package and a key in many forms, and resolves some interpolations while it composes."""
@@ -250,7 +229,6 @@ def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixtu
     refuse(here, ("-m", *RUN, *X), ("x.yaml" if name != "itself" else "found:",), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "word",
     ["+dataset@_global_._global_.hydra.job_logging=mine", "judge=${oc.env:WEBHOOK_AUTH}", "hydra.sweep.dir='${oc.env:WEBHOOK_AUTH}/job.x'",
@@ -260,14 +238,12 @@ def test_nor_by_a_word(word: str, here: Path, capfd: pytest.CaptureFixture[str])
     refuse(here, ("-m", *RUN, "task=plan", word), ("found:", "expected:"), capfd)
 
 
-@pytest.mark.slow
 def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`_name_` would make its name its package."""
     (here / "conf/dataset/hydra.yaml").write_text("# @package _name_\njob: {chdir: true}\n")
     refuse(here, ("-m", *RUN, "dataset=mine,hydra", "task=plan"), ("'hydra'", "mine"), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_package", [False, True])
 @pytest.mark.parametrize(
     "words",
@@ -275,9 +251,7 @@ def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixt
         ("task=plan",),
         ("-m", "task=plan", "seed=1,2"),
         ("-m", "task=plan", "seed=1,2", "hydra/launcher=joblib"),
-        pytest.param(
-            ("-m", "task=plan", "seed=1", "hydra/launcher=submitit_local", "output_dir=../out"), marks=has_submitit
-        ),
+        pytest.param(("-m", "task=plan", "seed=1", "hydra/launcher=submitit_local", "output_dir=../out"), marks=has_submitit),
     ],
 )
 def test_plug_ins_in_the_working_folder_are_not_executed(words: tuple[str, ...], is_package: bool, here: Path) -> None:
@@ -308,13 +282,8 @@ WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name 
 
 
 @pytest.mark.thorough(tried=5)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3)
-)
-def test_the_value_of_a_secret_variable_goes_nowhere(
-    text: str, variable: str, here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("text", "variable"), some(WAYS, [how for _, how in ENV] + [n for n in SECRETS if n != "MY_PASSWORD"], 3))
+def test_the_value_of_a_secret_variable_goes_nowhere(text: str, variable: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     value = text.replace("%s", variable)
     (here / "conf/experiment/x.yaml").write_text(
         HEAD + f"dataset:\n  name: {json.dumps(value)}\nseeds: {{name: {variable}, value: '${{oc.env:{variable}}}'}}\n"
@@ -323,7 +292,6 @@ def test_the_value_of_a_secret_variable_goes_nowhere(
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["output_dir", "store.path", "judge.api_key_env", "hydra.sweep.dir", "+x.y"])
 def test_wherever_it_stands(key: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ("-m", "judge=llm", *RUN, "seed=1,2", f"{key}=${{oc.env:WEBHOOK_AUTH}}")
@@ -345,17 +313,13 @@ def test_typed_by_the_shell(variable: str, place: str, here: Path, capfd: pytest
     refuse(here, ("task=plan", *RUN, place.replace("%s", SECRETS[variable])), ("not shown",), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", some(["init", "runs", "store", "export", "verify", "explain"], fast=1))
 def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = (f"task={task}", "run=${oc.env:MY_PASSWORD}", "dir=${oc.env:MY_PASSWORD}")
     refuse(here, words, ("MY_PASSWORD", "not shown"), capfd)
 
 
-@pytest.mark.slow
-def test_other_variables_are_read_and_the_environment_is_not_written_down(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_variables_are_read_and_the_environment_is_not_written_down(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUN_NAME", "from-the-environment")
     monkeypatch.setenv("MAX_TOKENS", "12")
     words = [*RUN, "name=${oc.env:RUN_NAME}", 'seed="${oc.decode:${oc.env:MAX_TOKENS}}"']
@@ -364,19 +328,13 @@ def test_other_variables_are_read_and_the_environment_is_not_written_down(
     assert [value for value in SECRETS.values() if places_of(here, value)] == []
 
 
-@pytest.mark.slow
 def test_resolvers_of_the_programme_are_not_a_configurations(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`eval` is what many register; a file from somewhere else would call it."""
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver("eval", eval)
     try:
-        refuse(
-            here,
-            ("task=plan", *RUN, "seed=${eval:'__import__(\"evilmod\")'}"),
-            ("eval", "oc.env"),
-            capfd,
-        )
+        refuse(here, ("task=plan", *RUN, "seed=${eval:'__import__(\"evilmod\")'}"), ("eval", "oc.env"), capfd)
         assert OmegaConf.create({"a": "${eval:'1 + 1'}"}).a == 2, "the programme keeps it"
     finally:
         OmegaConf.clear_resolver("eval")
@@ -388,65 +346,24 @@ UNFOLDING = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", [("task=plan",), ("-m", "task=plan", "seed=1,2"), ("--cfg", "job", "--resolve")])
 @pytest.mark.parametrize("kind", UNFOLDING)
-def test_interpolations_that_unfold_without_end(
-    kind: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_interpolations_that_unfold_without_end(kind: str, start: tuple[str, ...], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = [f"a{i}: {UNFOLDING[kind] % (i + 1, i + 1)}" for i in range(40)] + ["a40: {x: laugh, y: laugh}"]
     (here / "conf/experiment/x.yaml").write_text(HEAD + "\n".join(lines) + "\n")
     refuse(here, (*start, "+experiment=x"), ("conf/experiment/x.yaml:", "interpolation"), capfd)
 
 
 SECRET_NAMES = [
-    "OPENAI_API_KEY",
-    "api_key",
-    "HF_TOKEN",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_ACCESS_KEY_ID",
-    "DB_PASSWORD",
-    "DB_PASSWD",
-    "DB_PWD",
-    "dbpassword",
-    "OPENAIKEY",
-    "PGPASSWORD",
-    "REPORTING_DSN",
-    "GOOGLE_CREDENTIALS",
-    "SSH_AUTH_SOCK",
-    "AZURE_STORAGE_CONNECTION_STRING",
-    "ConnectionString",
-    "PRIVATE_KEY",
-    "KEY_METRIC",
-    "apiKey",
-    "GITHUB_PAT",
-    "SESSION_COOKIE",
-    "API_TOKENS",
-    "SMTP_PASS",
-    "Slack-Token",
+    "OPENAI_API_KEY", "api_key", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "DB_PASSWORD", "DB_PASSWD", "DB_PWD",
+    "dbpassword", "OPENAIKEY", "PGPASSWORD", "REPORTING_DSN", "GOOGLE_CREDENTIALS", "SSH_AUTH_SOCK", "AZURE_STORAGE_CONNECTION_STRING",
+    "ConnectionString", "PRIVATE_KEY", "KEY_METRIC", "apiKey", "GITHUB_PAT", "SESSION_COOKIE", "API_TOKENS", "SMTP_PASS", "Slack-Token",
     "JWT",
-]
+]  # fmt: skip
 OTHER_NAMES = [
-    "PWD",
-    "OLDPWD",
-    "HOME",
-    "PATH",
-    "RUN_NAME",
-    "MAX_TOKENS",
-    "NUM_TOKENS",
-    "TOKENIZERS_PARALLELISM",
-    "KEYBOARD",
-    "AUTHOR",
-    "OPENAI_KEY_FILE",
-    "TOKEN_PATH",
-    "SECRETS_DIR",
-    "KEY_NAME",
-    "DATASET_NAME",
-    "KEYCLOAK_URL",
-    "PASSENGERS",
-    "COMPASS",
-    "STR",
-]
+    "PWD", "OLDPWD", "HOME", "PATH", "RUN_NAME", "MAX_TOKENS", "NUM_TOKENS", "TOKENIZERS_PARALLELISM", "KEYBOARD", "AUTHOR",
+    "OPENAI_KEY_FILE", "TOKEN_PATH", "SECRETS_DIR", "KEY_NAME", "DATASET_NAME", "KEYCLOAK_URL", "PASSENGERS", "COMPASS", "STR",
+]  # fmt: skip
 
 
 def test_names_of_secret_variables() -> None:
@@ -487,7 +404,6 @@ UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", 
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("version", some(UP, fast=1))
 def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A folder `direct.v1` would make `direct.v1/../../../outside.jinja` a file outside."""
@@ -501,7 +417,6 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
     refuse(here, X, ("metrics.answer_relevance.prompts.direct" if "\0" not in version else "NUL",), capfd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", some([
     ("name=a/b/c",), ("name=..",), ("name='../up'",), ("name=.hidden",), ('name="a\\0b"',), ("output_dir='a\0b'",),
     ("+metrics={'../up': {class: RetrievalMetric}}",), ("metrics.retrieval.prompts={'../../up': v1}",),

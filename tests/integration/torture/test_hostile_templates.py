@@ -1,11 +1,15 @@
 """Templates of somebody who means harm or errs: nothing is called or read, and a fault is named with file and line."""
 
-from __future__ import annotations
-
+import contextlib
+import io
 import json
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
@@ -15,14 +19,12 @@ from ragpipe.prompting.fences import fence
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import MAX_RENDERED
 from ragpipe.schema.sample import Chunk
-from tests.support.checks import Bench
+from tests.support.checks import Bench, places_of
+from tests.support.harness import environment, start
+from tests.support.waiting import HANGS_AFTER_S
 
 HEAD = "---\nroles: {q: text, items: claims, contexts: sources}\n---\n[[user]]\n"
-VALUES = {
-    "q": "What?",
-    "items": ["a", "b"],
-    "contexts": [Chunk(id="c1", text="one", rank=1), Chunk(id="c2", text="two", rank=2)],
-}
+VALUES = {"q": "What?", "items": ["a", "b"], "contexts": [Chunk(id="c1", text="one", rank=1), Chunk(id="c2", text="two", rank=2)]}
 
 
 def write(folder: Path, body: str, name: str = "ask.v1", head: str = HEAD) -> PromptLibrary:
@@ -148,9 +150,7 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
     assert [status[f"q0000{i}"][0] for i in range(4)] == ["ok", "error", "ok", "ok"]
     reason = status["q00001"][1]
     assert [
-        part
-        for part in ("too_long", "q00001", "faithfulness/extract", "variable answer has", "4,500,000")
-        if part not in reason
+        part for part in ("too_long", "q00001", "faithfulness/extract", "variable answer has", "4,500,000") if part not in reason
     ] == [], reason
     assert b.run("scoring.coverage_floor=0.5").requests == []
 
@@ -204,3 +204,236 @@ def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsy
     shared = {f"shared/{name}.jinja" for name in ("preamble.v2", "earlier_turns.v1", "worked_examples.v1")}
     assert copied == {"answer_relevance/direct.v2.jinja", *shared}
     assert (prompts_dir() / "shared/preamble.v2.jinja").is_file()
+
+
+Make = Callable[..., Bench]
+SENTINEL = "Zq7-plain-words-no-shape-91"  # looks like no provider's key: only its variable tells that it is one
+VARIABLE = "RAGPIPE_TEST_KEY"
+
+
+@pytest.fixture
+def keyed(bench: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+    def make(**options: object) -> Bench:
+        made = bench(**options)
+        monkeypatch.setenv(VARIABLE, SENTINEL)
+        return made
+
+    return make
+
+
+def _shown(words: list[str]) -> tuple[int, str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        return main(words), out.getvalue()
+
+
+FAILING = ["401", "403:after=5", "400:match=zebra", "500:match=zebra", "reset:match=zebra", f"other_model:name={SENTINEL}"]
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("log_level", ["warning", pytest.param("debug", marks=pytest.mark.slow)])
+@pytest.mark.slow
+def test_no_run_leaves_the_key_anywhere(keyed: Make, log_level: str) -> None:
+    """Good and failing runs, one that echoes the key in its errors, its model's name and its replies."""
+    b = keyed(cases=8, zebras=(2,))
+    for fault in FAILING:
+        b.fault(fault)
+        ran = b.run("judge.retries=0", f"log_level={log_level}", f"name={fault.split(':')[0]}")
+        assert SENTINEL not in ran.text, fault
+    b.fault()
+    b.server.script = [{"match": "zebra", "reply": f'{{"claims": ["the key is {SENTINEL}"]}}', "times": 1}]
+    ran = b.run(f"log_level={log_level}", "judge.season=echo")
+    assert ran.code == 0
+    assert SENTINEL not in ran.text
+    assert any(r["sample_id"] == "q00002" and "the key is" in (r["reply"] or "") for r in ran.rows("judge_inputs"))
+    assert places_of(b.folder, SENTINEL) == []
+    assert len({r["auth"] for r in b.server.log}) == 1, "the key did go over the wire"
+
+
+@pytest.mark.slow
+def test_no_other_command_leaves_the_key_anywhere(keyed: Make) -> None:
+    b = keyed(cases=4)
+    words = b.args()
+    for command, expected in [
+        (["--cfg", "job", "--resolve", *words], 0),
+        (["--cfg", "all", *words, "judge.season=${oc.env:" + VARIABLE + "}", "--resolve"], 0),
+        (["--info", "all", *words], 0),
+        (["task=plan", *words], 0),
+        (["task=init", "dir=my"], 0),
+        (["-m", *words, "scoring.thresholds.faithfulness=0.5,0.9"], 0),
+        ([*words, "judge.season=${oc.env:" + VARIABLE + "}"], 2),
+        ([*words, f"judge.season={SENTINEL}"], 2),
+        ([*words, f"name={SENTINEL}"], 2),
+        ([*words, f"+judge.api_key={SENTINEL}"], 2),
+        ([*words, f"judge.api_key_env={SENTINEL}"], 2),
+        ([*words, f"judge.api_base=http://user:{SENTINEL}@127.0.0.1/v1"], 2),
+        (["-m", *words, f"judge.season=a,{SENTINEL}"], 2),
+    ]:
+        code, text = _shown(command)
+        assert SENTINEL not in text, command
+        assert code == expected, text
+        assert places_of(b.folder, SENTINEL) == [], command
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line", ["api_key: {key}", "api_key_env: {key}", "season: {key}", "api_base: 'http://127.0.0.1:1/v1?api_key={key}'"]
+)
+def test_a_key_in_a_file_is_refused_without_being_repeated(keyed: Make, line: str) -> None:
+    b = keyed(cases=4)
+    key = "sk-typed-into-a-file-0123456789abcdef"
+    folder = b.folder / "conf" / "judge"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("defaults:\n  - llm\n  - _self_\n" + line.format(key=key) + "\n")
+    before = {str(p) for p in b.folder.rglob("*")}
+    code, text = _shown([w.replace("judge=llm", "judge=mine") for w in b.args() if "api_key_env" not in w and "api_base" not in w])
+    assert code == 2, text
+    assert key not in text
+    assert "mine.yaml" in text
+    assert {str(p) for p in b.folder.rglob("*")} == before, "nothing is written"
+    assert b.server.log == []
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_the_other_client_keeps_the_key_to_itself(keyed: Make) -> None:
+    b = keyed(cases=6, zebras=(2,))
+    b.options = ["judge.client=litellm", "judge.retries=0", "log_level=debug"]
+    for fault in FAILING:
+        b.fault(fault)
+        process = start(b.args(f"name={fault.split(':')[0]}"), b.folder)
+        text, _ = process.communicate(timeout=HANGS_AFTER_S)
+        assert SENTINEL not in text, fault
+    assert places_of(b.folder, SENTINEL) == []
+
+
+def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
+    """The check itself: a text in a compressed Parquet column is no match of its bytes, and is found all the same."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [f"x{SENTINEL}y" * 3, "漢"]}), tmp_path / "t.parquet", compression="zstd")
+    (tmp_path / f"f-{SENTINEL}").write_text("nothing")
+    assert len(places_of(tmp_path, SENTINEL)) == 2
+
+
+NOISE = (
+    "Task was destroyed", "never awaited", "never retrieved", "Unclosed", "Event loop is closed", "Exception ignored", "Traceback",
+    "unclosed",
+)  # fmt: skip
+
+TWICE = """
+import asyncio, sys
+import ragpipe
+words = sys.argv[1:]
+one = ragpipe.run(words)
+assert one.scores.shape[0] == 6, one.scores
+two = ragpipe.run([*words, "judge.season=s2"])
+assert two.path != one.path
+
+async def notebook():
+    three = ragpipe.run([*words, "judge.season=s3"])
+    await asyncio.sleep(0)
+    return three
+
+three = asyncio.run(notebook())
+again = ragpipe.load(one.path.parent / "latest")
+assert again.path == three.path
+assert list(again.records["sample_id"]) == [f"q{i:05d}" for i in range(6)]
+assert set(again.scores["status"]) == {"ok"}
+assert len(again.judge_inputs) == 12
+assert again.metrics["overall"]["n"] if "n" in again.metrics["overall"] else True
+assert again.cost["used"]["calls"] == 12
+print("done")
+"""
+
+
+def _python(code: str, b: Bench, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "default", "-c", code, *words], cwd=b.folder, env=environment(), capture_output=True,
+        text=True, timeout=HANGS_AFTER_S,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_three_runs_in_one_process_one_of_them_inside_a_loop(bench: Make) -> None:
+    b = bench(cases=6)
+    done = _python(TWICE, b, *b.args())
+    assert done.returncode == 0, done.stderr
+    assert "done" in done.stdout
+    assert [word for word in NOISE if word in done.stderr] == [], done.stderr
+    assert len(b.server.log) == 36, "three seasons of twelve questions"
+
+
+@pytest.mark.slow
+def test_errors_are_raised_and_a_later_run_works(bench: Make) -> None:
+    b = bench(cases=6)
+    b.fault("401:first=1")
+    code = """
+import sys
+import ragpipe
+from ragpipe.core.errors import ConfigError, ProviderUnusable
+words = sys.argv[1:]
+try:
+    ragpipe.run(words)
+except ProviderUnusable as error:
+    assert "RAGPIPE_TEST_KEY" in str(error)
+else:
+    raise SystemExit("nothing was raised")
+try:
+    ragpipe.run([*words, "judge.concurrency=no"])
+except ConfigError as error:
+    assert "judge.concurrency" in str(error)
+else:
+    raise SystemExit("nothing was raised")
+assert set(ragpipe.run(words).scores["status"]) == {"ok"}
+"""
+    done = _python(code, b, *b.args())
+    assert done.returncode == 0, done.stderr
+    assert [word for word in NOISE if word in done.stderr] == [], done.stderr
+    assert len(b.server.log) == 13
+
+
+SCRIPTS = {
+    "漢字-１２３": "日本語の答え。もう一つ。", "עברית 123": "\u202bתשובה\u202c ועוד.", "👩‍👩‍👧‍👦🏳️‍🌈": "🙂 Emoji. 🧪 And more.",
+    "a\u2028b\u2029c": "Line\u2028separator. Para\u2029graph.", "e\u0301 vs é": "Combining e\u0301. Composed é.", "tab\tand\u00a0space": "A\tb. C\u000bd\u000ce\x1cf.",
+    "\ufeffbom inside\ufeff": "\ufeffBOM. \u200bzero\u200dwidth.", "007": "None", "1e5": "NaN", "null": "null",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_texts_of_every_script_survive(bench: Make) -> None:
+    b = bench()
+    records = [{"id": i, "question": f"{i}?", "answer": a, "reference": a, "category": i, "contexts": [a, i]} for i, a in SCRIPTS.items()]
+    b.data.write_text("".join(json.dumps(r, ensure_ascii=place % 2 == 0) + "\n" for place, r in enumerate(records)), encoding="utf-8")
+    ran = b.run()
+    assert ran.code == 0, ran.text
+    rows = ran.rows("records")
+    assert [row["sample_id"] for row in rows] == list(SCRIPTS)
+    outputs = pq.read_table(ran.folder / "outputs.parquet").to_pylist()
+    assert [row["answer"] for row in outputs] == list(SCRIPTS.values())
+    assert {row["sample_id"]: row["category"] for row in rows} == {i: i for i in SCRIPTS}
+    asked = {r["sample_id"]: r["messages"] for r in ran.rows("judge_inputs") if r["step"] == "extract"}
+    for name, answer in SCRIPTS.items():
+        assert answer in json.loads(asked[name])[-1]["content"]
+    entries = [json.loads(line) for line in (ran.folder / "iteration-1/journal.jsonl").read_bytes().split(b"\n")[1:-1]]
+    assert {e["sample_id"] for e in entries} == set(SCRIPTS)
+    assert b.run().requests == []
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize(
+    "fault", ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))]
+)
+@pytest.mark.slow
+def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: str) -> None:
+    b = bench(cases=6)
+    b.fault(fault)
+    ran = b.run()
+    assert ran.code == 0, ran.text
+    assert [row["status"] for row in ran.rows()] == ["ok"] * 6
+    assert not any("\x00" in (r["reply"] or "") for r in ran.rows("judge_inputs"))
+    if fault == "half_escape":
+        assert {"characters_replaced"} <= {flag for r in ran.rows("judge_inputs") for flag in r["flags"]}
+    assert b.run().requests == []

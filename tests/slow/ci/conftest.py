@@ -1,7 +1,5 @@
 """A folder to run the files of docs/ci in, as a machine of a forge or cron would."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -28,9 +26,7 @@ class Desk:
     def shell(self, words: list[str], **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder, with no more variables than a clean machine has."""
         kept = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(self.folder), "COLUMNS": "200"}
-        return subprocess.run(
-            words, cwd=self.folder, env={**kept, **self.env, **env}, capture_output=True, text=True, timeout=110
-        )
+        return subprocess.run(words, cwd=self.folder, env={**kept, **self.env, **env}, capture_output=True, text=True, timeout=110)
 
     def started(self) -> int:
         """How often ragpipe was started here."""

@@ -1,7 +1,5 @@
 """docs/ci/monitor.sh, and the lines of cron and systemd that start it."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import re
@@ -15,9 +13,7 @@ import pytest
 from tests.slow.ci.conftest import CI, Desk, Receiver
 
 WORDS = ["dataset.sample=null", "metrics=[faithfulness]", "report.formats=[markdown]"]
-WORDS += [
-    f"scoring.gates.{name}=null" for name in ("context_relevance", "answer_relevance", "citation", "source_policy")
-]
+WORDS += [f"scoring.gates.{name}=null" for name in ("context_relevance", "answer_relevance", "citation", "source_policy")]
 
 
 def write_log(path: Path, *, good: int) -> None:
@@ -64,12 +60,9 @@ def test_new_alerts_are_posted_once(monitored: Desk, receiver: Receiver) -> None
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(
-    ("codes", "starts", "code"),
-    [((4, 0), 2, 0), ((4, 4), 2, 4), ((3,), 1, 3), ((5,), 1, 5), ((6,), 1, 6), ((2,), 1, 2)],
+    ("codes", "starts", "code"), [((4, 0), 2, 0), ((4, 4), 2, 4), ((3,), 1, 3), ((5,), 1, 5), ((6,), 1, 6), ((2,), 1, 2)]
 )
-def test_only_missing_answers_are_asked_for_again(
-    monitored: Desk, codes: tuple[int, ...], starts: int, code: int
-) -> None:
+def test_only_missing_answers_are_asked_for_again(monitored: Desk, codes: tuple[int, ...], starts: int, code: int) -> None:
     monitored.exit_codes(*codes)
     assert monitor(monitored).returncode == code
     assert monitored.started() == starts
@@ -118,9 +111,7 @@ def test_the_lines_of_cron_and_systemd_start_it_with_the_log_of_yesterday(monito
     assert systemd
     for words in (command.replace("\\%", "%"), systemd[1].replace("$$", "$").replace("%%", "%")):
         monitored.exit_codes(0)
-        done = monitored.shell(
-            ["sh", "-c", words.replace("/srv/monitoring/venv/bin:", "").replace("/srv/monitoring", ".")]
-        )
+        done = monitored.shell(["sh", "-c", words.replace("/srv/monitoring/venv/bin:", "").replace("/srv/monitoring", ".")])
         assert done.returncode == 0, done.stderr
         last = (monitored.folder / "bin/starts").read_text().splitlines()[-1]
         assert f"dataset.path={yesterday} +mode=monitoring judge=llm judge.model=" in last
@@ -131,7 +122,31 @@ def test_the_lines_of_cron_and_systemd_start_it_with_the_log_of_yesterday(monito
 def test_the_units_are_valid(tmp_path: Path) -> None:
     for name in ("ragpipe-monitoring.service", "ragpipe-monitoring.timer"):
         shutil.copy(CI / name, tmp_path)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", str(tmp_path / "ragpipe-monitoring.timer")], capture_output=True, text=True
-    )
+    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / "ragpipe-monitoring.timer")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+PROJECT = """
+import ragpipe
+from ragpipe.testing import assert_gates
+
+
+def test_{name}():
+    run = ragpipe.run(["+experiment=demo_{name}", "+mode=regression_gate", "name={name}"], quiet=True)
+    assert_gates(run, allow=["inconclusive"])
+"""
+
+
+def test_a_project_sees_the_table(desk: Desk) -> None:
+    (desk.folder / "test_answers.py").write_text(PROJECT.format(name="rerank") + PROJECT.format(name="baseline"))
+    done = desk.shell(["python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    shown = [line.removeprefix("E").strip() for line in done.stdout.splitlines()]
+    row = next(line for line in shown if line.startswith("rejection_calibration"))
+    assert row.split()[1:6] == ["critical", "0.7949", "at", "least", "0.95"]
+    assert row.endswith("failed")
+    worst = next(line for line in shown if line.startswith("worst: "))
+    assert worst.count("/baseline/1 (0)") == 3
+    report = next(line for line in shown if line.startswith("report: "))
+    assert report.endswith("/report.md")

@@ -1,7 +1,5 @@
 """The workflows of docs/ci: valid by the schemas of their forges, and every shell step of them does what it says."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
@@ -156,14 +154,7 @@ def run_gitlab(desk: Desk, job_name: str, **env: str) -> tuple[int, str, str]:
     document = workflow(GITLAB)
     job = {**document[".rag-evaluation"], **document[job_name]}
     forge = {"RAGPIPE_SYSTEM_VERSION": "0f3c-17", "OPENAI_API_KEY": "sk-test"}
-    shown = {
-        **document["variables"],
-        **job.get("variables", {}),
-        **forge,
-        "CI_PROJECT_DIR": str(desk.folder),
-        "CI_PROJECT_ID": "7",
-        **env,
-    }
+    shown = {**document["variables"], **job.get("variables", {}), **forge, "CI_PROJECT_DIR": str(desk.folder), "CI_PROJECT_ID": "7", **env}
     done = desk.shell(["bash", "-eo", "pipefail", "-c", "\n".join(job["before_script"] + job["script"])], **shown)
     after = desk.shell(["bash", "-eo", "pipefail", "-c", "\n".join(job.get("after_script", ["true"]))], **shown)
     assert after.returncode == 0, after.stderr
@@ -175,9 +166,7 @@ RUNNERS = {"github": run_github, "gitlab": run_gitlab}
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("forge", RUNNERS)
-def test_a_regression_gate_lets_a_good_version_pass_and_stops_a_bad_one(
-    desk: Desk, receiver: Receiver, forge: str
-) -> None:
+def test_a_regression_gate_lets_a_good_version_pass_and_stops_a_bad_one(desk: Desk, receiver: Receiver, forge: str) -> None:
     write_cases(desk, "rerank")
     code, summary, printed = RUNNERS[forge](desk, "regression-gate")
     assert code == 0, printed

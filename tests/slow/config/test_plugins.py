@@ -1,7 +1,5 @@
 """The plugin of docs/plugins.md, from outside of the package: by `plugins`, and as an installed distribution."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -15,9 +13,7 @@ from tests.support.pages import DOCS, commands, sections
 def start(line: str, here: Path, *paths: Path) -> str:
     words = line.replace("'", "").split()[2:]
     path = os.pathsep.join(map(str, (Path(__file__).parents[3], *paths)))
-    done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=here, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", *words], cwd=here, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -1,7 +1,5 @@
 """Reading 100,000 records takes the memory of their ids, not of their texts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Public sets through whole runs, against counts made without ragpipe: the GraphRAG document's tables, and refusals."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -20,20 +18,8 @@ Real = Callable[[str], Path]
 
 METHODS = ("local_search", "basic_search", "llm_with_context")
 KINDS = ("verbatim", "another", "partial", "dont_know", "empty")
-GRADED = {
-    "verbatim": ("A", 100.0),
-    "partial": ("B", 75.0),
-    "another": ("E", 10.0),
-    "dont_know": ("E", 10.0),
-    "empty": ("E", 0.0),
-}
-CLASS = {
-    "verbatim": "correct",
-    "partial": "correct",
-    "another": "wrong",
-    "dont_know": "don't know",
-    "empty": "don't know",
-}
+GRADED = {"verbatim": ("A", 100.0), "partial": ("B", 75.0), "another": ("E", 10.0), "dont_know": ("E", 10.0), "empty": ("E", 0.0)}
+CLASS = {"verbatim": "correct", "partial": "correct", "another": "wrong", "dont_know": "don't know", "empty": "don't know"}
 SAME = r"Reference answer:\n<(\w{12})>\n(.*?)\n</\1>\s+Answer:\n<(\w{12})>\n\2\n</\3>"
 PART = r"\(in part\)\n</\w{12}>"
 
@@ -41,9 +27,7 @@ PART = r"\(in part\)\n</\w{12}>"
 def _criteria(correct: int, complete: int, consistent: int) -> str:
     """A reply of the factual accuracy judge; the mean is 0.5, 0.3 and 0.2 of them."""
     parts = {"correctness": correct, "completeness": complete, "consistency": consistent}
-    return json.dumps(
-        {name: {"reasoning": "rule", "score": score} for name, score in parts.items()} | {"reason": "rule"}
-    )
+    return json.dumps({name: {"reasoning": "rule", "score": score} for name, score in parts.items()} | {"reason": "rule"})
 
 
 def _verdict(verdict: str) -> str:
@@ -90,28 +74,16 @@ def table(real_data: Real, tmp_path: Path) -> list[dict[str, Any]]:
     return questions
 
 
-def test_the_tables_of_the_graphrag_document(
-    table: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_of_the_graphrag_document(table: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "key")
     metrics = "metrics=[factual_accuracy,answer_class]"
-    words = [
-        "dataset=graphrag",
-        f"dataset.path={tmp_path / 'table.json'}",
-        metrics,
-        f"output_dir={tmp_path}",
-        "name=novels",
-    ]
+    words = ["dataset=graphrag", f"dataset.path={tmp_path / 'table.json'}", metrics, f"output_dir={tmp_path}", "name=novels"]
     judge = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", "judge.api_key_env=RAGPIPE_TEST_KEY"]
     with serving(script=JUDGE) as server:
         assert main([*words, *judge, f"judge.api_base={server.url}"]) == 0
         asked = len({line["question"] for line in server.log})
     types = [question["question_type"] for question in table]
-    cases = [
-        (method, types[number], _kind(number, place))
-        for number in range(len(table))
-        for place, method in enumerate(METHODS)
-    ]
+    cases = [(method, types[number], _kind(number, place)) for number in range(len(table)) for place, method in enumerate(METHODS)]
     distinct = len(cases) - sum(kind == "empty" for *_, kind in cases)
     assert asked == distinct + sum(kind not in ("empty", "dont_know") for *_, kind in cases)
     found = json.loads((tmp_path / "novels/latest/iteration-1/metrics.json").read_text(encoding="utf-8"))
@@ -131,10 +103,7 @@ def test_the_tables_of_the_graphrag_document(
     extremes = found["extremes"]["factual_accuracy"]
     assert extremes == {
         "n_questions": 250,
-        "methods": {
-            method: {"n": 250, "mean": pytest.approx((100 + 75 + 10 + 10) / 5), "best": 100.0, "worst": 0.0}
-            for method in METHODS
-        },
+        "methods": {method: {"n": 250, "mean": pytest.approx((100 + 75 + 10 + 10) / 5), "best": 100.0, "worst": 0.0} for method in METHODS},
     }
     for group, figures in found["by"]["method*question_type"].items():
         values = [GRADED[kind][1] for method, question_type, kind in cases if f"{method} * {question_type}" == group]
@@ -197,9 +166,7 @@ SETS = {"mtrag_un": (_mtrag, 142), "clapnq_dev": (_clapnq, 275)}
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_refusals_are_as_many_as_counted_by_hand(
-    name: str, real_data: Real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_are_as_many_as_counted_by_hand(name: str, real_data: Real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks_of, n_tasks = SETS[name]
     folder = real_data(name)
     tasks = list(tasks_of(folder))
@@ -221,14 +188,8 @@ def test_refusals_are_as_many_as_counted_by_hand(
     unanswerable = {task for task, behaviour in due.items() if behaviour == "reject"}
     calibration, abstention = scores["rejection_calibration"], scores["abstention"]
     assert (calibration["n_ok"], round(calibration["mean"] * len(due))) == (len(due), right)
-    assert (abstention["n_ok"], round(abstention["mean"] * len(unanswerable))) == (
-        len(unanswerable),
-        len(unanswerable & refused),
-    )
-    modes = {
-        mode: found["overall"]["failure_modes"].get(mode, {}).get("n", 0)
-        for mode in ("false_rejection", "false_acceptance")
-    }
+    assert (abstention["n_ok"], round(abstention["mean"] * len(unanswerable))) == (len(unanswerable), len(unanswerable & refused))
+    modes = {mode: found["overall"]["failure_modes"].get(mode, {}).get("n", 0) for mode in ("false_rejection", "false_acceptance")}
     assert modes == {
         "false_rejection": sum(behaviour == "answer" and task in refused for task, behaviour in due.items()),
         "false_acceptance": len(unanswerable - refused),

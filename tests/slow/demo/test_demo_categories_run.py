@@ -1,7 +1,5 @@
 """The experiment over the second demonstration set: what the example RAG answers and declines, by category."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The built site: every page is there and can be reached, nothing is loaded from elsewhere, and no list or table is lost on the way."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The example RAG, evaluated: each planted fault is named with the cases that it spoils, and none without a fault."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -24,12 +22,9 @@ from tests.support.waiting import HANGS_AFTER_S
 
 METHODS = ("folders_off", "folders_on", "folders_fallback")
 NAMED = {
-    "wrong_scope": "scope_too_narrow",
-    "missing_document": "not_indexed",
-    "over_refusal": "over_refusal",
-    "stale_note": "stale_source_used",
+    "wrong_scope": "scope_too_narrow", "missing_document": "not_indexed", "over_refusal": "over_refusal", "stale_note": "stale_source_used",
     "no_citations": "citations_missing",
-}
+}  # fmt: skip
 Cases = frozenset[tuple[str, str]]
 
 
@@ -86,11 +81,7 @@ def test_each_fault_is_named_with_its_cases(tmp_path: Path, fault: str) -> None:
         assert named == _of_all_methods(*(case.id for case in samples() if case.recency_conflict_rule))
     elif fault == "wrong_scope":
         words = re.compile(r"\b(?:warrant(?:y|ies)|repairs?|returns?)\b", re.IGNORECASE)
-        led = [
-            case.id
-            for case in samples()
-            if words.search(case.question) and case.meta["folder"] != "company" and case.answerable
-        ]
+        led = [case.id for case in samples() if words.search(case.question) and case.meta["folder"] != "company" and case.answerable]
         assert {key for key in named if key[1] == "folders_on"} == {(name, "folders_on") for name in led}
         assert not any(method == "folders_off" for _, method in named)
     elif fault == "over_refusal":
@@ -118,9 +109,7 @@ def _served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The server in a process of its own, with its address; it is ended by SIGTERM."""
     command = (sys.executable, "-m", "ragpipe.example_rag", "--port", "0", *words)
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as server:
         try:
             assert server.stdout is not None
             address = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())

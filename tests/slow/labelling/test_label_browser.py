@@ -85,8 +85,7 @@ def test_sixty_cases_by_keys_and_back_into_the_run(browser: Browser, run: Path, 
     (folder,) = draw_folders(run)
     items = {(row["sample_id"], row["method"], row["repeat"]): row["item"] for row in read_drawn(folder).to_pylist()}
     labels = {
-        f"{items[row['sample_id'], row['method'], row['repeat']]}/{row['pass']}": row["label"]
-        for row in read_labels(folder).to_pylist()
+        f"{items[row['sample_id'], row['method'], row['repeat']]}/{row['pass']}": row["label"] for row in read_labels(folder).to_pylist()
     }
     assert labels == {name: VALUES[grade] for name, grade in given.items()}
     assert main(["task=verify", f"run={run}"]) == 0
@@ -202,9 +201,7 @@ def test_a_reload_keeps_labels_and_notes_and_the_browser_no_text(browser: Browse
 def test_a_full_browser_asks_to_save_and_loses_nothing(browser: Browser, run: Path, tmp_path: Path) -> None:
     with open_page(browser) as opened:
         page = opened.page
-        page.add_init_script(
-            "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };"
-        )
+        page.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };")
         page.goto(page_of(run).as_uri())
         page.wait_for_selector("#who:not([hidden])")
         page.keyboard.type("ann")
@@ -226,9 +223,7 @@ def test_a_saved_file_goes_on_in_another_browser(browser: Browser, run: Path, tm
         there = slot(opened)
         saved(opened, tmp_path / "a.jsonl")
     other = tmp_path / "other.jsonl"
-    other.write_text(
-        (tmp_path / "a.jsonl").read_text("utf-8").replace('"draw":"faith', '"draw":"other'), encoding="utf-8"
-    )
+    other.write_text((tmp_path / "a.jsonl").read_text("utf-8").replace('"draw":"faith', '"draw":"other'), encoding="utf-8")
     with open_page(browser) as opened:
         page = opened.page
         page.goto(page_of(run).as_uri())
@@ -291,10 +286,7 @@ def test_the_first_key_after_the_name_is_a_grade_even_before_the_page_is_drawn(b
 
 
 def test_names_divide_the_cases(browser: Browser, run: Path) -> None:
-    assert (
-        main(["task=label", f"run={run}", "label.metric=faithfulness", "label.annotators=[ann,bob]", "label.again=0"])
-        == 0
-    )
+    assert main(["task=label", f"run={run}", "label.metric=faithfulness", "label.annotators=[ann,bob]", "label.again=0"]) == 0
     with open_page(browser) as opened:
         page = opened.page
         page.goto(page_of(run).as_uri())

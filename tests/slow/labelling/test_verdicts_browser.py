@@ -32,9 +32,7 @@ def give(opened: OpenPage, word: str) -> None:
     form.get_by_role("button", name=word, exact=True).click()
 
 
-def test_from_the_page_to_the_calibration(
-    browser: Browser, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_the_page_to_the_calibration(browser: Browser, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (html,) = write_report_files(RunFolder(run), RunFolder(run).iteration(1), ReportSettings(formats=["html"]))
     with open_page(browser) as opened:
         opened.open(html, page_address(score="faithfulness"))
@@ -53,12 +51,7 @@ def test_from_the_page_to_the_calibration(
     assert main(["task=label", f"run={run}", f"label.import=['{file}']"]) == 0
     assert "1 new verdict by ann" in capsys.readouterr().out
     (row,) = pq.read_table(run / "labels/verdicts.parquet").to_pylist()
-    assert (row["sample_id"], row["method"], row["score"], row["passed"]) == (
-        event["sample_id"],
-        event["method"],
-        "faithfulness",
-        False,
-    )
+    assert (row["sample_id"], row["method"], row["score"], row["passed"]) == (event["sample_id"], event["method"], "faithfulness", False)
     assert (row["note"], row["blind"]) == ("the date is wrong <b>", False)
     assert main(["task=calibrate", f"run={run}"]) == 2  # there are no other labels
     assert "not used: 1 verdict given on report.html, not blind" in capsys.readouterr().out

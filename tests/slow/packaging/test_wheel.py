@@ -1,7 +1,5 @@
 """A built wheel carries options, prompts and data, works from an empty folder, and needs nothing but what it declares."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
@@ -34,9 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _shipped(*folders: str) -> set[str]:
-    files = (
-        p for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts
-    )
+    files = (p for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     return {p.relative_to(ROOT).as_posix() for p in files}
 
 
@@ -52,9 +48,7 @@ def test_the_source_distribution_is_whole(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert _shipped("ragpipe", "conf", "prompts", "tests") <= names
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
-    assert _shipped("docs") | {"mkdocs.yml", "justfile", "CHANGELOG.md", "CONTRIBUTING.md"} <= names, (
-        "what the site is made of"
-    )
+    assert _shipped("docs") | {"mkdocs.yml", "justfile", "CHANGELOG.md", "CONTRIBUTING.md"} <= names, "what the site is made of"
 
 
 def test_the_wheel_works_from_an_empty_folder(built: Path, tmp_path: Path) -> None:

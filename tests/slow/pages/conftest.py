@@ -32,10 +32,7 @@ def browser() -> Iterator[Browser]:
 
 def rows_of(change: float, answer: str, chunk: str) -> list[Row]:
     """30 cases in two categories with the grades .2, .22 ... .78, each moved by `change` where its number is even."""
-    chunks = [
-        Chunk(id="both", rank=1, text="A text that both have."),
-        Chunk(id=chunk, rank=2, text=f"Text of {chunk}."),
-    ]
+    chunks = [Chunk(id="both", rank=1, text="A text that both have."), Chunk(id=chunk, rank=2, text=f"Text of {chunk}.")]
     return [
         Row(
             f"q{n:02}",

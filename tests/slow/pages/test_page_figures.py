@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ragpipe.datasets.native_form import content_id
+from ragpipe.pages.side_files import SideFolder
 from ragpipe.schema.sample import Chunk
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
+from tests.slow.pages.conftest import NEW, OLD, rows_of
 from tests.slow.pages.test_report_browser import case_open, pages_of
-from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page
+from tests.support.compared_runs import scored_run
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page, wait_until
 from tests.support.run_tables import Row, score, write_run
+from tests.unit.reports.test_compare_page import page_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
+
 ELEMENTS = 3000
 """Elements of a page with a case open (benchmarks/pages.py)."""
-FIRST_SCREEN = 700
 """Pixels: where the cases begin in a window of 1440 x 900, and where the first chart ends at 390 x 844."""
 METHODS = ("baseline", "rerank", "no_rerank_small_k")
 NAMES = [f"measured_score_{n:02}" for n in range(47)]
 HEADLINE = NAMES[:4]
-TOP = "(name) => document.getElementById(name).getBoundingClientRect().top + scrollY"
 
 
 def settings(scores: int, gates: int) -> ScoringSettings:
@@ -47,26 +53,18 @@ def run_of(root: Path, scores: int, gates: int) -> Path:
     draw = random.Random(7)
     rows = []
     for n in range(40):
-        labels = {
-            "question": f"Question number {n}, of some length?",
-            "category": f"category_{n % 6}",
-            "subcategory": f"kind_{n % 5}",
-        }
+        labels = {"question": f"Question number {n}, of some length?", "category": f"category_{n % 6}", "subcategory": f"kind_{n % 5}"}
         for place, method in enumerate(METHODS):
             values = {name: 0.0 if n == 0 else min(1.0, draw.random() * 0.8 + place / 10) for name in NAMES[:scores]}
             details = {name: {"note": "a detail"} for name in values}
             chunks = [Chunk(id=f"{method}-{c}", rank=c, text=f"Text {c}.") for c in range(1, 6)]
-            rows.append(
-                Row(f"q{n:02}", method, values, labels, {"answer": f"Answer of {method}.", "chunks": chunks}, details)
-            )
+            rows.append(Row(f"q{n:02}", method, values, labels, {"answer": f"Answer of {method}.", "chunks": chunks}, details))
     write_run(root, rows, group=200)
     score(root, [ScoreSpec(name) for name in NAMES[:scores]], settings(scores, gates))
     return pages_of(root)
 
 
-@pytest.fixture(
-    scope="module", params=[(4, 0), (4, 4), (47, 4)], ids=["4 scores", "4 scores, 4 gates", "47 scores, 4 gates"]
-)
+@pytest.fixture(scope="module", params=[(4, 0), (4, 4), (47, 4)], ids=["4 scores", "4 scores, 4 gates", "47 scores, 4 gates"])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_of(tmp_path_factory.mktemp("run"), *request.param)
 
@@ -76,24 +74,6 @@ def shown(browser: Browser, page: Path) -> Iterator[OpenPage]:
     with open_page(browser) as opened:
         opened.open(page)
         yield opened
-        assert opened.faults == []
-
-
-def test_the_answer_what_is_wrong_where_and_the_first_cases_share_a_screen(shown: OpenPage) -> None:
-    assert shown.page.evaluate(TOP, "better") < 150
-    assert shown.page.evaluate(TOP, "slices") < FIRST_SCREEN
-    assert shown.page.evaluate(TOP, "cases") <= FIRST_SCREEN
-    assert shown.sideways() <= 0
-
-
-def test_a_phone_has_the_differences_on_its_first_screen(browser: Browser, page: Path) -> None:
-    with open_page(browser, width=390, height=844) as opened:
-        opened.open(page)
-        assert (
-            opened.page.evaluate("document.querySelector('#better .forest').getBoundingClientRect().bottom")
-            <= FIRST_SCREEN
-        )
-        assert opened.sideways() <= 0
         assert opened.faults == []
 
 
@@ -144,9 +124,7 @@ def test_axe_finds_nothing_with_every_fold_open(browser: Browser, page: Path, wi
     with open_page(browser, width=width) as opened:
         opened.open(page)
         while opened.page.locator(".front details:not([open])").count():
-            opened.page.evaluate(
-                "document.querySelectorAll('.front details:not([open])').forEach((one) => { one.open = true; })"
-            )
+            opened.page.evaluate("document.querySelectorAll('.front details:not([open])').forEach((one) => { one.open = true; })")
             opened.page.wait_for_timeout(100)
         assert axe_violations(opened.page) == []
         assert opened.sideways() <= 0
@@ -184,3 +162,125 @@ def test_texts_with_little_in_common_get_no_word_diff(browser: Browser, tmp_path
         opened.page.wait_for_selector("#pane >> text=too different for a word diff")
         assert opened.page.locator("#pane ins, #pane del").count() == 0
         assert opened.faults == []
+
+
+@pytest.fixture
+def divided(tmp_path: Path) -> Path:
+    """The comparison of 30 cases with all but its list beside it."""
+    base = scored_run(tmp_path / "a", rows_of(0.0, OLD, "old"))
+    new = scored_run(tmp_path / "b", rows_of(-0.1, NEW, "new"), run_id="000000000002")
+    folder = tmp_path / "compare.data"
+    folder.mkdir()
+    side = SideFolder(folder.name, lambda name, content: (folder / name).write_bytes(content) and None, limit=0)
+    (tmp_path / "compare.html").write_text(page_of(base, new, side=side), encoding="utf-8")
+    return tmp_path / "compare.html"
+
+
+@pytest.fixture
+def shown_beside(browser: Browser) -> Iterator[OpenPage]:
+    """At the end the page has asked for nothing outside its folder, and nothing was refused."""
+    with open_page(browser) as opened:
+        yield opened
+        assert opened.faults == []
+
+
+def loads(shown_beside: OpenPage) -> list[str]:
+    requests: list[str] = []
+    shown_beside.page.on("request", lambda request: requests.append(request.url.rpartition("/")[2].partition("-")[0]))
+    return requests
+
+
+def test_a_case_loads_its_file_once_and_the_search_its_text(shown_beside: OpenPage, divided: Path) -> None:
+    requests = loads(shown_beside)
+    shown_beside.open(divided)
+    assert requests == ["compare.html", "text"]
+    shown_beside.page.focus("#list")
+    shown_beside.page.keyboard.press("Enter")
+    shown_beside.page.wait_for_selector("#pane ins")
+    assert "twelve" in shown_beside.pane()
+    assert requests[2:] == ["d0", "t0"]
+    shown_beside.page.keyboard.press("j")
+    wait_until(shown_beside.page, "document.querySelector('#pane h3').textContent !== 'q16/1'")
+    assert len(requests) == 4
+    shown_beside.page.fill("#q", "number 12")
+    assert shown_beside.shown() == ["q12/1"]
+
+
+def test_over_http_too(shown_beside: OpenPage, divided: Path) -> None:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(divided.parent)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        shown_beside.page.goto(f"http://127.0.0.1:{server.server_port}/compare.html#v=1&case=q12/1")
+        shown_beside.page.wait_for_selector("#pane ins")
+        assert "Question number 12?" in shown_beside.pane()
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_without_the_folder_the_list_lives_and_the_pane_names_the_file(browser: Browser, divided: Path) -> None:
+    (file,) = divided.parent.glob("compare.data/d0-*.js")
+    (text,) = divided.parent.glob("compare.data/text-*.js")
+    divided.with_suffix(".data").rename(divided.parent / "elsewhere")
+    with open_page(browser) as opened:
+        opened.open(divided)
+        assert opened.count() == "30 of 30"
+        assert f"compare.data/{text.name} is missing beside the page" in str(opened.page.text_content("#message"))
+        opened.page.focus("#list")
+        opened.page.keyboard.press("Enter")
+        opened.page.wait_for_selector("#pane .banner")
+        assert f"compare.data/{file.name} is missing beside the page: keep the folder compare.data with it" in opened.pane()
+        opened.page.select_option("#flip", "to_failed")
+        assert opened.count() == "2 of 30"
+        assert all("ERR_FILE_NOT_FOUND" in fault for fault in opened.faults)
+        (divided.parent / "elsewhere").rename(divided.with_suffix(".data"))
+        opened.page.keyboard.press("Escape")
+        opened.page.click("#list [role=option]:nth-child(2)")
+        opened.page.wait_for_selector("#pane ins")  # the file is asked for again
+
+
+@pytest.mark.parametrize("content", ["ragpipeBlock(", "", 'ragpipeBlock("d9","AAAA");'])
+def test_a_damaged_file_is_named(browser: Browser, divided: Path, content: str) -> None:
+    (file,) = divided.parent.glob("compare.data/d0-*.js")
+    file.write_text(content)
+    with open_page(browser) as opened:
+        opened.open(divided, "#v=1&case=q12/1")
+        opened.page.wait_for_selector("#pane .banner")
+        assert f"compare.data/{file.name} beside the page is damaged" in opened.pane()
+        assert opened.count() == "30 of 30"
+
+
+def test_the_policy_lets_no_other_script_in(browser: Browser, divided: Path) -> None:
+    """A script's name is refused outside the policy, and the policy refuses what the page does not name."""
+    with open_page(browser) as opened:
+        opened.open(divided)
+        errors = opened.page.evaluate(
+            """() => {
+              const attempt = (run) => { try { run(); return ""; } catch (error) { return error.name; } };
+              return [
+                attempt(() => { document.createElement("script").src = "compare.data/other.js"; }),
+                attempt(() => { trustedTypes.createPolicy("another", { createScriptURL: (text) => text }); }),
+                attempt(() => { trustedTypes.createPolicy("ragpipe-side-files", { createScriptURL: (text) => text }); }),
+                attempt(() => { document.body.innerHTML = "<img src=x>"; }),
+              ];
+            }"""
+        )
+        assert errors == ["TypeError"] * 4
+
+
+def test_of_several_candidates_only_the_chosen_one_has_elements(shown_beside: OpenPage, tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", rows_of(0.0, OLD, "old"))
+    others = [scored_run(tmp_path / f"b{n}", rows_of(change, NEW, "new"), run_id=f"00000000000{n}") for n, change in ((2, -0.1), (3, 0.1))]
+    (tmp_path / "three.html").write_text(page_of(base, *others), encoding="utf-8")
+    shown_beside.open(tmp_path / "three.html")
+    panels = shown_beside.page.locator(".panel")
+    assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000002"]
+    shown_beside.page.click("#candidates a:nth-child(2)")
+    assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000003"]
+    assert shown_beside.page.evaluate("document.querySelector('.panel').nextElementSibling.id") == "cases"
+    shown_beside.page.go_back()
+    assert panels.evaluate_all("found => found.map(panel => panel.dataset.with)") == ["test 000000000002"]

@@ -47,10 +47,7 @@ def row(n: int, method: str, **more: Any) -> Row:
     """Question n of a method: grade n/20 of `base`, and of `new` the same or for every third question 1; `fees` are the first ten."""
     grade = 1.0 if method == "new" and n % 3 == 0 else n % 20 / 20
     ranks = {spec.name: float(spec.name.startswith("hit")) for spec in SPECS[1:]}
-    chunks = [
-        Chunk(id="both", rank=1, text="The fee is twelve euros."),
-        Chunk(id=method, rank=2, text=f"Only {method}."),
-    ]
+    chunks = [Chunk(id="both", rank=1, text="The fee is twelve euros."), Chunk(id=method, rank=2, text=f"Only {method}.")]
     labels = {"question": f"Question number {n}?", "category": "fees" if n < 10 else "dates"}
     details = {"grade": {"claims": [CLAIM]}} if method == "base" else {}
     return Row(
@@ -203,10 +200,7 @@ def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
             "contradicted The fee is ten euros.by context 1 (chunk both), characters 4 to 17: fee is twelve"
         ]
         page.click("#pane .chunk summary >> nth=0")
-        assert page.locator("#pane .chunk[open] mark.contradicts").all_text_contents() == [
-            "contradicts",
-            "fee is twelve",
-        ]
+        assert page.locator("#pane .chunk[open] mark.contradicts").all_text_contents() == ["contradicts", "fee is twelve"]
         assert page.locator("#pane .text mark.contradicted").all_text_contents() == ["The fee is ten euros."]
         ranking = page.locator("#pane details", has_text="Ranking (6 scores)")
         ranking.locator("summary").click()
@@ -215,10 +209,7 @@ def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
         page.click("#pane summary:text('new (1)')")
         page.click("#pane summary:text('1. grade / verify')")
         page.wait_for_selector("#pane .text.mono.tall")
-        assert page.locator("#pane .text.mono.tall").all_text_contents() == [
-            "Is the claim in the context?",
-            "It is not.",
-        ]
+        assert page.locator("#pane .text.mono.tall").all_text_contents() == ["Is the claim in the context?", "It is not."]
         page.click("#pane .bar button:text-is('new')")
         wait_until(page, "document.querySelectorAll('#pane .columns').length === 0")
         assert "The fee is ten" not in opened.page.inner_text("#pane .text >> nth=0")
@@ -332,9 +323,7 @@ def digest_of(cases: RunCases) -> str:
 
 def test_a_browser_that_keeps_nothing_is_said(browser: Browser, report: Path) -> None:
     with open_page(browser) as opened:
-        opened.page.add_init_script(
-            "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };"
-        )
+        opened.page.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };")
         opened.open(report, "#v=1&case=q00/base/1")
         case_open(opened)
         opened.page.keyboard.press("h")
@@ -478,21 +467,6 @@ def test_axe_finds_nothing(browser: Browser, report: Path, scheme: str, width: i
         for summary in opened.page.locator("#pane summary").all():
             summary.click()
         assert axe_violations(opened.page) == []
-
-
-def test_the_answer_and_the_first_cases_are_on_the_first_screen(shown: OpenPage) -> None:
-    place = "(name) => document.getElementById(name).getBoundingClientRect()"
-    assert shown.page.evaluate(f"({place})('better').top") < 150
-    assert shown.page.evaluate(f"({place})('cases').top") <= 700
-
-
-def test_on_a_phone_the_differences_end_on_the_first_screen(browser: Browser, report: Path) -> None:
-    with open_page(browser, width=390) as opened:
-        opened.open(report)
-        bottom = "document.querySelector('#better .forest').getBoundingClientRect().bottom"
-        assert opened.page.evaluate(bottom) <= 700
-        forest = "document.querySelector('#better .drawn')"
-        assert opened.page.evaluate(f"{forest}.scrollWidth - {forest}.clientWidth") <= 0, "nothing of it is cut off"
 
 
 def test_marks_of_charts_filter_the_list(shown: OpenPage) -> None:

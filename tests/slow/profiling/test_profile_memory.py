@@ -1,7 +1,5 @@
 """A profile of 100,000 cases takes the memory of ids and hashes, not of texts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +31,7 @@ def test_100_000_cases() -> None:
     peaks = {}
     for samples in (5_000, 50_000):
         args = [sys.executable, "-c", PROFILE, str(samples)]
-        read, cases, findings, peak = map(
-            int, subprocess.run(args, check=True, capture_output=True, text=True).stdout.split()
-        )
+        read, cases, findings, peak = map(int, subprocess.run(args, check=True, capture_output=True, text=True).stdout.split())
         assert (read, cases, findings) == (samples, 2 * samples, 0)
         peaks[samples] = peak
     assert peaks[50_000] - peaks[5_000] <= 100  # MiB for 90,000 cases, whose texts are 250 MiB

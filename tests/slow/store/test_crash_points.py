@@ -1,7 +1,5 @@
 """A SIGKILL and a full disk at every system call that makes a final file: it is absent, old and whole, or new and whole."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -199,7 +197,6 @@ def test_no_final_file_is_ever_half_written(name: str, tmp_path: Path) -> None:
     assert target.state(fresh) == "new"
     assert {"rename"} <= {call for call, _ in crash_points}
     assert len(crash_points) >= 3
-
     seen: Counter[str] = Counter()
     for number, (call, when) in enumerate(some_of(without_middles(crash_points), 8)):
         removes = call in ("unlink", "unlinkat", "rmdir")  # needs no room
@@ -212,9 +209,7 @@ def test_no_final_file_is_ever_half_written(name: str, tmp_path: Path) -> None:
             state = target.state(folder)
             assert state in (before, "new"), f"{inject}: {state}"
             seen[f"{fault} {state}"] += 1
-            is_of_a_read = (
-                "Failed to open local file" in done.stderr
-            )  # threads moved the count: no full disk refuses that
+            is_of_a_read = "Failed to open local file" in done.stderr  # threads moved the count: no full disk refuses that
             if fault.startswith("error") and done.returncode and not is_of_a_read:
                 assert "OutputError" in done.stderr, done.stderr
                 assert "disk is full" in done.stderr

@@ -1,7 +1,5 @@
 """Objects of the real langchain-core and llama-index-core as systems, without a model or a network."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,14 +109,11 @@ async def answered(folder: Path, name: str, journal: str = "", **settings: Any) 
 TEXTS = ["Paris is the capital of France.", "Berlin is the capital of Germany."]
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("retrieval_chain", {"input": "{input: question}"}),
-        ("retrieval_chain.invoke", {"input": "{input: question}"}),
-        ("retrieval_qa", {}), ("documents", {}), ("stream", {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "settings"), [
+    ("retrieval_chain", {"input": "{input: question}"}),
+    ("retrieval_chain.invoke", {"input": "{input: question}"}),
+    ("retrieval_qa", {}), ("documents", {}), ("stream", {}),
+])  # fmt: skip
 async def test_documents_of_langchain_are_chunks(plugin: Path, name: str, settings: dict[str, Any]) -> None:
     output = await answered(plugin, name, **settings)
     assert output.answer == "Paris it is"

@@ -1,7 +1,5 @@
 """A run folder alone, copied to another place, its data set and call store gone, in processes without a network."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -55,7 +53,6 @@ def test_a_copied_folder_is_enough_without_a_network(tmp_path: Path) -> None:
     shutil.rmtree(here)
     stored = ["task=rejudge", "run=run", "rejudge.mode=stored"]
     judge = ["judge=llm", "judge.endpoint=test", "judge.api_base=http://127.0.0.1:9/v1", f"judge.model={FIRST}"]
-
     code, text = without_network(["task=rescore", "run=run", "scoring.thresholds.faithfulness=0.1"], there)
     assert (code, "changed against" in text) == (0, True), text
     code, text = without_network(["task=verify", "run=run"], there)

@@ -1,8 +1,6 @@
 """Metrics of a user's own that end their process, cancel themselves, fork, or return what they must not: a run says whose fault it is,
 in one process and by workers alike, and never ends as if it were done."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -70,10 +68,7 @@ def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
         ("exit", "metric odd on case q00007/default: SystemExit: 0"),
         ("cancel", "metric odd on case q00007/default: CancelledError"),
         ("float", "metric odd on case q00007/default: the metric returned float 1.0; expected a Score"),
-        (
-            "scale",
-            "metric odd on case q00007/default: score 'odd': 5 is outside the scale that its metric declares, 0 to 1",
-        ),
+        ("scale", "metric odd on case q00007/default: score 'odd': 5 is outside the scale that its metric declares, 0 to 1"),
         ("short", r"metric odd on case q\d+/default: compute gave \d+ results for \d+ cases: one each is expected"),
     ],
 )

@@ -1,7 +1,5 @@
 """A job of a sweep that submitit's signal ends at any moment: it is put into the queue again, and is no fault of a metric's."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -72,14 +70,7 @@ def test_within_a_metric_it_is_no_fault_of_the_metric(tmp_path: Path, kind: str)
     (tmp_path / "odd.py").write_text(METRIC)
     data = write_cases(tmp_path / "cases.jsonl", 8)
     with Server(tmp_path / "server.jsonl") as server:
-        words = arguments(
-            data,
-            tmp_path / "out",
-            server.url,
-            f"+metrics.odd.class=odd.{kind}",
-            "plugins=[odd]",
-            metrics="faithfulness",
-        )
+        words = arguments(data, tmp_path / "out", server.url, f"+metrics.odd.class=odd.{kind}", "plugins=[odd]", metrics="faithfulness")
         ended = job(tmp_path, words, PREEMPTED="1")
         assert ended.returncode == QUEUED, ended.stdout + ended.stderr
         assert ended.stdout.endswith("queued again\n")

@@ -1,7 +1,5 @@
 """Signals: how long an end takes, its exit code, and that what was answered is never asked again."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -64,9 +62,7 @@ def test_two_interrupts_end_it_at_once(bench: Make) -> None:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "word"), [(signal.SIGTERM, "terminated"), (signal.SIGHUP, "the terminal was closed")]
-)
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, "terminated"), (signal.SIGHUP, "the terminal was closed")])
 def test_a_termination_ends_it_before_a_container_is_killed(bench: Make, number: signal.Signals, word: str) -> None:
     """`docker stop` kills after ten seconds."""
     assert TERM_EXIT_S < 10
@@ -191,9 +187,7 @@ def test_a_signal_at_any_moment(bench: Make, wait_s: float, number: signal.Signa
     # the interpreter itself may still be starting, before the first word is said, or ending after the last one
     alone = not text.partition("Traceback")[0].strip() or "next:" in text or "report:" in text
     assert process.returncode in (0, 128 + number, *([-number] if alone else [])), text
-    swallowed = (
-        "Exception ignored in" in text
-    )  # outside of the judging a SIGINT may hit a finalizer: Python drops it there
+    swallowed = "Exception ignored in" in text  # outside of the judging a SIGINT may hit a finalizer: Python drops it there
     if not swallowed and (number != signal.SIGINT or process.returncode >= 0):
         assert "Traceback" not in text
     _resumed(b, 30)

@@ -1,27 +1,25 @@
 """Fitted settings of the embedded judge: advised where unseen questions show a gain, never within noise."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pydantic import ValidationError
 from sklearn.metrics import cohen_kappa_score
 
-from ragpipe.calibrating.judge_fit import (
-    IN_USE,
-    EmbeddedFit,
-    candidates_of,
-    fit_judge,
-    fit_lines,
-    judge_section,
-    values_of,
-)
+from ragpipe.calibrating.judge_fit import IN_USE, EmbeddedFit, candidates_of, fit_judge, fit_lines, judge_section, values_of
+from ragpipe.calibrating.people_labels import JudgedCases, judged_cases
 from ragpipe.judging.heuristic.claim_features import extract_features, index_sources
 from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
 from ragpipe.judging.heuristic.verdict_rules import decide
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.dimensions import CASE
+from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 
@@ -83,10 +81,7 @@ def test_a_judge_that_measures_the_length_is_no_better_than_the_length() -> None
     assert not fit.is_advised
 
 
-@pytest.mark.parametrize(
-    ("n", "positive", "reason"),
-    [(39, 20, "few_labels"), (60, 56, "few_outside_largest_class"), (60, 30, None)],
-)
+@pytest.mark.parametrize(("n", "positive", "reason"), [(39, 20, "few_labels"), (60, 56, "few_outside_largest_class"), (60, 30, None)])
 def test_too_few_labels_fit_nothing(n: int, positive: int, reason: str | None) -> None:
     labels = (np.arange(n) < positive).astype(float)
     fit = fit_judge(labels, labels[:, None], np.arange(n, dtype=float))
@@ -154,10 +149,7 @@ def test_the_fitted_judge_is_a_judge_section_and_is_said_in_words() -> None:
     verdicts = np.stack([noisy(labels, 0.55, rng), noisy(labels, 0.95, rng)], axis=1)
     fit = fit_judge(labels, verdicts, rng.random(100))
     settings = HeuristicSettings(threshold=0.45, overlap_weights=OverlapWeights(recall=1, window=0, bigrams=0, lcs=0))
-    assert (
-        HeuristicSettings.model_validate(yaml.safe_load(judge_section(settings, "0123456789ab", "faithfulness")))
-        == settings
-    )
+    assert HeuristicSettings.model_validate(yaml.safe_load(judge_section(settings, "0123456789ab", "faithfulness"))) == settings
     lines = list(fit_lines("faithfulness", EmbeddedFit(settings, fit)))
     assert "take threshold 0.45, overlap weights recall 1, window 0, bigrams 0, lcs 0" in lines[0]
     assert "better than the length of the answer alone" in lines[1]
@@ -165,3 +157,49 @@ def test_the_fitted_judge_is_a_judge_section_and_is_said_in_words() -> None:
     assert "keep the settings in use" in next(fit_lines("faithfulness", EmbeddedFit(settings, kept)))
     few = fit_judge(labels[:20], verdicts[:20], rng.random(20))
     assert "fewer than 40 labels" in next(fit_lines("faithfulness", EmbeddedFit(settings, few)))
+
+
+IDS = ["a", "b", "c", "d"]
+SHARE = ScoreSpec("faithfulness")
+
+
+def judged(root: Path, iterations: Sequence[Sequence[float | None]], keys: Sequence[str] = IDS) -> JudgedCases:
+    """The score of the cases of `IDS` in each iteration, before a threshold of .85."""
+    for number, values in enumerate(iterations, 1):
+        folder = root / f"iteration-{number}"
+        folder.mkdir()
+        columns = {name: pa.nulls(len(IDS), kind) for name, kind, _ in CASE}
+        columns |= {"sample_id": pa.array(IDS), "method": pa.array(["rag"] * 4), "repeat": pa.array([1] * 4)}
+        columns |= {"answer_chars": pa.array([10, None, 30, 40]), "category": pa.array(["x", "x", "y", None])}
+        pq.write_table(pa.table({**columns, SHARE.name: pa.array(values, pa.float64())}), folder / "records.parquet")
+    cases = [(name, "rag", 1) for name in keys]
+    return judged_cases(RunFolder(root), list(range(1, len(iterations) + 1)), SHARE, 0.85, cases)
+
+
+def test_values_are_means_and_verdicts_are_those_of_most_iterations(tmp_path: Path) -> None:
+    both = judged(tmp_path, [[1.0, 1.0, 0.5, None], [1.0, 0.5, 0.5, None], [0.5, None, 1.0, None]])
+    np.testing.assert_allclose(both.values, [2.5 / 3, 0.75, 2 / 3, np.nan])
+    # 2 of 3, a tie of two, 1 of 3, none
+    np.testing.assert_array_equal(both.verdicts, [1, np.nan, 0, np.nan])
+
+
+def test_the_reliability_is_the_correlation_of_two_iterations(tmp_path: Path) -> None:
+    first, second = [0.1, 0.5, 0.9, 0.4], [0.2, 0.4, 0.8, 0.7]
+    pairs = np.array([[*first, *second], [*second, *first]])  # each pair in both orders
+    assert judged(tmp_path, [first, second]).reliability == pytest.approx(np.corrcoef(pairs)[0, 1])
+
+
+def test_one_iteration_has_no_reliability_and_its_values_as_they_are(tmp_path: Path) -> None:
+    one = judged(tmp_path, [[1 / 3, None, 0.85, 1.0]])
+    assert one.reliability is None
+    np.testing.assert_array_equal(one.values, [1 / 3, np.nan, 0.85, 1.0])
+    np.testing.assert_array_equal(one.verdicts, [0, np.nan, 1, 1])
+
+
+def test_rows_are_in_the_order_of_the_labels(tmp_path: Path) -> None:
+    some = judged(tmp_path, [[0.1, 0.2, 0.3, 0.4]], ["d", "a", "c"])
+    np.testing.assert_array_equal(some.values, [0.4, 0.1, 0.3])
+    np.testing.assert_array_equal(some.lengths, [40, 10, 30])
+    assert some.questions.tolist() == [2, 0, 1]
+    category = some.fields.of("category")
+    assert [(int(case), category.names[code]) for case, code in zip(category.cases, category.codes, strict=True)] == [(1, "x"), (2, "y")]

@@ -3,8 +3,6 @@
 RefChecker's claims have people's labels and no judge: `tests/unit/test_human_labels.py` holds the metric against them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -46,9 +44,7 @@ def expected(folder: Path, block: str) -> Any:
     return content(folder / "EXPECTED.json")[block]
 
 
-def agreement(
-    labels: Floats, scores: Floats, questions: Floats, low: float, high: float
-) -> tuple[Statistics, RatedCases, ScoreSpec]:
+def agreement(labels: Floats, scores: Floats, questions: Floats, low: float, high: float) -> tuple[Statistics, RatedCases, ScoreSpec]:
     """All statistics of two raters without verdicts; grades are the values that people used."""
     empty = np.full(len(labels), NONE)
     rated = RatedCases(labels, empty, scores, empty, questions)
@@ -69,9 +65,7 @@ def check(statistics: Statistics, figures: dict[str, Any]) -> None:
             assert statistic.interval.low < statistic.value < statistic.interval.high, name
 
 
-def check_ordinal(
-    labels: Floats, scores: Floats, questions: Floats, scale: tuple[float, float], figures: dict[str, Any]
-) -> None:
+def check_ordinal(labels: Floats, scores: Floats, questions: Floats, scale: tuple[float, float], figures: dict[str, Any]) -> None:
     """Plain and quadratic kappa, equal pairs and the table of counts."""
     statistics, rated, spec = agreement(labels, scores, questions, *scale)
     assert statistics["quadratic_kappa"].value == pytest.approx(figures["kappa_quadratic"], abs=PLACES)
@@ -119,9 +113,7 @@ def test_four_classes_of_mtrag(real_data: Path) -> None:
     rows, questions = mtrag_rows(real_data)
     labels = np.array([float(math.floor(median(marks(row, "faithfulness")) + 0.5)) for row in rows])
     scores = np.array([min(4.0, math.floor(4 * recorded(row, "rl_f")) + 1) for row in rows])
-    figures = expected(real_data, "mtrag")[
-        "faithfulness 4 classes: median human (half up) vs rl_f -> min(4, floor(4x)+1)"
-    ]
+    figures = expected(real_data, "mtrag")["faithfulness 4 classes: median human (half up) vs rl_f -> min(4, floor(4x)+1)"]
     check_ordinal(labels, scores, questions, (1, 4), figures)
 
 
@@ -175,14 +167,11 @@ def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
     people: dict[int, list[float]] = {}
     for row in content(folder / "ragchecker_meta/human_labeled_data.json"):
         people.setdefault(row["instance_id"], []).append(float(row[label]))
-    apart = np.array(
-        [judged[i]["model2"]["ragchecker"][label] - judged[i]["model1"]["ragchecker"][label] for i in people]
-    )
+    apart = np.array([judged[i]["model2"]["ragchecker"][label] - judged[i]["model1"]["ragchecker"][label] for i in people])
     return np.array(list(people.values())), ((apart - apart.min()) / np.ptp(apart) - 0.5) * 4
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("label", PREFERENCES)
 def test_preferences_of_ragchecker(real_data: Path, label: str) -> None:
     figures = expected(real_data, "ragchecker")[label]
@@ -220,7 +209,6 @@ def insights(folder: Path, judge: str) -> tuple[Floats, Floats, Floats]:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "judge", first_rows(["prompted_gpt-4o", "prompted_claude3-haiku", "prompted_claude3-opus", "prompted_gemini-1.5-pro",
                          "prompted_gpt3.5", "9fs_gpt-4o"], keep=1),
@@ -232,7 +220,6 @@ def test_judges_of_summhay(real_data: Path, judge: str) -> None:
     check_ordinal(labels, grades, summaries, SCALE, figures["ordinal"])
 
 
-@pytest.mark.slow
 def test_the_jury_of_summhay(real_data: Path) -> None:
     figures = expected(real_data, "summhay")["jury"]
     labels, _, summaries = insights(real_data, figures["judges"][0])
@@ -260,7 +247,6 @@ def test_the_jury_of_summhay(real_data: Path) -> None:
 # ---- PandaLM: three annotators prefer one of two answers or neither; a judge's unreadable replies are left out
 
 
-@pytest.mark.slow
 def test_annotators_of_pandalm(real_data: Path) -> None:
     figures = expected(real_data, "pandalm")
     rows = content(real_data / "pandalm/testset-v1.json")

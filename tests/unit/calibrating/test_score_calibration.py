@@ -1,7 +1,5 @@
 """One score against people: how labels become a reference, what counts, the ceiling between people, the verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import krippendorff
@@ -62,9 +60,7 @@ def calibrated(
         np.arange(n) if questions is None else np.array(questions),
         np.full(n, NAN) if lengths is None else np.array(lengths, dtype=np.float64),
         None,
-        Fields(
-            {"sample_id": pa.array([f"q{place}" for place in range(n)]), "method": pa.array(methods or ["rag"] * n)}
-        ),
+        Fields({"sample_id": pa.array([f"q{place}" for place in range(n)]), "method": pa.array(methods or ["rag"] * n)}),
     )
     binding = Binding(judge={}, metric_version=1, settings={}, prompts={}, answer_shape={}, threshold=threshold)
     answers = [f"{place:064d}" for place in range(n)]
@@ -147,9 +143,7 @@ def test_grades_are_compared_as_grades() -> None:
     labels, values = [5, 4, 4, 2, 1, 3, 5, 2], [5, 4, 3, 2, 1, 4, 4, 1]
     result = calibrated(labels_of(labels), values, spec=GRADE, threshold=None)
     assert "kappa" not in result.statistics
-    assert result.statistics["quadratic_kappa"].value == pytest.approx(
-        cohen_kappa_score(labels, values, weights="quadratic")
-    )
+    assert result.statistics["quadratic_kappa"].value == pytest.approx(cohen_kappa_score(labels, values, weights="quadratic"))
     assert result.statistics["alpha_interval"].value == pytest.approx(
         krippendorff.alpha(np.array([labels, values], dtype=float), level_of_measurement="interval")
     )
@@ -222,7 +216,6 @@ def test_one_annotator_has_no_ceiling() -> None:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "wrong", "state", "reason"),
     [
@@ -242,7 +235,6 @@ def test_the_interval_decides(n: int, wrong: int, state: str, reason: str | None
     assert (result.labels_needed is not None) == (state == "not_enough_labels" and reason is None)
 
 
-@pytest.mark.slow
 def test_a_target_relative_to_people_is_that_share_of_their_agreement() -> None:
     first = (np.arange(200) % 2).astype(float)
     second = first.copy()
@@ -257,10 +249,7 @@ def test_a_target_relative_to_people_is_that_share_of_their_agreement() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "threshold", "target", "reason"),
-    [
-        (GRADE, None, "kappa", "no_threshold"),
-        (ScoreSpec("count", None, None), None, "quadratic_kappa", "no_scale"),
-    ],
+    [(GRADE, None, "kappa", "no_threshold"), (ScoreSpec("count", None, None), None, "quadratic_kappa", "no_scale")],
 )
 def test_what_cannot_be_decided_says_why(spec: ScoreSpec, threshold: None, target: Any, reason: str) -> None:
     asked = CalibrationTarget(statistic=target, above=0.8, relative_to_ceiling=False)

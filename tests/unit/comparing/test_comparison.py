@@ -1,7 +1,8 @@
 """Comparisons of small runs by hand: differences, verdicts, flips, slices, what only one side has."""
 
-from __future__ import annotations
-
+import json
+from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,23 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA, compare_sides, compared_cases, comparison_document
+from ragpipe.comparing.change_sources import ChangeSources, rescored_values
+from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA, compare_sides, compared_cases, comparison_document, method_differences
+from ragpipe.comparing.pairing import paired_cases
 from ragpipe.comparing.score_differences import PairedScore
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.reports.comparison_summary import look_lines
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.store.run.run_folder import RunFolder
 from tests.support.compared_runs import GRADE, IDENTITY, compared, graded, scored_run, side_of
 from tests.support.run_tables import Row
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 BASE = {f"q{n}": 0.25 for n in range(8)}
 ACCEPTED: dict[str, Any] = {"accept": ["data"]}
 
 
-@pytest.mark.slow
 def test_a_run_that_is_better_everywhere(tmp_path: Path) -> None:
     """Differences .5 and .25 in turn: mean .375; all 8 signs alike: p = 2 / 2^8."""
     base = scored_run(tmp_path / "a", graded(BASE))
@@ -44,14 +48,11 @@ def test_a_run_that_is_better_everywhere(tmp_path: Path) -> None:
     assert comparison.document["cases"] == {"both": 8, "only_base": 0, "only_candidate": 0, "questions": 8}
 
 
-@pytest.mark.slow
 def test_a_win_follows_the_direction_of_the_score(tmp_path: Path) -> None:
     """Where lower is better a rise is a loss, while `difference` stays candidate - base."""
     errors = ScoreSpec(name="grade", low=0, high=1, higher_is_better=False)
     base = scored_run(tmp_path / "a", graded(BASE), specs=[errors])
-    new = scored_run(
-        tmp_path / "b", graded({sample: 0.5 if n else 0.75 for n, sample in enumerate(BASE)}), specs=[errors]
-    )
+    new = scored_run(tmp_path / "b", graded({sample: 0.5 if n else 0.75 for n, sample in enumerate(BASE)}), specs=[errors])
     score = compared(base, new).document["scores"]["grade"]
     assert score["difference"] == pytest.approx((7 * 0.25 + 0.5) / 8)
     assert (score["wins"], score["losses"], score["net_wins"], score["state"]) == (0, 8, -1.0, "worse")
@@ -95,9 +96,7 @@ def test_a_case_without_a_value_on_one_side_is_no_pair(tmp_path: Path) -> None:
     rows = [Row("q0", "default", {"grade": ("skipped", "no_context")}), Row("q1", "default", {"grade": 1.0})]
     comparison = compared(base, scored_run(tmp_path / "b", rows))
     assert comparison.document["scores"]["grade"]["n"] == 1
-    rows_of_grade = [
-        row for table in compared_cases([comparison]) for row in table.to_pylist() if row["score"] == "grade"
-    ]
+    rows_of_grade = [row for table in compared_cases([comparison]) for row in table.to_pylist() if row["score"] == "grade"]
     assert [(row["sample_id"], row["base"], row["candidate"], row["difference"]) for row in rows_of_grade] == [
         ("q0", 0.0, None, None),
         ("q1", 0.5, 1.0, 0.5),
@@ -136,26 +135,18 @@ def test_scores_of_one_run_and_scores_on_another_scale_are_named(tmp_path: Path)
     assert list(document["scores"]) == ["grade", "overall_score"]
 
 
-@pytest.mark.slow
 def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     """Six of six questions up: p = 2/64 = .03125 alone. With a second score that moved at random, and the overall score of both,
     Holm's factor is at least 2."""
     specs = [GRADE, ScoreSpec(name="tone", low=0, high=1)]
     samples = [f"q{n}" for n in range(8)]
     old = [Row(sample, "default", {"grade": 0.5, "tone": 0.5}) for sample in samples]
-    new = [
-        Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25})
-        for n, sample in enumerate(samples)
-    ]
-    for weights, state, adjusted in (
-        ({"grade": 1.0}, "better", 2 / 64),
-        ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64),
-    ):
+    new = [Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25}) for n, sample in enumerate(samples)]
+    for weights, state, adjusted in (({"grade": 1.0}, "better", 2 / 64), ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64)):
         scoring = ScoringSettings(weights=weights, thresholds={}, fill_defaults=False)
         name = "-".join(weights)
         base, other = (
-            scored_run(tmp_path / f"{part}-{name}", rows, specs=specs, scoring=scoring)
-            for part, rows in (("a", old), ("b", new))
+            scored_run(tmp_path / f"{part}-{name}", rows, specs=specs, scoring=scoring) for part, rows in (("a", old), ("b", new))
         )
         document = compared(base, other).document
         score = document["scores"]["grade"]
@@ -166,14 +157,10 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
         assert document["scores"]["tone"]["headline"] == ("tone" in weights)
 
 
-@pytest.mark.slow
 def test_slices_name_their_field_and_keep_their_numbers(tmp_path: Path) -> None:
     def rows(value: float) -> list[Row]:
         return [
-            Row(
-                f"q{n}", "default", {"grade": value if n < 8 else 0.5}, labels={"category": "easy" if n < 8 else "hard"}
-            )
-            for n in range(16)
+            Row(f"q{n}", "default", {"grade": value if n < 8 else 0.5}, labels={"category": "easy" if n < 8 else "hard"}) for n in range(16)
         ]
 
     document = compared(scored_run(tmp_path / "a", rows(0.25)), scored_run(tmp_path / "b", rows(0.75))).document
@@ -198,9 +185,7 @@ def test_latency_and_cost_stand_beside_the_scores(tmp_path: Path) -> None:
             for n in range(8)
         ]  # fmt: skip
 
-    document = compared(
-        scored_run(tmp_path / "a", rows(1.0)), scored_run(tmp_path / "b", rows(0.9, cost_usd=0.5))
-    ).document
+    document = compared(scored_run(tmp_path / "a", rows(1.0)), scored_run(tmp_path / "b", rows(0.9, cost_usd=0.5))).document
     assert list(document["operations"]) == ["latency_ms"]
     latency = document["operations"]["latency_ms"]
     assert (latency["base_mean"], latency["difference"]) == (pytest.approx(750), pytest.approx(-75))
@@ -225,15 +210,12 @@ def test_a_run_that_is_not_scored_is_no_side(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.slow
 def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_path: Path) -> None:
     """Recorded scores of people are diagnostic, weigh nothing and have no threshold: they are compared all the same."""
     people = ScoreSpec(name="grade", low=0, high=1, diagnostic=True)
     scoring = ScoringSettings(weights={"citation": 1.0}, fill_defaults=False)
     base = scored_run(tmp_path / "a", graded(BASE), specs=[people], scoring=scoring)
-    new = scored_run(
-        tmp_path / "b", graded({sample: 0.0 for sample in BASE} | {"q0": 0.125}), specs=[people], scoring=scoring
-    )
+    new = scored_run(tmp_path / "b", graded({sample: 0.0 for sample in BASE} | {"q0": 0.125}), specs=[people], scoring=scoring)
     document = compared(base, new).document
     assert document["scores"]["grade"]["headline"]
     assert (document["verdict"]["state"], document["verdict"]["score"]) == ("worse", "grade")
@@ -253,10 +235,7 @@ def test_a_smallest_effect_of_no_score_is_refused_with_the_nearest(tmp_path: Pat
     ("planned", "line"),
     [
         (6, "8 of 6 planned cases: more than were planned, and all of them count"),
-        (
-            16,
-            "8 of 16 planned cases: looked at as 50% of the plan, with intervals at 99.70%",
-        ),  # 2.963 (O'Brien-Fleming)
+        (16, "8 of 16 planned cases: looked at as 50% of the plan, with intervals at 99.70%"),  # 2.963 (O'Brien-Fleming)
         (100, "8 of 100 planned cases: nothing is decided below a quarter of the plan"),
     ],
 )
@@ -271,3 +250,243 @@ def test_another_judge_that_was_accepted_is_in_the_verdict(tmp_path: Path) -> No
     new = scored_run(tmp_path / "b", graded({sample: 0.5 for sample in BASE}), identity=other)
     sentence = compared(base, new, accept=["judge"]).document["verdict"]["sentence"]
     assert sentence.endswith("; not by the answers alone: judge differs")
+
+
+OTHER_JUDGE = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+NEW = {"output": {"answer": "A new answer."}}
+
+
+def grades(value: float, n: int = 4) -> dict[str, float]:
+    return {f"q{number}": value for number in range(n)}
+
+
+def sources(base: RunFolder, candidate: RunFolder, *others: RunFolder, name: str = "grade") -> dict[str, Any]:
+    with ExitStack() as stack:
+        old, new, *rest = (stack.enter_context(side_of(folder)) for folder in (base, candidate, *others))
+        found = ChangeSources(old, new, paired_cases(old.cases, new.cases), rest).of(name)
+        assert found is not None
+        assert sum(part["change"] for part in found["parts"]) == pytest.approx(found["total"])
+        return found
+
+
+def changes(found: dict[str, Any]) -> dict[str, float]:
+    return {" + ".join(part["parts"]): pytest.approx(part["change"]) for part in found["parts"]}
+
+
+def test_one_part_has_all_of_it(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(grades(0.25)))
+    found = sources(base, scored_run(tmp_path / "b", graded(grades(0.75), **NEW)))
+    assert changes(found) == {"answers": 0.5}
+    assert found["interaction"] == 0.0
+
+
+def test_parts_that_no_run_tells_apart_stay_one(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(grades(0.25)))
+    candidate = scored_run(tmp_path / "b", graded(grades(0.75), **NEW), identity=OTHER_JUDGE)
+    assert changes(sources(base, candidate)) == {"answers + judge": 0.5}
+
+
+def test_runs_between_tell_answers_and_judge_apart(tmp_path: Path) -> None:
+    """Old answers: .25 by the old judge, .375 by the new; new answers: .5 and .75. Answers add (.25 + .375)/2, the judge
+    (.125 + .25)/2; both together .125 beyond each alone."""
+    base = scored_run(tmp_path / "a", graded(grades(0.25)))
+    candidate = scored_run(tmp_path / "b", graded(grades(0.75), **NEW), identity=OTHER_JUDGE)
+    judged = scored_run(tmp_path / "c", graded(grades(0.375)), identity=OTHER_JUDGE)
+    answered = scored_run(tmp_path / "d", graded(grades(0.5), **NEW))
+    stranger = scored_run(tmp_path / "e", graded(grades(1.0), output={"answer": "Another again."}))
+    found = sources(base, candidate, judged, answered, stranger)
+    assert changes(found) == {"answers": 0.3125, "judge": 0.1875}
+    assert found["interaction"] == pytest.approx(0.125)
+    assert changes(sources(base, candidate, judged)) == {"answers + judge": 0.5}  # the fourth corner is missing
+
+
+def test_cases_of_one_run_are_a_part(tmp_path: Path) -> None:
+    """Base: mean of .25, .25, 1; candidate: .5, .5. Shared cases rose by .25; the third pulled the base up by .25."""
+    base = scored_run(tmp_path / "a", graded({"q0": 0.25, "q1": 0.25, "q2": 1.0}))
+    found = sources(base, scored_run(tmp_path / "b", graded({"q0": 0.5, "q1": 0.5}, **NEW)))
+    assert found["total"] == pytest.approx(0.0)
+    assert changes(found) == {"answers": 0.25, "cases": -0.25}
+
+
+def test_weights_are_swapped_by_making_the_overall_score_anew(tmp_path: Path) -> None:
+    """Values .2 and .6 by weights 1:1 are .4, by 3:1 .3; the new answers have .6 and .6: .6 by both. Answers first: +.2, then 0;
+    weights first: -.1, then +.3. Shapley: answers .25, scoring -.05."""
+    specs = [GRADE, ScoreSpec("tone", low=0, high=1)]
+
+    def run(name: str, grade: float, weight: float, **more: Any) -> RunFolder:
+        rows = [Row(f"q{n}", "default", {"grade": grade, "tone": 0.6}, **more) for n in range(4)]
+        scoring = ScoringSettings(weights={"grade": weight, "tone": 1.0}, fill_defaults=False)
+        return scored_run(tmp_path / name, rows, specs=specs, scoring=scoring)
+
+    base, candidate = run("a", 0.2, 1.0), run("b", 0.6, 3.0, **NEW)
+    found = sources(base, candidate, name="overall_score")
+    assert changes(found) == {"answers": 0.25, "scoring": -0.05}
+    assert found["interaction"] == pytest.approx(0.1)
+    assert changes(sources(base, candidate)) == {"answers": 0.4}  # the grade itself has no weights
+
+
+def test_a_score_made_anew_by_its_own_weights_is_the_stored_one(tmp_path: Path) -> None:
+    """With a skipped part, a failed part, and a composite inside the overall score."""
+    specs = [GRADE, ScoreSpec("tone", low=1, high=5), ScoreSpec("misses", low=0, high=1, higher_is_better=False)]
+    rows = [
+        Row("q0", "default", {"grade": 0.25, "tone": 4.0, "misses": 0.25}),
+        Row("q1", "default", {"grade": ("skipped", "no_context"), "tone": 2.0, "misses": 0.0}),
+        Row("q2", "default", {"grade": ("error", "refused: no"), "tone": 2.0, "misses": 1.0}),
+    ]
+    scoring = ScoringSettings(
+        weights={"mix": 2.0, "misses": 1.0},
+        composites={"mix": {"weights": {"grade": 1.0, "tone": 3.0}, "scale": [0.0, 100.0]}},
+        fill_defaults=False,
+    )
+    folder = scored_run(tmp_path / "a", rows, specs=specs, scoring=scoring)
+    with side_of(folder) as side:
+        for name in ("mix", "overall_score"):
+            expected = side.values(name)[0]
+            assert rescored_values(side, name, side.metrics["scoring"]) == pytest.approx(expected, nan_ok=True)
+            assert len(expected) == 3
+
+
+NEW_OF_METHOD_DIFFERENCES = {**{sample: 0.75 if n % 2 else 0.5 for n, sample in enumerate(BASE)}, "q8": 1.0}
+
+
+def methods_of(run: RunFolder) -> dict | None:
+    return method_differences([run.iteration(1).records], json.loads(run.final.metrics.read_text()))
+
+
+def test_the_first_method_in_the_data_is_the_base(tmp_path: Path) -> None:
+    """`z` comes first. Of `a` 8 cases are shared, with differences .5 and .25 in turn: mean .375; q8 has no partner."""
+    run = scored_run(tmp_path, [*graded(BASE, "z"), *graded(NEW_OF_METHOD_DIFFERENCES, "a")])
+    found = methods_of(run)
+    assert found is not None
+    assert (found["base"], list(found["candidates"])) == ("z", ["a"])
+    score = found["candidates"]["a"]["grade"]
+    assert (score["n"], score["base_mean"], score["candidate_mean"], score["difference"]) == (8, 0.25, 0.625, 0.375)
+    assert (score["wins"], score["ties"], score["losses"], score["state"]) == (8, 0, 0, "better")
+
+
+def test_they_are_those_of_a_comparison_of_methods(tmp_path: Path) -> None:
+    """Three methods in mixed order, two weighed scores, repeats, and cases without a value."""
+    specs = [GRADE, ScoreSpec(name="other", low=0, high=1)]
+    values = {"a": 0.2, "b": 0.5, "c": 0.3}
+    rows = [
+        Row(f"q{n}", method, {
+            "grade": ("skipped", "none") if (n, method) == (3, "c") else value + n % 3 / 10, "other": 1 - value * (n % 4) / 4,
+        }, repeat=repeat)
+        for n in range(12) for method, value in values.items() for repeat in (1, 2) if (n, method) != (5, "b")
+    ]  # fmt: skip
+    settings = ScoringSettings(weights={"grade": 2, "other": 1}, thresholds={"grade": 0.5}, fill_defaults=False)
+    run = scored_run(tmp_path, rows, specs=specs, scoring=settings)
+    found = methods_of(run)
+    assert found is not None
+    with side_of(run, "a") as base, side_of(run, "b") as b, side_of(run, "c") as c:
+        comparisons = compare_sides(base, [b, c], CompareSettings())
+    for method, comparison in zip("bc", comparisons, strict=True):
+        headline = {name: score for name, score in comparison.document["scores"].items() if score["headline"]}
+        assert found["candidates"][method] == headline
+        assert list(headline) == ["overall_score", "grade", "other"]
+
+
+@pytest.mark.parametrize("methods", [("a",), ("a", "b")])
+def test_one_method_is_compared_with_nobody(tmp_path: Path, methods: tuple[str, ...]) -> None:
+    run = scored_run(tmp_path, [row for method in methods for row in graded(BASE, method)])
+    assert (methods_of(run) is None) == (len(methods) == 1)
+
+
+def test_a_score_that_the_first_method_never_has_is_not_compared(tmp_path: Path) -> None:
+    rows = [Row(sample, "closed", {"grade": ("skipped", "retrieves_nothing")}) for sample in BASE]
+    found = methods_of(scored_run(tmp_path, [*rows, *graded(NEW_OF_METHOD_DIFFERENCES, "a")]))
+    assert found is not None
+    score = found["candidates"]["a"]["grade"]
+    assert (score["n"], score["difference"], score["reason"]) == (0, None, "no_pairs")
+
+
+VALUES = {"q1": 0.25, "q2": 0.5, "q3": 0.75}
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    identity = deepcopy(dict(IDENTITY))
+    metric = identity["metrics"]["grade"]
+    for key, value in parts.items():
+        (metric if key in metric else identity)[key] = value
+    return identity
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> RunFolder:
+    return scored_run(tmp_path / "base", graded(VALUES))
+
+
+JUDGE = {"judge_identity": {"model": "m-2", "temperature": 0}}
+PROMPT = {"prompts": {"ask": "b" * 64}}
+
+
+@pytest.mark.thorough(tried=3)
+@pytest.mark.parametrize(("parts", "part", "says"), [
+    (JUDGE, "judge", "judge.model"),
+    (JUDGE, "judge", "m-1 -> m-2"),
+    (PROMPT, "prompts", "grade/ask.v1@aaaaaaaa -> grade/ask.v1@bbbbbbbb"),
+    ({"version": 2}, "metrics", "grade.version"),
+    ({"parameters": {"history": False}}, "metrics", "grade.parameters.history"),
+    ({"parser": 4}, "parser", "3 -> 4"),
+    ({"embedder": {"kind": "minilm"}}, "embedder", "embedder.kind"),
+])  # fmt: skip
+def test_what_differs_is_refused_and_named(base: RunFolder, tmp_path: Path, parts: dict[str, Any], part: str, says: str) -> None:
+    prompts = {"grade/ask.v1@bbbbbbbb": "b" * 64}
+    other = scored_run(tmp_path / "other", graded(VALUES), identity=changed(**parts), prompts=prompts)
+    with pytest.raises(ConfigError) as refused:
+        compared(base, other)
+    assert says in str(refused.value)
+    assert f"compare.accept=[{part}]" in str(refused.value)
+    assert refused.value.exit_code == 2
+    document = compared(base, other, accept=[part]).document
+    assert {(row["part"], row["accepted"]) for row in document["differs"]} == {(part, True)}
+
+
+def test_every_part_that_differs_is_in_the_word_that_accepts_it(base: RunFolder, tmp_path: Path) -> None:
+    other = scored_run(tmp_path / "other", graded(VALUES), identity=changed(**JUDGE, **PROMPT))
+    with pytest.raises(ConfigError, match=r"compare.accept=\[judge,prompts\]"):
+        compared(base, other)
+    with pytest.raises(ConfigError, match=r"compare.accept=\[judge,prompts\]") as refused:
+        compared(base, other, accept=["judge"])
+    assert "m-1 -> m-2" not in str(refused.value)
+
+
+def test_another_system_and_another_scoring_are_no_refusal(base: RunFolder, tmp_path: Path) -> None:
+    identity = changed(system={"kind": "http"}, scoring={"weights": {"grade": 2.0}})
+    document = compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document
+    assert {(row["part"], row["key"]) for row in document["differs"]} == {
+        ("answers", "system.kind"),
+        ("scoring", "scoring.weights.grade"),
+        ("scoring", "scoring"),
+    }
+
+
+def test_a_metric_of_one_run_only_is_no_difference_of_the_other(base: RunFolder, tmp_path: Path) -> None:
+    identity = changed()
+    identity["metrics"] = {**identity["metrics"], "tone": {"class": "Tone", "version": 9, "parameters": {}, "prompts": {}}}
+    assert compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document["differs"] == []
+
+
+@pytest.mark.parametrize(("rows", "says"), [
+    (graded({"q1": 0.25, "q2": 0.5}), "1 in the base only -> 0 in the candidate only"),
+    (graded({**VALUES, "q4": 0.5}), "0 in the base only -> 1 in the candidate only"),
+    (graded(VALUES, labels={"references": ["Paris"]}), "references"),
+    (graded(VALUES, labels={"question": "Why?"}), "3 of 3 shared samples, first q1"),
+])  # fmt: skip
+def test_other_data_is_refused(base: RunFolder, tmp_path: Path, rows: list[Any], says: str) -> None:
+    other = scored_run(tmp_path / "other", rows)
+    with pytest.raises(ConfigError) as refused:
+        compared(base, other)
+    assert says in str(refused.value)
+    assert "compare.accept=[data]" in str(refused.value)
+    assert compared(base, other, accept=["data"]).document["differs"][0]["part"] == "data"
+
+
+def test_the_same_samples_in_another_order_are_the_same_data(base: RunFolder, tmp_path: Path) -> None:
+    other = scored_run(tmp_path / "other", graded(dict(reversed(VALUES.items()))))
+    assert compared(base, other).document["differs"] == []
+
+
+def test_other_answers_are_what_one_compares(base: RunFolder, tmp_path: Path) -> None:
+    other = scored_run(tmp_path / "other", graded(VALUES, output={"answer": "Another."}))
+    assert compared(base, other).document["differs"] == []

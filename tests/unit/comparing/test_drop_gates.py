@@ -1,25 +1,30 @@
 """A gate against a baseline on two small runs whose figures are calculated by hand."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from ragpipe.comparing.baseline_table import BaselineNeeds, read_baselines, write_baselines
-from ragpipe.comparing.drop_gates import GatedRun, measure_drops
+from ragpipe.comparing.drop_gates import GatedRun, measure_drops, worst_cases
+from ragpipe.comparing.pairing import paired_cases, same_answers
+from ragpipe.comparing.score_differences import PairedScore, judge_bridge
 from ragpipe.core.errors import DataError
 from ragpipe.schema.format_version import FORMAT
+from ragpipe.schema.sample import Chunk
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.aggregate import score_declarations
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.compared_runs import IDENTITY, compared, graded, scored_run, side_of
 from tests.support.run_tables import Result, Row, score, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
@@ -52,9 +57,7 @@ def rows_of(values: Sequence[Result], name: str = "faithfulness", method: str = 
     return [Row(f"q{i:02}", method, {name: value}, labels) for i, value in enumerate(values)]
 
 
-def drop(
-    tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any
-) -> dict[str, Any]:
+def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any) -> dict[str, Any]:
     """What one gate against `base` measures on `candidate`."""
     baseline = finished(tmp_path / "base", base, **more.pop("base_identity", {}))
     run = finished(tmp_path / "candidate", candidate)
@@ -76,15 +79,10 @@ def drop(
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "candidate", "state"),
     [
-        (
-            [0.9] * 40,
-            [0.9] * 39 + [0.8],
-            "inconclusive",
-        ),  # one of 40 changed: that 5 % dropped to 0 has probability .40
+        ([0.9] * 40, [0.9] * 39 + [0.8], "inconclusive"),  # one of 40 changed: that 5 % dropped to 0 has probability .40
         ([0.9] * 80, [0.9] * 80, "passed"),  # none of 80: .95^80 = .017 is below .025
         ([1.0] * 30, [0.0] * 10 + [1.0] * 20, "failed"),  # fell by .33, no interval of it holds 0
         ([0.5] * 30, [0.5, 0.6] * 15, "passed"),  # rose
@@ -97,7 +95,6 @@ def test_the_rule(tmp_path: Path, base: list[Result], candidate: list[Result], s
     assert drop(tmp_path, rows_of(base), rows_of(candidate), {})["paired"]["state"] == state
 
 
-@pytest.mark.slow
 def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.4, 0.6, 0.8]), Row("gone", "m", {"faithfulness": 0.0})]
     candidate = [*rows_of([0.5, 0.6, 0.4]), Row("new", "m", {"faithfulness": 1.0})]
@@ -111,7 +108,6 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after", "value"),
     [
@@ -120,12 +116,8 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
         ("scope_miss", 1.0, 0.0, 1.0),
     ],
 )
-def test_a_drop_is_a_worsening_on_zero_to_one(
-    tmp_path: Path, name: str, before: float, after: float, value: float
-) -> None:
-    measured = drop(
-        tmp_path, rows_of([before] * 8, name), rows_of([after] * 8, name), {"score": name, "of": "mean"}, judged=set()
-    )
+def test_a_drop_is_a_worsening_on_zero_to_one(tmp_path: Path, name: str, before: float, after: float, value: float) -> None:
+    measured = drop(tmp_path, rows_of([before] * 8, name), rows_of([after] * 8, name), {"score": name, "of": "mean"}, judged=set())
     assert measured["value"] == pytest.approx(value)
 
 
@@ -138,13 +130,11 @@ def test_of_pass_rate_is_the_drop_of_the_share_that_passed(tmp_path: Path) -> No
     assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
 
 
-@pytest.mark.slow
 def test_one_method_each_is_paired_whatever_their_names_are(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 8, method="old"), rows_of([0.6] * 8, method="new")
     assert drop(tmp_path, base, candidate, {})["paired"]["n"] == 8
 
 
-@pytest.mark.slow
 def test_where_chooses_the_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.5] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.9}) for i in range(4)]]
     candidate = [*rows_of([0.4] * 4, category="a"), *[Row(f"x{i}", "m", {"faithfulness": 0.1}) for i in range(4)]]
@@ -155,13 +145,10 @@ def test_where_chooses_the_cases(tmp_path: Path) -> None:
 OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify": "f" * 64}}}
 
 
-@pytest.mark.slow
 def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 40), rows_of([0.4] * 40)
     noted = {"first": "2026-01-03T10:00", "last": "2026-01-03T11:00"}
-    replies, alarm = (
-        {"judge_drift": {**noted, "alarms": alarms}} for alarms in ([], [["2026-01-02T10:00", "2026-01-02T11:00"]])
-    )
+    replies, alarm = ({"judge_drift": {**noted, "alarms": alarms}} for alarms in ([], [["2026-01-02T10:00", "2026-01-02T11:00"]]))
     measured = drop(tmp_path / "a", base, candidate, {"max_drop": 0.02}, manifest=alarm)
     assert "accept: [judge]" in measured["absent"]
     for name, gate, manifest in (("b", {"accept": ["judge"]}, alarm), ("c", {}, replies)):
@@ -172,17 +159,13 @@ def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) ->
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("base_identity", "part", "line"),
-    [
-        ({"judge_identity": {"model": "b"}}, "judge", "judge.model: b -> a"),
-        ({"parser": 2}, "parser", "parser: 2 -> 1"),
-        ({"metrics": {**METRICS, "faithfulness": {**METRICS["faithfulness"], "version": 2}}}, "metrics",
-         "faithfulness.version: 2 -> 1"),
-        ({"metrics": METRICS | OTHER_PROMPT}, "prompts", "faithfulness.verify: ffffffffffff -> (absent)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("base_identity", "part", "line"), [
+    ({"judge_identity": {"model": "b"}}, "judge", "judge.model: b -> a"),
+    ({"parser": 2}, "parser", "parser: 2 -> 1"),
+    ({"metrics": {**METRICS, "faithfulness": {**METRICS["faithfulness"], "version": 2}}}, "metrics",
+     "faithfulness.version: 2 -> 1"),
+    ({"metrics": METRICS | OTHER_PROMPT}, "prompts", "faithfulness.verify: ffffffffffff -> (absent)"),
+])  # fmt: skip
 def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
     tmp_path: Path, base_identity: dict[str, Any], part: str, line: str
 ) -> None:
@@ -197,7 +180,6 @@ def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "base_identity",
     [
@@ -210,7 +192,6 @@ def test_what_does_not_touch_the_score_is_no_difference(tmp_path: Path, base_ide
     assert drop(tmp_path, rows, rows, {}, judged=set(), base_identity=base_identity)["value"] == 0
 
 
-@pytest.mark.slow
 def test_other_references_are_other_data(tmp_path: Path) -> None:
     base, candidate = rows_of([0.5] * 8), rows_of([0.6] * 8)
     candidate[3].labels = {"references": ["Another answer."]}
@@ -219,7 +200,6 @@ def test_other_references_are_other_data(tmp_path: Path) -> None:
     assert "accept: [data]" in measured["absent"]
 
 
-@pytest.mark.slow
 def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(tmp_path: Path) -> None:
     """Of 80 cases 35 would fall by .5: without them nothing changed, and the rest alone would pass."""
     base = rows_of([0.9] * 80)
@@ -233,7 +213,6 @@ def test_a_run_that_leaves_out_what_failed_is_no_evidence_unless_it_is_accepted(
     assert [difference["part"] for difference in accepted["paired"]["differs"]] == ["data"]
 
 
-@pytest.mark.slow
 def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> None:
     rows = rows_of([0.9] * 80)
     measured = drop(tmp_path, rows[10:], rows, {})
@@ -242,7 +221,6 @@ def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "only_base"),
     [
@@ -253,9 +231,7 @@ def test_more_cases_than_the_baseline_has_are_no_difference(tmp_path: Path) -> N
         ({"method": "old"}, None),  # no case of the run: the gate is about none
     ],
 )
-def test_only_missing_cases_that_where_chooses_count(
-    tmp_path: Path, where: dict[str, str], only_base: int | None
-) -> None:
+def test_only_missing_cases_that_where_chooses_count(tmp_path: Path, where: dict[str, str], only_base: int | None) -> None:
     base = [
         *rows_of([0.5] * 6, method="old", category="a"),
         *[Row(f"x{i}", "old", {"faithfulness": 0.9}, {"category": "b"}) for i in range(4)],
@@ -266,7 +242,6 @@ def test_only_missing_cases_that_where_chooses_count(
     assert (measured["value"] is None) == (only_base != 0)
 
 
-@pytest.mark.slow
 def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path) -> None:
     rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
     assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
@@ -274,7 +249,6 @@ def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path
     assert "scoring.thresholds.faithfulness" in measured["absent"]
 
 
-@pytest.mark.slow
 def test_a_baseline_that_lost_many_of_the_shared_cases_is_no_evidence(tmp_path: Path) -> None:
     failed: list[Result] = [("error", "refused: no")] * 2
     measured = drop(tmp_path, rows_of([*failed, *[0.5] * 8]), rows_of([0.6] * 10), {})
@@ -311,7 +285,6 @@ def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_pa
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(tmp_path: Path) -> None:
     """Of 32 cases 9 fell by .3 and 1 rose by it: by .075, 2.78 standard errors. With 31 degrees of freedom that is beyond the bounds of
     the last two looks (2.014 and 2.359 have the tails of 2.10 and 2.48 there) and within that of the second (2.963, 3.2)."""
@@ -332,9 +305,127 @@ def test_a_look_before_all_planned_cases_are_there_decides_by_a_wider_interval(t
     }
 
 
-@pytest.mark.slow
 def test_a_look_counts_the_cases_on_both_sides_that_have_no_value_too(tmp_path: Path) -> None:
     skipped: list[Result] = [("skipped", "no_reference_answer")] * 8
     base, candidate = rows_of([0.5] * 32 + skipped), rows_of([0.2] * 16 + [0.8] * 16 + skipped)
     paired = drop(tmp_path, base, candidate, {"planned": 40})["paired"]
     assert (paired["n"], paired["look"]["n"], paired["look"]["share"]) == (32, 40, 1.0)
+
+
+CASE_SPECS = (ScoreSpec(name="grade", low=1, high=5), ScoreSpec(name="made_up", low=0, high=1, higher_is_better=False))
+ROWS = [
+    Row("a", "m", {"grade": 5.0, "made_up": 0.0}, labels={"category": "x"}),
+    Row("b", "m", {"grade": 2.0, "made_up": 0.6}, labels={"category": "x"}),
+    Row("c", "m", {"grade": 3.0, "made_up": 0.2}, labels={"category": "y"}),
+    Row("d", "m", {"grade": ("error", "error: timeout"), "made_up": 1.0}, labels={"category": "y"}),
+]
+
+
+def gate_of(tmp_path: Path, gate: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
+    settings = ScoringSettings.model_validate(
+        {"gates": {"g": gate}, "thresholds": {"grade": 2.5}, "weights": {"grade": 1.0},
+         "failure_modes": {"low": [{"score": "grade", "below": 4}]}, "fill_defaults": False}
+    )  # fmt: skip
+    run = scored_run(tmp_path, ROWS, specs=CASE_SPECS, scoring=settings)
+    return run, json.loads(run.gates.read_text())["gates"][0]
+
+
+@pytest.mark.parametrize(("gate", "worst"), [
+    # grades 5, 2, 3 are 1, .25, .5 of the scale
+    ({"score": "grade", "of": "mean", "min": 0.9, "coverage_floor": 0}, [("b", 0.25), ("c", 0.5), ("a", 1.0)]),
+    ({"score": "grade", "of": "pass_rate", "min": 0.9, "coverage_floor": 0}, [("b", 0.0), ("a", 1.0), ("c", 1.0)]),
+    ({"score": "grade", "min": 0.9, "coverage_floor": 0, "where": {"category": "y"}}, [("c", 0.5)]),
+    # 0.6 made up is .4 of the scale whose best end is 0
+    ({"score": "made_up", "min": 0.9}, [("d", 0.0), ("b", 0.4), ("c", 0.8), ("a", 1.0)]),
+    ({"failure_mode": "low", "max_rate": 0.1, "coverage_floor": 0}, [("b", None), ("c", None)]),
+    ({"score": "grade", "min": 0.9}, [("d", None)]),  # 3 of 4 came out: the one that did not
+    ({"score": "faithfulness", "min": 0.9}, []),
+])  # fmt: skip
+def test_the_worst_come_first(tmp_path: Path, gate: Mapping[str, Any], worst: list[tuple[str, float | None]]) -> None:
+    run, decided = gate_of(tmp_path, gate)
+    found = worst_cases(run, decided, 10)
+    assert [(case.sample_id, case.value) for case in found] == [
+        (name, pytest.approx(value) if value is not None else None) for name, value in worst
+    ]
+    assert worst_cases(run, decided, 1) == found[:1]
+
+
+OTHER_JUDGE = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+SCALE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
+
+
+def paired(base: list[float], candidate: list[float], questions: list[int]) -> PairedScore:
+    arrays = (np.array(values, dtype=np.float64) for values in (base, candidate))
+    nothing = np.full(len(base), np.nan)
+    return PairedScore("grade", SCALE, np.array(questions), *arrays, nothing, nothing)
+
+
+def test_the_shift_is_measured_on_the_same_answers_and_subtracted(tmp_path: Path) -> None:
+    """Judges differ by .1 on four unchanged answers; four changed answers rose by .5: .4 by the change. Mean .3, less .1: .2."""
+    old = [Row(f"q{n}", "default", {"grade": 0.25}) for n in range(8)]
+    new = [Row(f"q{n}", "default", {"grade": 0.35 if n < 4 else 0.75}, output={} if n < 4 else {"answer": "Better."}) for n in range(8)]
+    base = scored_run(tmp_path / "a", old)
+    other = scored_run(tmp_path / "b", new, identity=OTHER_JUDGE)
+    bridge = compared(base, other, accept=["judge"]).document["scores"]["grade"]["bridge"]
+    assert (bridge["n"], bridge["questions"]) == (4, 4)
+    assert bridge["shift"] == pytest.approx(0.1)
+    assert bridge["without_shift"]["difference"] == pytest.approx(0.2)
+    assert "bridge" not in compared(base, base).document["scores"]["grade"]
+
+
+def test_no_same_answer_no_bridge(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded({"q0": 0.5, "q1": 0.5}))
+    rows = graded({"q0": 0.5, "q1": 0.75}, output={"answer": "Another."})
+    other = scored_run(tmp_path / "b", rows, identity=OTHER_JUDGE)
+    assert compared(base, other, accept=["judge"]).document["scores"]["grade"]["bridge"] is None
+
+
+def test_the_interval_without_shift_of_independent_groups_is_that_of_two_samples() -> None:
+    """Half the rows bridged, one row per question: mean - shift = (mean of the rest - shift) / 2. With equal group sizes the
+    rule's variance is that of two independent means: (v1 + v2) / (4 m), with sums over G instead of within groups."""
+    rng = np.random.default_rng(5)
+    m = 400
+    base = rng.random(2 * m) * 0.5
+    candidate = base + rng.random(2 * m) * 0.4
+    score = paired(base.tolist(), candidate.tolist(), list(range(2 * m)))
+    same = np.arange(2 * m) < m
+    bridge = judge_bridge(score, same, 0.95)
+    assert bridge is not None
+    changes = candidate - base
+    rest, bridged = changes[m:], changes[:m]
+    assert bridge["without_shift"]["difference"] == pytest.approx((rest.mean() - bridged.mean()) / 2)
+    error = np.sqrt((rest.var(ddof=1) + bridged.var(ddof=1)) / m) / 2
+    half = stats.t.ppf(0.975, 2 * m - 1) * error
+    interval = bridge["without_shift"]["interval"]
+    assert interval["high"] - interval["low"] == pytest.approx(2 * half, rel=0.01)
+
+
+def test_only_bridged_cases_are_all_shift() -> None:
+    bridge = judge_bridge(paired([0.1, 0.2, 0.3], [0.2, 0.4, 0.3], [0, 1, 2]), np.ones(3, dtype=np.bool_), 0.95)
+    assert bridge is not None
+    assert bridge["shift"] == pytest.approx(0.1)
+    assert bridge["without_shift"] == {"difference": pytest.approx(0.0), "interval": None}
+
+
+def test_answers_are_the_same_by_all_that_a_judge_reads(tmp_path: Path) -> None:
+    """Names and scores of chunks do not count; texts, answer and question do."""
+    outputs = [
+        {"answer": "A.", "chunks": [Chunk(id="c1", rank=1, text="T")]},
+        {"answer": "A.", "chunks": [Chunk(id="c1", rank=1, text="T")]},
+        {"answer": "A.", "chunks": [Chunk(id="c1", rank=1, text="T")]},
+        {"answer": "A.", "chunks": None},
+    ]
+    changed = [
+        {"answer": "A.", "chunks": [Chunk(id="c2", rank=1, score=0.5, text="T")]},
+        {"answer": "A!", "chunks": [Chunk(id="c1", rank=1, text="T")]},
+        {"answer": "A.", "chunks": [Chunk(id="c1", rank=1, text="U")]},
+        {"answer": "A.", "chunks": []},
+    ]
+    folders = [
+        scored_run(tmp_path / name, [Row(f"q{n}", "x", {"grade": 0.5}, output=output) for n, output in enumerate(rows)])
+        for name, rows in (("a", outputs), ("b", changed))
+    ]
+    with side_of(folders[0]) as base, side_of(folders[1]) as candidate:
+        pairs = paired_cases(base.cases, candidate.cases)
+        assert same_answers(base, candidate, pairs).tolist() == [True, False, False, False]
+        assert same_answers(base, base, pairs).all()

@@ -1,7 +1,5 @@
 """Which runs lie on the same side of an alarm, and where alarms are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,7 @@ from ragpipe.store.run.run_folder import RunFolder
 
 JUDGE = {"model": "openai/m-2026-01-01", "endpoint": "", "sampling": {"temperature": 0.0}, "season": ""}
 ALARM = ("2026-03-10T08:00", "2026-03-11T08:00")
-BEFORE, DURING, AFTER = (
-    ("2026-03-09", "2026-03-10"),
-    ("2026-03-10T12:00", "2026-03-10T13:00"),
-    ("2026-03-12", "2026-03-13"),
-)
+BEFORE, DURING, AFTER = (("2026-03-09", "2026-03-10"), ("2026-03-10T12:00", "2026-03-10T13:00"), ("2026-03-12", "2026-03-13"))
 
 
 def manifest(span: tuple[str, str], **noted: Any) -> dict[str, Any]:

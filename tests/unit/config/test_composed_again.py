@@ -1,7 +1,5 @@
 """One process composes again and again (a sweep, a notebook): what changed between two compositions is seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -34,9 +32,7 @@ def test_an_edit_of_the_same_size_is_seen(experiment: Path) -> None:
     assert compose(WORDS).name == "other"
 
 
-def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(
-    experiment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(experiment, f"name: {SECRET}")
     assert compose(WORDS).name == SECRET
     monkeypatch.setenv("MY_API_KEY", SECRET)
@@ -51,7 +47,6 @@ def test_a_refused_file_is_refused_again(experiment: Path) -> None:
             compose(WORDS)
 
 
-@pytest.mark.slow
 def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder stays on the search path by `config_dir`."""
     _write(experiment, "dataset:\n  path: here:cases.jsonl")
@@ -62,7 +57,6 @@ def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, mon
     assert compose(words, config_dir=str(conf)).dataset.path == "cases.jsonl"
 
 
-@pytest.mark.slow
 def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
     """With a byte order mark and CRLF: also its header, which says where it belongs."""
     text = "# @package _global_\r\nname: >-\r\n  first\r\nseed: 3\r\n"
@@ -71,7 +65,6 @@ def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
     assert (config.name, config.seed) == ("first", 3)
 
 
-@pytest.mark.slow
 def test_what_one_composition_sets_is_not_in_the_next() -> None:
     assert compose([*WORDS, "seed=7", "dataset.limit=3"]).dataset.limit == 3
     again = compose(WORDS)
@@ -87,7 +80,6 @@ def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_nex
     assert (again.scoring.weights["retrieval_score"], again.dataset.limit) == (2, 5)
 
 
-@pytest.mark.slow
 def test_a_value_of_hydras_own_is_there_and_its_section_is_not() -> None:
     assert compose([*WORDS, "name='${hydra:job.name}'"]).name == "ragpipe"
     # `hydra.help.app_name: ${hydra.job.name}`: what stands within the section is found too

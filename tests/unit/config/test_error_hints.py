@@ -1,7 +1,5 @@
 """What a key means stands in the hint of an error about it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -39,8 +37,7 @@ def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [("ABC", "a list, such as [ABC]"), (7, "a list, such as [7]"), (True, "a list"), ({"a": "b"}, "a list")],
+    ("value", "expected"), [("ABC", "a list, such as [ABC]"), (7, "a list, such as [7]"), (True, "a list"), ({"a": "b"}, "a list")]
 )
 def test_one_value_for_a_list_is_shown_as_a_list(value: Any, expected: str) -> None:
     problems: list[Problem] = []
@@ -50,18 +47,10 @@ def test_one_value_for_a_list_is_shown_as_a_list(value: Any, expected: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("parameters", "fix"),
-    [
-        ({"bach": 2}, "did you mean batch? Claims per verifying call"),
-        ({"batch": 0}, "Claims per verifying call"),
-    ],
+    ("parameters", "fix"), [({"bach": 2}, "did you mean batch? Claims per verifying call"), ({"batch": 0}, "Claims per verifying call")]
 )
 def test_a_parameter_of_a_metric(parameters: dict[str, Any], fix: str) -> None:
-    section = {
-        "class": "FaithfulnessMetric",
-        "prompts": {"extract": "v1", "verify": "v1"},
-        **parameters,
-    }
+    section = {"class": "FaithfulnessMetric", "prompts": {"extract": "v1", "verify": "v1"}, **parameters}
     with pytest.raises(ConfigError) as caught:
         load_metric("faithfulness", section, PromptLibrary([prompts_dir()]))
     assert caught.value.problems[0].fix.startswith(fix)

@@ -1,7 +1,5 @@
 """What ragpipe composes is what Hydra composes: `hydra.compose` over the same folders is the oracle."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,14 @@ from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from ragpipe import cli
 from ragpipe.composition.composer import composing
-from ragpipe.core.errors import ConfigError
+from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import conf_dir
 from tests.support.thoroughness import some_of
 
-pytestmark = pytest.mark.slow  # two compositions per row
+pytestmark = pytest.mark.slow
+
 
 CHOICES = {
     "dataset": ("demo", "ragas", "trec"), "judge": ("evidence", "llm", "recorded"), "system": ("http", "python"), "runner": ("local",),
@@ -75,14 +75,7 @@ def test_random_words_compose_as_hydra_composes_them(seed: int) -> None:
 
 VALUES = ("1e3", "1_000", "0o17", "017", "1:30", "2024-01-01", ".5", "1.", "+.inf", ".NaN", "yes", "no", "~", "0x1F", "1e", "'1'", "-1e-3",
           "[a, 1e3]", "{x: .5}", "!!str 3", "|\n  text", "&a b", "${seed}", "true", "1_0.0_1", "12e03", "-.5E+3")  # fmt: skip
-HEADERS = (
-    "",
-    "# @package _global_\n",
-    "# @package _group_\n",
-    "# @package foo.bar\n",
-    "# a comment\n",
-    "\n# @package _global_.baz\n",
-)
+HEADERS = ("", "# @package _global_\n", "# @package _group_\n", "# @package foo.bar\n", "# a comment\n", "\n# @package _global_.baz\n")
 
 
 def write_folder(folder: Path, draw: random.Random) -> None:
@@ -97,11 +90,7 @@ def write_folder(folder: Path, draw: random.Random) -> None:
             if draw.random() < 0.2:
                 items.append({"optional /two@_global_": "none"})
             write_option(folder / group / f"{name}.yaml", items, draw)
-    items = [
-        {"/one": draw.choice("ab")},
-        {"/two@place": draw.choice("ef")},
-        {"override /judge": draw.choice(["llm", "recorded"])},
-    ]
+    items = [{"/one": draw.choice("ab")}, {"/two@place": draw.choice("ef")}, {"override /judge": draw.choice(["llm", "recorded"])}]
     items += draw.sample(["_self_", {"/two": "e"}, {"override /metrics": ["format"]}, {"override /one/in": "c"}], 2)
     draw.shuffle(items)
     write_option(folder / "experiment" / "mine.yaml", items, draw)
@@ -118,10 +107,57 @@ def write_option(path: Path, items: list[Any], draw: random.Random) -> None:
 def test_random_folders_compose_as_hydra_composes_them(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     write_folder(tmp_path, draw)
-    words = [
-        "+experiment=mine",
-        *draw.sample(["one=b", "+two=f", "++nested.k=7", "judge=evidence", "+one/in=d"], draw.randint(0, 2)),
-    ]
+    words = ["+experiment=mine", *draw.sample(["one=b", "+two=f", "++nested.k=7", "judge=evidence", "+one/in=d"], draw.randint(0, 2))]
     ours, expected = composed(words, tmp_path), by_hydra(words, tmp_path)
     assert (ours is None) == (expected is None), words
     assert ours is None or alike(ours, expected), words
+
+
+LIVE = ("system=http", "dataset=jsonl", "dataset.path=good.jsonl", "metrics=[format]")
+
+
+def _problems(*words: str) -> tuple[Problem, ...]:
+    with pytest.raises(ConfigError) as caught:
+        cli.compose(words)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "fix"),
+    [
+        (("+expermient=quickstart",), "expermient", "did you mean +experiment=quickstart?"),
+        (("tsak=plan",), "tsak", "did you mean task=plan?"),
+        ((*LIVE, "system.ulr=http://x/ask"), "system.url", "the command line has system.ulr: did you mean system.url?"),
+        (
+            ("+experiment=quickstart", "judge=llm"),
+            "judge.model",
+            "pass judge.model=... (for example judge.model=openai/gpt-4o-mini-2024-07-18) or set it in your experiment",
+        ),
+    ],
+)
+def test_one_message_names_the_word(words: tuple[str, ...], key: str, fix: str) -> None:
+    problems = _problems(*words)
+    assert [(problem.key, problem.fix) for problem in problems] == [(key, fix)]
+
+
+def test_an_address_without_its_scheme() -> None:
+    [problem] = _problems(*LIVE, "system.url=127.0.0.1:80")
+    assert problem.expected.startswith("an address that begins with http:// or https://")
+
+
+def test_a_file_of_nearly_this_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inner").mkdir()
+    for name in ("good.jsonl", "good.csv", "other.jsonl", "inner/good.jsonl"):
+        (tmp_path / name).touch()
+    assert _problems("god.jsonl")[0].fix == "did you mean good.jsonl?"
+    assert _problems("inner/god.jsonl")[0].fix == "did you mean inner/good.jsonl?"
+    assert _problems("nowhere/god.jsonl")[0].fix.startswith("there is no such file or folder here")
+
+
+def test_an_experiment_in_a_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good" / "experiment").mkdir(parents=True)
+    (tmp_path / "good" / "experiment" / "good.yaml").touch()
+    assert _problems("+experiment=good")[0].fix == "it is in the folder good/: add --config-dir good"
+    assert "--config-dir" not in _problems("+experiment=goods")[0].fix

@@ -1,7 +1,5 @@
 """The JSON Schemas of the YAML: up to date, met by every shipped YAML, and strict about misspelt keys."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +21,7 @@ from ragpipe.schema.settings import Settings
 from ragpipe.tasks.schema import schema_texts, task_keys
 
 CONF = conf_dir()
-OPTIONS = [
-    path for folder in option_folders() for path in sorted(folder.rglob("*.yaml")) if path.parent.name != "patterns"
-]
+OPTIONS = [path for folder in option_folders() for path in sorted(folder.rglob("*.yaml")) if path.parent.name != "patterns"]
 MODELINE = "# yaml-language-server: $schema="
 
 
@@ -62,17 +58,13 @@ def named_schema(path: Path) -> Path:
 
 
 def test_each_task_has_its_keys_in_the_schema_of_tasks() -> None:
-    assert list(task_keys()) == list(option_files("task")), (
-        "register the task (ragpipe/core/built_in.py, or the ENTRIES of its extra)"
-    )
+    assert list(task_keys()) == list(option_files("task")), "register the task (ragpipe/core/built_in.py, or the ENTRIES of its extra)"
 
 
 @pytest.mark.slow
 def test_the_committed_schemas_are_those_of_the_settings(texts: dict[str, str]) -> None:
     folder = CONF / "schema"
-    committed = {
-        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.json")
-    }
+    committed = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.json")}
     assert committed.keys() == texts.keys(), "run `python -m ragpipe task=schema dir=conf/schema`"
     stale = [name for name, text in texts.items() if committed[name] != text]
     assert not stale, "run `python -m ragpipe task=schema dir=conf/schema`"
@@ -136,14 +128,7 @@ def test_a_metric_of_ones_own_needs_its_class_alone(registry: Registry) -> None:
 
 def models() -> Iterator[type[BaseModel]]:
     """Every class of settings that the configuration is made of, those inside others too."""
-    tops: list[Any] = [
-        RunConfig,
-        TopSettings,
-        StoreSettings,
-        *GROUPS.values(),
-        *shipped_metrics().values(),
-        *task_keys().values(),
-    ]
+    tops: list[Any] = [RunConfig, TopSettings, StoreSettings, *GROUPS.values(), *shipped_metrics().values(), *task_keys().values()]
     pending = [model for top in tops if top for model in (top.values() if isinstance(top, dict) else [top])]
     seen: set[type[BaseModel]] = set()
     while pending:

@@ -1,7 +1,5 @@
 """The registry of features: what is named exists, plugins are found late, and what a plugin does wrong is said."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -13,9 +11,7 @@ from ragpipe.core.errors import ConfigError
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_everything_that_is_named_is_there(kind: registry.Kind) -> None:
-    assert list(registry.everything(kind)) == [
-        name for name in registry.names(kind) if registry.find(kind, name) is not None
-    ]
+    assert list(registry.everything(kind)) == [name for name in registry.names(kind) if registry.find(kind, name) is not None]
 
 
 def test_every_task_has_its_options_and_can_run() -> None:
@@ -68,9 +64,7 @@ def test_an_installed_distribution_is_found_by_its_entry_point(
 ) -> None:
     """Not one that lies in the working folder, whoever wrote that."""
     name = f"distribution_{is_found}"
-    (tmp_path / f"{name}.py").write_text(
-        f"ENTRIES = {{'reader': {{'xlsx': '{name}:read'}}}}\n\ndef read(): pass\n", "utf-8"
-    )
+    (tmp_path / f"{name}.py").write_text(f"ENTRIES = {{'reader': {{'xlsx': '{name}:read'}}}}\n\ndef read(): pass\n", "utf-8")
     info = tmp_path / f"{name}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", "utf-8")

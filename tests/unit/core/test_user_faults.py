@@ -1,16 +1,24 @@
 """Errors in code of the user's: told by file and line, and never taken for a bug of ragpipe."""
 
-from __future__ import annotations
-
 import importlib.util
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from ragpipe.comparing.judge_drift import read_drift_record
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ConfigError, Problem, RagpipeError, user_fault
+from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
+from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError, user_fault
+from ragpipe.core.named_files import named_bytes, named_text
+from ragpipe.core.yaml_files import yaml_text
+from ragpipe.prompting.template_files import read_text
+from ragpipe.scoring.calibration_file import read_calibration
+from ragpipe.stages.score_iteration import done_behind, made_ahead
+from ragpipe.store.calls.recorded_replies import read_recorded_file
 
 CODE = "import json\n\ndef grade(text):\n    return helper(text)\n\ndef helper(text):\n    return lenght(text)\n\n"
 CODE += "def parse(text):\n    return json.loads(text)\n"
@@ -68,3 +76,146 @@ def test_what_is_refused_is_no_fault_of_code(plugin: ModuleType) -> None:
     error = ConfigError("wrong", [Problem("a", "b", "c", "d")])
     error.__cause__ = raised(plugin.grade, "x")
     assert user_fault(error) == ""
+
+
+def test_it_keeps_what_a_dict_keeps() -> None:
+    table, expected = DigestTable(3), {}
+    for number in range(20_000):
+        name = name_digest(f"q{number % 15_000}", "m")
+        value = number.to_bytes(3, "big")
+        assert table.setdefault(name, value) == expected.get(name)
+        expected.setdefault(name, value)
+    assert len(table) == 15_000
+    assert all(table.get(name) == value for name, value in expected.items())
+    name = name_digest("q7", "m")
+    table[name] = b"new"
+    table[name_digest("other")] = b"one"
+    assert (table.get(name), table.get(name_digest("other")), len(table)) == (b"new", b"one", 15_001)
+    assert name_digest("absent") not in table
+
+
+def test_borders_between_texts_count() -> None:
+    assert len({name_digest("ab", "c"), name_digest("a", "bc"), name_digest("abc"), name_digest("ab", "c", "")}) == 4
+
+
+def test_a_digest_that_stands_across_two_entries_is_none() -> None:
+    """The value of one entry with the beginning of the next looks like a digest of the same bucket."""
+    table = DigestTable(8)
+    first, second = b"\0" * DIGEST, b"\0" * 8 + b"\1" * 8
+    table[first], table[second] = b"\0" * 8, b"\2" * 8
+    across = b"\0" * 8 + b"\1" * 4 + b"\1" * 4  # found at 32, as `second` itself
+    assert table.get(across) == b"\2" * 8
+    shifted = b"\0" * 12 + b"\1" * 4  # the bytes 20 to 36: four of the value, eight of `second`, four of its end
+    assert shifted not in table
+    table[shifted] = b"\3" * 8
+    assert [table.get(digest) for digest in (first, second, shifted)] == [b"\0" * 8, b"\2" * 8, b"\3" * 8]
+
+
+def test_other_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="16 and 4 are expected"):
+        DigestTable(4)[b"short"] = b"1234"
+
+
+@pytest.fixture(params=["/dev/zero", "fifo"])
+def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param != "fifo":
+        return Path(request.param)
+    os.mkfifo(tmp_path / "fifo")
+    return tmp_path / "fifo"
+
+
+@pytest.mark.parametrize("read", [read_recorded_file, read_calibration, read_drift_record, read_text])
+def test_a_file_without_an_end_is_refused(endless: Path, read) -> None:
+    with pytest.raises(RagpipeError, match="not a regular file"):
+        read(endless)
+
+
+def test_so_is_a_configuration(endless: Path) -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        yaml_text(endless)
+
+
+def test_a_file_is_read_up_to_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"a\r\nb\xc3\xa9")
+    assert (named_bytes(path, 6), named_text(path)) == (b"a\r\nb\xc3\xa9", "a\nb\u00e9")
+    with pytest.raises(OSError, match="more than 5 bytes"):
+        named_bytes(path, 5)
+    with pytest.raises(DataError, match="recorded replies cannot be used"):
+        read_recorded_file(tmp_path)
+
+
+def numbers(count: int, made: list[int], *, fault_at: int = -1) -> Iterator[int]:
+    for number in range(count):
+        if number == fault_at:
+            raise ValueError(f"no {number}")
+        made.append(number)
+        yield number
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_items_come_in_their_order(count: int) -> None:
+    assert list(made_ahead(numbers(count, []))) == list(range(count))
+
+
+def test_the_next_item_is_made_while_the_last_one_is_worked_on_and_no_more() -> None:
+    made: list[int] = []
+    second = threading.Event()
+
+    def items() -> Iterator[int]:
+        for number in numbers(4, made):
+            if number == 1:
+                second.set()
+            yield number
+
+    ahead = made_ahead(items())
+    assert next(ahead) == 0
+    assert second.wait(30), "item 1 is made although nobody asked for it"
+    assert next(ahead) == 1
+    ahead.close()  # type: ignore[attr-defined]  # it is a generator
+    assert made in ([0, 1], [0, 1, 2]), "at most one more was under way"
+
+
+def test_what_making_an_item_raises_comes_in_its_place() -> None:
+    ahead = made_ahead(numbers(9, [], fault_at=3))
+    assert [next(ahead) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="no 3"):
+        next(ahead)
+
+
+def test_items_are_done_in_their_order_and_all_of_them() -> None:
+    done: list[int] = []
+    with done_behind(done.append) as hand_over:
+        for number in range(50):
+            hand_over(number)
+    assert done == list(range(50))
+
+
+@pytest.mark.parametrize("fault_at", [0, 1, 2])
+def test_what_work_raises_ends_the_block(fault_at: int) -> None:
+    """Also the last item's: no error is lost. What came behind the error is not begun."""
+    done = []
+
+    def work(number: int) -> None:
+        if number == fault_at:
+            raise OSError("disk full")
+        done.append(number)
+
+    def hand_over_three() -> None:
+        with done_behind(work) as hand_over:
+            for number in range(3):
+                hand_over(number)
+
+    with pytest.raises(OSError, match="disk full"):
+        hand_over_three()
+    assert done == list(range(fault_at))
+
+
+def test_an_error_of_the_caller_wins() -> None:
+    def fail() -> None:
+        with done_behind(lambda _: 1 / 0) as hand_over:
+            hand_over(0)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()

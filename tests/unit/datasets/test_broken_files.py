@@ -137,11 +137,7 @@ def test_a_line_without_end_is_named_and_not_held(tmp_path: Path, monkeypatch: p
     (tmp_path / "long.jsonl").write_text(GOOD + long + '{"id": 3}\n', encoding="utf-8")
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(path="long.jsonl"), tmp_path))
-    assert [problem.where for problem in refused.value.problems] == [
-        "long.jsonl:2",
-        "long.jsonl:3 (id '3')",
-        "long.jsonl:3 (id '3')",
-    ]
+    assert [problem.where for problem in refused.value.problems] == ["long.jsonl:2", "long.jsonl:3 (id '3')", "long.jsonl:3 (id '3')"]
 
 
 def test_a_terminal_escape_in_the_data_reaches_no_message(tmp_path: Path) -> None:

@@ -65,11 +65,7 @@ def test_a_test_case_of_the_framework(tmp_path: Path) -> None:
     sample, output = record.sample, record.output
     assert (sample.id, sample.question) == ("rag-001", "What are the 10 highlights?")
     assert (sample.references, sample.relevant_docs) == (["The 10 highlights are ..."], ["doc-123", "doc-456"])
-    assert (sample.category, sample.subcategory, sample.tags) == (
-        "should_answer_partial",
-        "partial_list_results",
-        ["earnings"],
-    )
+    assert (sample.category, sample.subcategory, sample.tags) == ("should_answer_partial", "partial_list_results", ["earnings"])
     assert sample.expected is not None
     assert sample.expected.model_dump(exclude_none=True) == {
         "behavior": "answer",
@@ -89,12 +85,7 @@ def test_a_test_case_of_the_framework(tmp_path: Path) -> None:
 
 FLAT = [
     {"query": "Should I buy?", "expected_behavior": "reject", "rejection_reason": "financial_advice"},
-    {
-        "query": "List 10 risks",
-        "context_contains": 6,
-        "expected_behavior": "answer",
-        "category": "should_answer_partial",
-    },
+    {"query": "List 10 risks", "context_contains": 6, "expected_behavior": "answer", "category": "should_answer_partial"},
     {"query": "Summarize", "context": [{"policy": "quote_only", "content": "..."}], "must_use_direct_quotes": True},
     {"query": "Revenue?", "relevant_doc_ids": ["a", "b"]},
 ]
@@ -112,7 +103,6 @@ def test_flat_cases_without_a_response_are_questions(tmp_path: Path) -> None:
     assert revenue.sample.relevant_docs == ["a", "b"]
 
 
-@pytest.mark.slow
 def test_three_phases_are_one_set(tmp_path: Path) -> None:
     folder = tmp_path / "eval_sets"
     answered = {"query": "What?", "response": "This.", "retrieved_context": ["This is it."]}
@@ -129,9 +119,7 @@ def test_three_phases_are_one_set(tmp_path: Path) -> None:
     records = read("eval_set", folder)
     found = {record.sample.meta["file"]: record for record in records}
     assert len(found) == len(records) == 8
-    assert {name: record.sample.meta["phase"] for name, record in found.items()} == {
-        name: name.split("/", maxsplit=1)[0] for name in found
-    }
+    assert {name: record.sample.meta["phase"] for name, record in found.items()} == {name: name.split("/", maxsplit=1)[0] for name in found}
     categories = {name.rsplit("/", maxsplit=1)[-1]: record.sample.category for name, record in found.items()}
     assert categories == {
         "2026-01-week3.json": None, "2026-01-week4.json": None, "human_scored.json": None, "retrieval_labels.json": None,
@@ -258,10 +246,7 @@ def test_the_table_of_three_methods(tmp_path: Path, name: str, content: Any) -> 
     assert [chunk.text for chunk in found["local_search"].chunks or ()] == ["the lovely Cornish heath"]
     assert (found["basic_search"].chunks, found["basic_search"].retrieves) == ([], True)
     assert (found["llm_with_context"].chunks, found["llm_with_context"].retrieves) == (None, False)
-    recorded = {
-        method: {name: value for name, value in output.recorded.items() if value is not None}
-        for method, output in found.items()
-    }
+    recorded = {method: {name: value for name, value in output.recorded.items() if value is not None} for method, output in found.items()}
     assert recorded == {
         "local_search": {"ragas_faithfulness": 100.0, "ragas_score": 93.73, "correct_answers_count": 1},
         "basic_search": {

@@ -28,9 +28,7 @@ def _number(where: str, key: str, value: int) -> Problem:
 def test_one_fault_of_one_record_reads_as_it_is() -> None:
     single = _number("a.jsonl:1", "id", 7)
     assert grouped([single]) == [single]
-    assert str(single) == (
-        "a.jsonl:1: id\n    found:    a number: 7\n    expected: a valid string\n    fix:      write it in quotes"
-    )
+    assert str(single) == ("a.jsonl:1: id\n    found:    a number: 7\n    expected: a valid string\n    fix:      write it in quotes")
 
 
 def test_the_same_fault_of_several_records_is_one_block_with_three_places() -> None:

@@ -34,14 +34,14 @@ def _arrow(write: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "content"), [
-    ("d.jsonl.gz", gzip.compress(LINES.encode())),
+    ("d.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)),
     ("d.jsonl.bz2", bz2.compress(LINES.encode())),
     ("d.jsonl.xz", lzma.compress(LINES.encode())),
-    ("d.json.gz", gzip.compress(LIST.encode())),
-    ("d.csv.gz", gzip.compress(CSV.encode())),
+    ("d.json.gz", gzip.compress(LIST.encode(), mtime=0)),
+    ("d.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
     ("d.tsv.xz", lzma.compress(CSV.replace(",", "\t").encode())),
-    ("D.JSONL.GZ", gzip.compress(LINES.encode())),
-    ("d.jsonl", gzip.compress(LINES.encode())),  # packed, whatever its name
+    ("D.JSONL.GZ", gzip.compress(LINES.encode(), mtime=0)),
+    ("d.jsonl", gzip.compress(LINES.encode(), mtime=0)),  # packed, whatever its name
     ("d.arrow", _arrow(pa.ipc.new_stream)),  # as Hugging Face datasets keeps it
     ("d.arrow", _arrow(pa.ipc.new_file)),
     ("d.feather", _arrow(pa.ipc.new_file)),
@@ -49,11 +49,9 @@ def _arrow(write: Any) -> bytes:
     ("d.json", b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n").encode()),
     ("d.jsonl", LIST.encode()),
     ("d.jsonl", json.dumps(ROWS, indent=1).encode()),
-    ("d.json.gz", gzip.compress(LINES.encode())),
+    ("d.json.gz", gzip.compress(LINES.encode(), mtime=0)),
 ])  # fmt: skip
-def test_a_packed_or_misnamed_file_is_read_as_what_it_is(
-    open_file: Open, tmp_path: Path, name: str, content: bytes
-) -> None:
+def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file: Open, tmp_path: Path, name: str, content: bytes) -> None:
     records = list(open_file({name: content}))
     assert [record.sample.id for record in records] == ["q0", "q1", "q2"]
     found = recognise(tmp_path / name)
@@ -62,10 +60,10 @@ def test_a_packed_or_misnamed_file_is_read_as_what_it_is(
 
 
 @pytest.mark.parametrize(("name", "content", "told"), [
-    ("d.jsonl.gz", gzip.compress(LINES.encode())[:-9], "download it again"),
+    ("d.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)[:-9], "download it again"),
     ("d.jsonl.xz", lzma.compress(LINES.encode())[:-20], "download it again"),
     ("d.json.bz2", bz2.compress(LIST.encode())[:-5], "download it again"),
-    ("d.parquet.gz", gzip.compress(b"PAR1"), "unpack"),
+    ("d.parquet.gz", gzip.compress(b"PAR1", mtime=0), "unpack"),
     ("d.jsonl.zst", b"\x28\xb5\x2f\xfd0000", "zstd"),
     ("d.arrow", b"ARROW1\0\0broken", "write it again"),
 ])  # fmt: skip

@@ -45,9 +45,7 @@ def test_a_record_without_id_gets_the_hash_of_what_it_asks(read_file: Read, reco
 
 
 def test_methods_on_one_question_share_the_hash(open_file: Callable[..., Dataset]) -> None:
-    data = lines(
-        *({"q": "Who?", "gold": "Ada.", "m": m, "a": f"{m} says"} for m in ("x", "y")), {"q": "When?", "m": "x"}
-    )
+    data = lines(*({"q": "Who?", "gold": "Ada.", "m": m, "a": f"{m} says"} for m in ("x", "y")), {"q": "When?", "m": "x"})
     fields = {"question": "q", "method": "m", "answer": "a", "reference": "gold"}
     dataset = open_file({"d.jsonl": data}, fields=fields)
     ids = [(r.sample.id, r.output.method) for r in dataset]
@@ -100,11 +98,7 @@ def test_index_counts_the_records_of_all_files(read_file: Read) -> None:
     ("ns", 1_500_000, 1.5), ("us", 1500, 1.5), ("ms", 1.5, 1.5), ("s", 1.5, 1500.0), ("min", 2, 120_000.0), ("s", "0.25", 250.0),
 ])  # fmt: skip
 def test_a_duration_becomes_milliseconds(read_file: Read, unit: str, value: Any, expected: float) -> None:
-    fields = {
-        "question": "q",
-        "answer": "q",
-        "timings": {"fields": {"total": {"path": "t", "unit": unit, "default": 0.0}}},
-    }
+    fields = {"question": "q", "answer": "q", "timings": {"fields": {"total": {"path": "t", "unit": unit, "default": 0.0}}}}
     records = read_file({"d.jsonl": lines({"q": "Who?", "t": value}, {"q": "When?", "t": ""})}, fields=fields)
     assert [r.output.timings for r in records] == [{"total": expected}, {"total": 0.0}]
 
@@ -134,9 +128,7 @@ def test_rows_of_a_key_become_one_record(read_file: Read) -> None:
     ({"by": "nr"}, PASSAGES[:1], "group.by (nr)"),
     ({"by": "q", "as": "text"}, PASSAGES[:1], "choose another name by group.as"),
 ])  # fmt: skip
-def test_a_group_that_does_not_fit_is_refused(
-    read_file: Read, group: dict[str, Any], rows: list[dict[str, Any]], says: str
-) -> None:
+def test_a_group_that_does_not_fit_is_refused(read_file: Read, group: dict[str, Any], rows: list[dict[str, Any]], says: str) -> None:
     fields = {**GROUPED, "contexts": "[text]"}
     assert says in refused(read_file, {"d.jsonl": lines(*rows)}, group=group, fields=fields)
 
@@ -165,9 +157,7 @@ def test_columns_of_rows(read_file: Read) -> None:
         ("d.json:1", "a", "x"), ("d.json:2", "b", None),
     ]  # fmt: skip
     columns["answer"].pop("1")
-    assert "the 2 rows of the first column" in refused(
-        read_file, {"d.json": json.dumps(columns)}, format="json_columns"
-    )
+    assert "the 2 rows of the first column" in refused(read_file, {"d.json": json.dumps(columns)}, format="json_columns")
     assert "an object of columns" in refused(read_file, {"d.json": "[1]"}, format="json_columns")
 
 

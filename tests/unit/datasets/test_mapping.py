@@ -30,10 +30,7 @@ BASE = {"id": "id", "question": "q"}
 
 
 def test_explode_sees_the_element_beside_its_parent(read_file: Read) -> None:
-    data = lines(
-        {"id": "s1", "q": "a", "answers": [{"m": "x", "t": "1"}, {"m": "y", "t": "2"}]},
-        {"id": "s2", "q": "b", "answers": []},
-    )
+    data = lines({"id": "s1", "q": "a", "answers": [{"m": "x", "t": "1"}, {"m": "y", "t": "2"}]}, {"id": "s2", "q": "b", "answers": []})
     fields = {**BASE, "method": "one.m", "answer": "one.t"}
     found = read_file({"d.jsonl": data}, explode={"one": "answers"}, fields=fields)
     assert [(r.sample.id, r.output and (r.output.method, r.output.answer)) for r in found] == [
@@ -88,20 +85,14 @@ def test_join_one_many_and_inside_the_elements_of_a_list(read_file: Read) -> Non
 
 
 def test_join_two_lists_of_one_document(read_file: Read) -> None:
-    document = {
-        "tasks": [{"t": "1", "q": "a"}],
-        "evaluations": [{"task": "1", "m": "x", "a": "1"}, {"task": "1", "m": "y", "a": "2"}],
-    }
+    document = {"tasks": [{"t": "1", "q": "a"}], "evaluations": [{"task": "1", "m": "x", "a": "1"}, {"task": "1", "m": "y", "a": "2"}]}
     found = read_file(
         {"d.json": json.dumps(document)},
         records="evaluations",
         join={"task": {"records": "tasks", "by": "t", "key": "task"}},
         fields={"id": "task.t", "question": "task.q", "method": "m", "answer": "a"},
     )
-    assert [(r.sample.question, r.output.method, r.where) for r in found] == [
-        ("a", "x", "d.json:1"),
-        ("a", "y", "d.json:2"),
-    ]
+    assert [(r.sample.question, r.output.method, r.where) for r in found] == [("a", "x", "d.json:1"), ("a", "y", "d.json:2")]
 
 
 def test_a_key_that_stands_twice_in_a_joined_file_is_named(read_file: Read) -> None:
@@ -135,9 +126,7 @@ def test_a_text_too_long_to_split_is_named(read_file: Read) -> None:
 
 
 def test_maps_translate_values_and_each_of_a_list(read_file: Read) -> None:
-    data = lines(
-        {"id": "1", "q": "a", "l": "Y", "t": ["x", "y"], "n": 2, "b": True}, {"id": "2", "q": "b", "n": 1, "b": False}
-    )
+    data = lines({"id": "1", "q": "a", "l": "Y", "t": ["x", "y"], "n": 2, "b": True}, {"id": "2", "q": "b", "n": 1, "b": False})
     fields = {
         **BASE, "answerable": {"path": "l", "map": {"Y": True, "N": False}}, "tags": {"path": "t", "map": {"x": "X", "y": "Y"}, "default": []},
         "category": {"path": "n", "map": {1: "one", 2: "two"}}, "difficulty": {"path": "b", "map": {True: "hard", False: None}},
@@ -148,14 +137,7 @@ def test_maps_translate_values_and_each_of_a_list(read_file: Read) -> None:
 
 
 def test_constants_objects_lists_and_maps_of_elements(read_file: Read) -> None:
-    data = lines(
-        {
-            "id": "1",
-            "q": "a",
-            "turns": [{"who": "agent", "t": "hi"}],
-            "judged": [{"d": "x", "r": 2}, {"d": "y", "r": 0}],
-        }
-    )
+    data = lines({"id": "1", "q": "a", "turns": [{"who": "agent", "t": "hi"}], "judged": [{"d": "x", "r": 2}, {"d": "y", "r": 0}]})
     fields = {
         **BASE, "method": {"const": "bm25"}, "vault": {"const": "true"},
         "history": {"each": "turns", "fields": {"role": {"path": "who", "map": {"agent": "assistant"}}, "text": "t"}},
@@ -195,11 +177,7 @@ def test_a_text_is_split_inside_an_expression(read_file: Read) -> None:
 
 def test_several_files_are_methods_of_one_data_set(read_file: Read) -> None:
     files = {"a_gpt.json": '[{"id": "1", "q": "a", "r": "x"}]', "a_claude.json": '[{"id": "1", "q": "a", "r": "y"}]'}
-    fields = {
-        **BASE,
-        "answer": "r",
-        "method": {"path": "_file", "map": {"a_gpt.json": "gpt", "a_claude.json": "claude"}},
-    }
+    fields = {**BASE, "answer": "r", "method": {"path": "_file", "map": {"a_gpt.json": "gpt", "a_claude.json": "claude"}}}
     found = read_file(files, files={"main": "a_*.json"}, fields=fields)
     assert [(r.output.method, r.output.answer) for r in found] == [("claude", "y"), ("gpt", "x")]
 
@@ -218,8 +196,7 @@ def test_a_run_is_in_the_order_of_its_rank_column_and_keeps_the_scores(read_file
 
 def test_the_first_record_is_shown_with_its_sources(open_file: Callable[..., Dataset]) -> None:
     first = open_file(
-        {"d.jsonl": lines({"id": "s1", "q": "a", "p": ["t"]})},
-        fields={**BASE, "contexts": "p", "tags": {"const": ["x"]}},
+        {"d.jsonl": lines({"id": "s1", "q": "a", "p": ["t"]})}, fields={**BASE, "contexts": "p", "tags": {"const": ["x"]}}
     ).first()
     assert first.where == "d.jsonl:1"
     shown = {field.field: (field.source, field.value) for field in first.fields}
@@ -303,9 +280,7 @@ def test_a_wrong_mapping_is_refused_with_its_key(settings: dict[str, Any], key: 
 
 def test_identity_knows_the_mapping_and_not_the_place() -> None:
     one = DatasetSettings(path="x", name="n", files={"main": "a"}, fields=BASE)
-    other = DatasetSettings(
-        path="y", name="m", files={"main": "b"}, fields={"id": FieldMap(path="id"), "question": FieldMap(path="q")}
-    )
+    other = DatasetSettings(path="y", name="m", files={"main": "b"}, fields={"id": FieldMap(path="id"), "question": FieldMap(path="q")})
     assert one.identity() == other.identity()
     assert one.identity() != DatasetSettings(path="x", fields={**BASE, "answer": "a"}).identity()
     assert one.identity() != DatasetSettings(path="x", fields=BASE, limit=3).identity()
@@ -313,10 +288,7 @@ def test_identity_knows_the_mapping_and_not_the_place() -> None:
 
 
 def test_each_element_of_an_object_is_its_key_and_value(read_file: Read) -> None:
-    data = lines(
-        {"id": "s1", "q": "a", "people": {"a1": {"grade": "4"}, "a2": {"grade": "2"}}},
-        {"id": "s2", "q": "b", "people": {}},
-    )
+    data = lines({"id": "s1", "q": "a", "people": {"a1": {"grade": "4"}, "a2": {"grade": "2"}}}, {"id": "s2", "q": "b", "people": {}})
     grades = {"each": "people", "key": "key", "value": {"path": "value.grade", "map": {"4": 4, "2": 2}}}
     names = {"each": "people", "value": "key"}
     fields = {**BASE, "answer": {"const": ""}, "recorded": {"fields": {"human": grades}}, "tags": names}
@@ -327,10 +299,7 @@ def test_each_element_of_an_object_is_its_key_and_value(read_file: Read) -> None
 
 def test_otherwise_is_for_values_that_are_not_in_the_map_and_for_nothing_else(read_file: Read) -> None:
     data = lines(
-        *(
-            {"id": f"s{n}", "q": "a", **more}
-            for n, more in enumerate([{"v": "yes"}, {"v": "hm"}, {"v": 7}, {}, {"v": ["yes", "hm"]}])
-        )
+        *({"id": f"s{n}", "q": "a", **more} for n, more in enumerate([{"v": "yes"}, {"v": "hm"}, {"v": 7}, {}, {"v": ["yes", "hm"]}]))
     )
     verdict = {"path": "v", "map": {"yes": 1}, "otherwise": {"unreadable": "no yes"}, "default": 0.5}
     fields = {**BASE, "answer": {"const": ""}, "recorded": {"fields": {"j": verdict}}}
@@ -345,10 +314,7 @@ def test_what_is_recorded_is_shown_value_by_value(open_file: Callable[..., Datas
     data = lines({"id": "s1", "q": "a", "human": 4, "judge": True})
     recorded = {"fields": {"people": "human", "gpt": "judge"}}
     shown = open_file({"d.jsonl": data}, fields={**BASE, "answer": {"const": ""}, "recorded": recorded}).first()
-    assert [tuple(field) for field in shown.fields[-2:]] == [
-        ("recorded.people", "human", 4),
-        ("recorded.gpt", "judge", True),
-    ]
+    assert [tuple(field) for field in shown.fields[-2:]] == [("recorded.people", "human", 4), ("recorded.gpt", "judge", True)]
     data = lines({"id": "s1", "question": "a", "answer": "", "recorded": {"human": 4}})
     assert tuple(open_file({"n.jsonl": data}).first().fields[-1]) == ("recorded", "recorded", {"human": 4})
 

@@ -46,14 +46,12 @@ def ids(server: S3Server, tmp_path: Path) -> Ids:
     return read
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_main_may_name_several_files_beside_the_path(ids: Ids, place: str) -> None:
     found = ids(place, ["a.jsonl", "b.jsonl", "c.jsonl"], "a.jsonl", main=["a.jsonl", "b.jsonl"])
     assert found == ["a.jsonl", "b.jsonl"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
     """Neither the one nor the others may be left out without a word."""
@@ -75,9 +73,7 @@ def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
         ("?*/a.jsonl", ["d/a.jsonl"]),
     ],
 )
-def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(
-    ids: Ids, place: str, pattern: str, found: list[str]
-) -> None:
+def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(ids: Ids, place: str, pattern: str, found: list[str]) -> None:
     names = ["a.jsonl", "b.jsonl", "c.jsonl", ".h.jsonl", "d/a.jsonl", "d/.h.jsonl", ".s/a.jsonl"]
     assert ids(place, names, "", main=pattern) == found
 

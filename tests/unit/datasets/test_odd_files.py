@@ -31,9 +31,7 @@ def test_a_byte_order_mark_and_windows_line_ends(read_file: Read) -> None:
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
 def test_only_a_line_feed_ends_a_line(read_file: Read, sign: str) -> None:
     record = {"id": "q1", "question": f"a{sign}b", "answer": f"x{sign}"}
-    raw = json.dumps(
-        record, ensure_ascii=False
-    )  # json escapes what is below a space, and leaves the others as they are
+    raw = json.dumps(record, ensure_ascii=False)  # json escapes what is below a space, and leaves the others as they are
     (found,) = read_file({"lines.jsonl": raw + "\n"})
     assert (found.sample.question, found.output.answer) == (f"a{sign}b", f"x{sign}")
     (cell,) = read_file({"lines.csv": f"id,question\nq1,a{sign}b\n"})
@@ -140,9 +138,7 @@ def test_parquet_times_and_decimals(read_file: Read) -> None:
 
 
 def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = [
-        {"id": f"q{i}", "question": 'é\\"]}' * (i % 7 + 1), "meta": {"n": [i, {"x": [1.5e3]}]}} for i in range(40)
-    ]
+    records = [{"id": f"q{i}", "question": 'é\\"]}' * (i % 7 + 1), "meta": {"n": [i, {"x": [1.5e3]}]}} for i in range(40)]
     expected = [(r["id"], r["question"], r["meta"]) for r in records]
     for block in (1, 7, 64):
         monkeypatch.setattr("ragpipe.datasets.json_rows._BLOCK", block)
@@ -168,12 +164,8 @@ def test_text_that_looks_like_code_stays_text(read_file: Read) -> None:
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
-@pytest.mark.parametrize(
-    ("zone", "text"), [(None, "2023-11-14T22:13:20"), ("Europe/Berlin", "2023-11-14T23:13:20+01:00")]
-)
-def test_a_time_has_one_text_in_every_unit(
-    read_file: Read, unit: str, factor: int, zone: str | None, text: str
-) -> None:
+@pytest.mark.parametrize(("zone", "text"), [(None, "2023-11-14T22:13:20"), ("Europe/Berlin", "2023-11-14T23:13:20+01:00")])
+def test_a_time_has_one_text_in_every_unit(read_file: Read, unit: str, factor: int, zone: str | None, text: str) -> None:
     times = pa.array([1_700_000_000 * factor, None], pa.timestamp(unit, zone))
     table = pa.table({"id": ["q1", "q2"], "question": ["a", "b"], "made": times})
     fields = {"id": "id", "question": "question", "meta": {"fields": {"made": {"path": "made", "default": None}}}}

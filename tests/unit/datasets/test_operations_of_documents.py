@@ -28,10 +28,7 @@ def test_timings_usage_and_errors_are_read(
 ) -> None:
     plain = yaml.safe_load((conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8"))
     plain = {key: value for key, value in plain.items() if key not in ("path", "files")}
-    rows = [
-        {**asked, **answered(OPERATIONS)},
-        {**asked, ("queryLogId" if option == "query_logs" else "id"): "b", **answered(FAILED)},
-    ]
+    rows = [{**asked, **answered(OPERATIONS)}, {**asked, ("queryLogId" if option == "query_logs" else "id"): "b", **answered(FAILED)}]
     good, failed = (record.output for record in open_file({"d.json": json.dumps(rows)}, **plain))
     assert good is not None
     assert failed is not None

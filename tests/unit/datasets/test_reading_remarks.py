@@ -16,20 +16,15 @@ TWO = ["Shops open at nine.", "Postage is not refunded."]
 
 
 @pytest.mark.parametrize("word", ["NaN", "nan", "None", "null", "NULL", "N/A", "n/a", "#N/A", "<NA>"])
-@pytest.mark.parametrize(
-    "settings", [{}, {"fields": {"question": "question", "answer": "answer", "reference": "reference"}}]
-)
-def test_a_word_for_no_value_in_a_cell_is_missing_and_said(
-    open_file: Open, word: str, settings: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("settings", [{}, {"fields": {"question": "question", "answer": "answer", "reference": "reference"}}])
+def test_a_word_for_no_value_in_a_cell_is_missing_and_said(open_file: Open, word: str, settings: dict[str, Any]) -> None:
     dataset = open_file({"d.csv": f"question,answer,reference\nWho?,Ada.,{word}\nWhen?,1843,In 1843.\n"}, **settings)
     assert [record.sample.references for record in dataset] == [[], ["In 1843."]]
     assert "reference (1)" in dataset.remarks()[0]
 
 
 @pytest.mark.parametrize(
-    ("answer", "read"),
-    [("None", "None"), ("N/A", "N/A"), ("NaN", None), ("null", None), ("NA", "NA"), ("No value", "No value")],
+    ("answer", "read"), [("None", "None"), ("N/A", "N/A"), ("NaN", None), ("null", None), ("NA", "NA"), ("No value", "No value")]
 )
 def test_an_answer_may_be_none(open_file: Open, answer: str, read: str | None) -> None:
     dataset = open_file({"d.csv": f"question,answer,contexts\nWho?,{answer},[]\n"})
@@ -58,9 +53,7 @@ def test_the_index_of_a_data_frame_is_read_past(open_file: Open) -> None:
     ("Context [1]: {}\n\nContext [2]: {}", "Context [1]: .."), ("Passage 1\n{}\nPassage 2\n{}", "Passage 1 .."),
     ("{}\n\n{}", "\\n\\n"), ("{} | {}", "|"), ("{}|{}", "|"), ("1. {}\n2. {}", "1. .."), ("(1) {} (2) {}", "(1) .."),
 ])  # fmt: skip
-def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_there(
-    open_file: Open, form: str, shown: str
-) -> None:
+def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_there(open_file: Open, form: str, shown: str) -> None:
     rows = [{"q": f"Question {number}?", "c": form.format(*TWO) if number % 2 else TWO[0]} for number in range(4)]
     file = {"d.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}
     fields = {"question": "q", "contexts": "[c][?@]"}
@@ -73,10 +66,7 @@ def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_t
     assert sign is not None
     split = {"passages": {"text": "c", "pattern": sign.pattern}}
     records = list(open_file(file, split=split, fields={**fields, "contexts": "passages"}))
-    assert [[chunk.text for chunk in record.output.chunks or ()] for record in records if record.output] == [
-        TWO[:1],
-        TWO,
-    ] * 2
+    assert [[chunk.text for chunk in record.output.chunks or ()] for record in records if record.output] == [TWO[:1], TWO] * 2
 
 
 @pytest.mark.parametrize("text", [
@@ -98,8 +88,6 @@ def test_a_usual_text_is_one_passage(text: str) -> None:
     ({"q": "Who?", "r": '{"a": 1}'}, {"question": "q", "answer": "to_string(parse(r).a)"}, []),
     ({"q": "Who?", "x": None}, {"question": "q"}, []),
 ])  # fmt: skip
-def test_names_that_the_mapping_does_not_read(
-    open_file: Open, record: dict[str, Any], fields: dict[str, Any], unread: list[str]
-) -> None:
+def test_names_that_the_mapping_does_not_read(open_file: Open, record: dict[str, Any], fields: dict[str, Any], unread: list[str]) -> None:
     dataset = open_file({"d.jsonl": json.dumps(record) + "\n"}, fields=fields)
     assert dataset.unread() == unread

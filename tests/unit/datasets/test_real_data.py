@@ -36,16 +36,13 @@ def expected(real_data: Real) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
     wanted = expected["datasets"]["shared ragtruth_qa"]
     records = list(shipped("ragtruth_qa", real_data("ragtruth_qa/ragtruth_qa.jsonl")))
     assert len({r.sample.id for r in records}) == wanted["sources"] == 70
     assert len(records) == wanted["responses"] == 412
     by_model = {model: numbers[:2] for model, numbers in wanted["by_model"].items()}
-    assert {
-        model: [len(rows), sum(_label(r, "hallucinated") for r in rows)] for model, rows in _by_method(records).items()
-    } == by_model
+    assert {model: [len(rows), sum(_label(r, "hallucinated") for r in rows)] for model, rows in _by_method(records).items()} == by_model
     assert sum(_label(r, "hallucinated") for r in records) == wanted["hallucinated_responses"]
     assert sum(_label(r, "hallucinated_strict") for r in records) == wanted["hallucinated_without_implicit_true"]
     refusals = Counter(r.output.method for r in records if r.output and REFUSAL in r.output.answer)
@@ -55,16 +52,12 @@ def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
     assert not any("passage 1:" in c.text for r in records if r.output for c in r.output.chunks)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("run", ["bm25", "tfidf"])
 def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
     wanted = expected["datasets"]["shared clapnq_dev"]
     records = list(shipped("clapnq_dev", real_data("clapnq_dev"), f"dataset.files.run=run.{run}.trec"))
     samples = [r.sample for r in records]
-    assert Counter(sample.answerable for sample in samples) == {
-        True: wanted["answerable"],
-        False: wanted["unanswerable"],
-    }
+    assert Counter(sample.answerable for sample in samples) == {True: wanted["answerable"], False: wanted["unanswerable"]}
     answers = [sample.meta["answers"] for sample in samples if sample.answerable]
     assert (sum(answers), answers.count(2)) == (wanted["answers"], wanted["answerable_with_2_answers"])
     assert not any(sample.references for sample in samples if not sample.answerable)
@@ -74,7 +67,6 @@ def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
     _retrieval(records, expected["retrieval"][f"shared clapnq_dev run.{run}"], run)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("run", ["bm25", "tfidf"])
 def test_mtrag(real_data: Real, expected: dict[str, Any], run: str) -> None:
     wanted = expected["datasets"]["shared mtrag_un"]
@@ -93,7 +85,6 @@ def test_mtrag(real_data: Real, expected: dict[str, Any], run: str) -> None:
     _retrieval(records, expected["retrieval"][f"shared mtrag_un run.{run}"], run)
 
 
-@pytest.mark.slow
 def test_trec_eval(real_data: Real, expected: dict[str, Any]) -> None:
     records = list(shipped("trec", real_data("trec_eval")))
     lines = [line.split() for line in (real_data("trec_eval") / "results.test").read_text().splitlines()]
@@ -119,7 +110,6 @@ def test_graphrag_bench(real_data: Real, expected: dict[str, Any], part: str) ->
         assert set(wanted["seed_questions_present"]) <= {r.sample.id for r in records}
 
 
-@pytest.mark.slow
 def test_graphrag_bench_takes_answers_from_a_file_of_ones_own(real_data: Real, tmp_path: Path) -> None:
     """As the comment in its YAML says."""
     source = real_data("graphrag_bench/novel_questions.json")
@@ -136,7 +126,6 @@ def test_graphrag_bench_takes_answers_from_a_file_of_ones_own(real_data: Real, t
     ]
 
 
-@pytest.mark.slow
 def test_mtrag_human_texts(real_data: Real) -> None:
     records = list(shipped("mtrag_human", real_data("mtrag_human/mtrag_human_evaluations.json")))
     answerable = Counter(r.sample.answerable for r in records)
@@ -149,17 +138,12 @@ def test_mtrag_human_texts(real_data: Real) -> None:
     assert graders == {3: 231, 2: 3}
 
 
-@pytest.mark.slow
 def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     records = list(shipped("expertqa", real_data("expertqa/rand_val.jsonl")))
     claims = Counter[str]()
     for record in records:
         claims[record.sample.category or ""] += len(record.sample.meta["claims"])
-    wanted = {
-        name.removeprefix("field "): block["claims"]
-        for name, block in expected["expertqa"].items()
-        if name.startswith("field ")
-    }
+    wanted = {name.removeprefix("field "): block["claims"] for name, block in expected["expertqa"].items() if name.startswith("field ")}
     assert claims == wanted
     outputs = [r.output for r in records if r.output]
     assert all(output.citations is not None for output in outputs)
@@ -167,7 +151,6 @@ def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     assert all("|" not in tag for r in records for tag in r.sample.tags)
 
 
-@pytest.mark.slow
 def test_lists_of_texts_become_lines(real_data: Real, expected: dict[str, Any]) -> None:
     pairs = list(shipped("pandalm", real_data("pandalm")))
     assert not any("\\n" in r.sample.question or r.sample.question.endswith("\n") for r in pairs)

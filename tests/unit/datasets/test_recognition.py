@@ -143,9 +143,7 @@ def test_every_file_of_the_shapes_is_in_the_table(shapes: Path) -> None:
     assert files - {"README.md"} == set(EXPECTED) - {"beir"}
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in EXPECTED if name != "beir" and not name.endswith((".eval", ".trec"))]
-)
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name != "beir" and not name.endswith((".eval", ".trec"))])
 def test_the_name_of_the_file_does_not_decide(shapes: Path, tmp_path: Path, name: str) -> None:
     renamed = tmp_path / f"export{Path(name).suffix}"
     shutil.copyfile(shapes / name, renamed)
@@ -224,9 +222,7 @@ NATIVE = {"id": "q1", "question": "Why?", "answer": "Because.", "contexts": ["c"
         ("a.tsv", "id\tquestion\tanswer\nq1\tWhy?\tA.\n", ()),
     ],
 )
-def test_the_native_form_with_the_words_that_a_reader_needs(
-    tmp_path: Path, name: str, content: Any, words: tuple[str, ...]
-) -> None:
+def test_the_native_form_with_the_words_that_a_reader_needs(tmp_path: Path, name: str, content: Any, words: tuple[str, ...]) -> None:
     found = _told(_written(tmp_path, name, content))
     assert (found.option, found.words) == ("jsonl", words)
 
@@ -260,10 +256,7 @@ def test_names_are_gathered_over_the_first_records(tmp_path: Path) -> None:
 
 
 def test_a_document_larger_than_what_is_read_is_told_by_its_beginning(tmp_path: Path) -> None:
-    rows = [
-        {"query_id": str(n), "query": "q" * 900, "gt_answer": "a", "response": "r", "retrieved_context": []}
-        for n in range(2000)
-    ]
+    rows = [{"query_id": str(n), "query": "q" * 900, "gt_answer": "a", "response": "r", "retrieved_context": []} for n in range(2000)]
     path = _written(tmp_path, "big.json", {"results": rows})
     assert path.stat().st_size > HEAD_BYTES
     assert _told(path).option == "ragchecker"
@@ -330,20 +323,14 @@ def test_the_longest_list_of_a_document_holds_its_records(tmp_path: Path) -> Non
     ({"a": {"b": {"c": {"d": {"rows": [{"q": 1}]}}}}}, ""),
     ({"a": {"b": [1, 2]}}, ""),
 ])  # fmt: skip
-def test_a_list_within_objects_is_found_by_a_path_that_leads_to_it(
-    document: dict[str, Any], path: str, tmp_path: Path
-) -> None:
+def test_a_list_within_objects_is_found_by_a_path_that_leads_to_it(document: dict[str, Any], path: str, tmp_path: Path) -> None:
     found, records = record_list(read_head(_written(tmp_path, "a.json", document)))
     assert found == path
     assert list(records) == (Expression(path)(document) if path else [])
 
 
-@pytest.mark.parametrize(
-    ("file", "option"), [("ragas/dataset.jsonl", "ragas"), ("squad_v2/dev-v2.0.json", "squad"), ("beir", "beir")]
-)
-def test_a_file_taken_for_the_native_form_is_told_with_the_words_that_read_it(
-    shapes: Path, file: str, option: str
-) -> None:
+@pytest.mark.parametrize(("file", "option"), [("ragas/dataset.jsonl", "ragas"), ("squad_v2/dev-v2.0.json", "squad"), ("beir", "beir")])
+def test_a_file_taken_for_the_native_form_is_told_with_the_words_that_read_it(shapes: Path, file: str, option: str) -> None:
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(name="jsonl", path=file), shapes))
     assert f"dataset={option} dataset.path={file}" in str(refused.value).split("\n")[1]
@@ -365,9 +352,7 @@ def test_a_broken_file_in_the_native_form_is_told_as_nothing_else(tmp_path: Path
         ("deepeval/goldens.jsonl", ()),
     ],
 )
-def test_a_format_is_named_where_neither_the_name_nor_the_option_says_it(
-    shapes: Path, name: str, words: tuple[str, ...]
-) -> None:
+def test_a_format_is_named_where_neither_the_name_nor_the_option_says_it(shapes: Path, name: str, words: tuple[str, ...]) -> None:
     assert _told(shapes / name).words == words
 
 

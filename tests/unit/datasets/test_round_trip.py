@@ -16,22 +16,11 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.schema.sample import Anchor, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.table_schemas import (
-    OUTPUTS,
-    SAMPLES,
-    output_from,
-    output_row,
-    sample_from,
-    sample_json,
-    sample_row,
-    table_of,
-)
+from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_from, output_row, sample_from, sample_json, sample_row, table_of
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 names = texts.filter(
-    lambda text: any(
-        unicodedata.category(sign)[0] in "LNPS" and sign not in "\u115f\u1160\u2800\u3164\uffa0" for sign in text
-    )
+    lambda text: any(unicodedata.category(sign)[0] in "LNPS" and sign not in "\u115f\u1160\u2800\u3164\uffa0" for sign in text)
 )
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 plain = st.recursive(
@@ -51,13 +40,7 @@ def some(values: st.SearchStrategy) -> st.SearchStrategy:
 
 verdicts = st.none() | st.booleans() | numbers | st.integers(-9, 9) | st.builds(dict, unreadable=texts)
 recorded = verdicts | some(verdicts) | st.dictionaries(texts, verdicts, max_size=2)
-anchors = st.builds(
-    Anchor,
-    rel_path=texts,
-    heading_path=maybe(texts),
-    snippets=some(texts),
-    role=st.sampled_from([None, "newer", "older"]),
-)
+anchors = st.builds(Anchor, rel_path=texts, heading_path=maybe(texts), snippets=some(texts), role=st.sampled_from([None, "newer", "older"]))
 samples = st.builds(
     Sample,
     id=names,
@@ -71,21 +54,13 @@ samples = st.builds(
     required_support_groups=maybe(some(some(texts | anchors))),
     recency_conflict_rule=st.sampled_from([None, "cite_newer", "cite_both", "acknowledge_both"]),
     answerable=maybe(st.booleans()),
-    expected=maybe(
-        st.builds(Expected, behavior=st.sampled_from([None, "answer", "reject"]), citations=maybe(some(texts)))
-    ),
+    expected=maybe(st.builds(Expected, behavior=st.sampled_from([None, "answer", "reject"]), citations=maybe(some(texts)))),
     category=maybe(texts),
     tags=some(texts),
     meta=st.dictionaries(texts, plain, max_size=2),
 )
 chunks = st.builds(
-    Chunk,
-    id=texts,
-    doc_id=maybe(texts),
-    rank=st.integers(1, 9),
-    score=maybe(numbers),
-    text=texts,
-    heading_path=maybe(texts),
+    Chunk, id=texts, doc_id=maybe(texts), rank=st.integers(1, 9), score=maybe(numbers), text=texts, heading_path=maybe(texts)
 )
 outputs = st.builds(
     Output,
@@ -117,9 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
              unique_by=lambda pair: pair[0].id),
     st.booleans(), st.booleans(),
 )  # fmt: skip
-def test_written_and_read_back(
-    folder: Path, data: list[tuple[Sample, list[Output]]], nested: bool, escaped: bool
-) -> None:
+def test_written_and_read_back(folder: Path, data: list[tuple[Sample, list[Output]]], nested: bool, escaped: bool) -> None:
     lines, expected = [], []
     for sample, answers in data:
         head = sample.model_dump(mode="json")

@@ -116,9 +116,7 @@ def test_what_is_no_time(value: Any) -> None:
 def test_a_sample_without_a_time_is_named(open_file: Callable[..., Dataset]) -> None:
     log = {"log.jsonl": '{"id": "a", "question": "?", "meta": {"time": "2026-03-01"}}\n{"id": "b", "question": "?"}\n'}
     chosen = {"per_day": 5, "time": "meta.time", "seed": 1}
-    with pytest.raises(
-        DataError, match=r"(?s)log\.jsonl:2 \(id 'b'\): sample\.time \(meta\.time\).*null.*dataset\.filter"
-    ):
+    with pytest.raises(DataError, match=r"(?s)log\.jsonl:2 \(id 'b'\): sample\.time \(meta\.time\).*null.*dataset\.filter"):
         list(open_file(log, sample=chosen))
     assert [record.sample.id for record in open_file(log, sample=chosen, filter="meta.time")] == ["a"]
 

@@ -76,19 +76,10 @@ def test_a_filter_looks_at_the_mapped_record_before_sample_and_limit(open_file: 
         ("method == 'm'", ["long"]),
     ],
 )
-def test_a_filter_sees_a_short_form_as_its_long_one_and_defaults(
-    open_file: Open, filter: str, found: list[str]
-) -> None:
+def test_a_filter_sees_a_short_form_as_its_long_one_and_defaults(open_file: Open, filter: str, found: list[str]) -> None:
     records = [
         {"id": "short", "question": "a", "reference": "r", "contexts": ["t"], "method": None},
-        {
-            "id": "long",
-            "question": "b",
-            "references": ["r"],
-            "chunks": [{"id": "c", "text": "t"}],
-            "method": "m",
-            "repeat": 1,
-        },
+        {"id": "long", "question": "b", "references": ["r"], "chunks": [{"id": "c", "text": "t"}], "method": "m", "repeat": 1},
         {"id": "none", "question": "c", "answer": "x"},
     ]
     assert ids(open_file(written(records), filter=filter)) == found
@@ -105,10 +96,7 @@ def test_it_can_be_read_twice_with_the_same_result(open_file: Open) -> None:
 
 
 def test_the_digest_is_of_the_contents_of_all_files_and_not_of_their_places(tmp_path: Path) -> None:
-    mapping = {
-        "fields": {"id": "id", "question": "gold.q"},
-        "join": {"gold": {"file": "gold", "by": "id", "key": "id"}},
-    }
+    mapping = {"fields": {"id": "id", "question": "gold.q"}, "join": {"gold": {"file": "gold", "by": "id", "key": "id"}}}
 
     def digest(folder: str, *, main: str = '{"id": "1"}\n', gold: str = "id,q\n1,a\n", name: str = "gold.csv") -> str:
         (tmp_path / folder).mkdir()

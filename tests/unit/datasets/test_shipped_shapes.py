@@ -51,9 +51,7 @@ def section(option: str) -> dict[str, Any]:
     """The option as the command line composes it, without a path."""
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         folders = ",".join(f"file://{folder}" for folder in option_folders())
-        composed = compose(
-            "ragpipe", overrides=[f"dataset={option}", "dataset.path=unset", f"hydra.searchpath=[{folders}]"]
-        )
+        composed = compose("ragpipe", overrides=[f"dataset={option}", "dataset.path=unset", f"hydra.searchpath=[{folders}]"])
     plain: Any = OmegaConf.to_container(composed.dataset, resolve=True)
     return plain  # type: ignore[no-any-return]
 
@@ -99,9 +97,7 @@ ANSWERED = [
 @pytest.mark.parametrize(("option", "file"), ANSWERED)
 def test_ten_questions_their_answers_and_passages(real_data: Real, option: str, file: str) -> None:
     records = read(real_data, option, file)
-    assert len(records) == (
-        11 if file in ("deepeval/test_run_20261122_011809.json", "deepeval/evaluation_result.json") else 10
-    )
+    assert len(records) == (11 if file in ("deepeval/test_run_20261122_011809.json", "deepeval/evaluation_result.json") else 10)
     cases = by_question(records)
     answers = {question: cases[question].output.answer for question in (Q02, Q06, Q09, Q10)}
     assert answers == {Q02: A02, Q06: A06, Q09: A09, Q10: A10}
@@ -160,9 +156,7 @@ def test_all_retrievers_count_where_the_mapping_says_so(real_data: Real) -> None
     ("openinference", "openinference/console_exporter_pretty.txt", 1),
     ("openinference", "openinference/otlp_base64_ids.json", 0),
 ])  # fmt: skip
-def test_a_trace_that_the_export_cut_is_refused_or_left_out_on_request(
-    real_data: Real, option: str, file: str, complete: int
-) -> None:
+def test_a_trace_that_the_export_cut_is_refused_or_left_out_on_request(real_data: Real, option: str, file: str, complete: int) -> None:
     with pytest.raises(DataError, match=r"dataset\.filter=question"):
         read(real_data, option, file)
     if complete:
@@ -184,27 +178,19 @@ def test_ragas(real_data: Real) -> None:
     }  # fmt: skip
     for file in ("result.csv", "result.jsonl", "result.records.json", "result.parquet"):
         recorded = by_question(read(real_data, "ragas", f"ragas/{file}"))[Q09].output.recorded
-        assert [recorded[name] for name in ("faithfulness", "context_recall", "context_precision", "harmfulness")] == [
-            None
-        ] * 4
-        assert (recorded["id_based_context_recall"], recorded["non_llm_string_similarity"]) == (
-            0.0,
-            pytest.approx(0.15789473684),
-        )
+        assert [recorded[name] for name in ("faithfulness", "context_recall", "context_precision", "harmfulness")] == [None] * 4
+        assert (recorded["id_based_context_recall"], recorded["non_llm_string_similarity"]) == (0.0, pytest.approx(0.15789473684))
     columns = read(real_data, "ragas", "ragas/result.default_columns.json", "format: json_columns")
     assert len(columns) == 10
     assert by_question(columns)[Q06].output.answer == A06
 
 
 def test_ragas_ids_pair_files_with_the_same_references(real_data: Real) -> None:
-    ids = [
-        [r.sample.id for r in read(real_data, "ragas", f"ragas/{file}")] for file in ("dataset.csv", "result.parquet")
-    ]
+    ids = [[r.sample.id for r in read(real_data, "ragas", f"ragas/{file}")] for file in ("dataset.csv", "result.parquet")]
     assert ids[0] == ids[1]
     assert len(set(ids[0])) == 10
     references = [
-        [r.sample.references for r in read(real_data, "ragas", f"ragas/dataset_mixed_columns.{form}")]
-        for form in ("csv", "jsonl")
+        [r.sample.references for r in read(real_data, "ragas", f"ragas/dataset_mixed_columns.{form}")] for form in ("csv", "jsonl")
     ]
     assert references[0] == references[1] == [["From 10:00 to 14:00."]] + [[]] * 9
 
@@ -389,9 +375,7 @@ def test_llamaindex(real_data: Real) -> None:
     assert [(c.id, c.doc_id, c.score) for c in case[Q02].output.chunks] == [
         ("node-cards", "cards.md", 0.91), ("node-fines", "fines.md", 0.74),
     ]  # fmt: skip
-    assert (
-        by_question(read(real_data, "llamaindex", "llama_index/query_response.v0_14.jsonl"))[Q02].output.answer == A02
-    )
+    assert by_question(read(real_data, "llamaindex", "llama_index/query_response.v0_14.jsonl"))[Q02].output.answer == A02
     batch = by_question(read(real_data, "llamaindex", "llama_index/batch_eval_results.json"))
     assert batch[Q02].output.recorded == {"faithfulness": 1.0, "relevancy": 1.0, "correctness": 3.0}
     flat = by_question(read(real_data, "llamaindex", "llama_index/faithfulness_results.jsonl"))
@@ -425,10 +409,7 @@ def test_mlflow(real_data: Real, file: str) -> None:
     assert q09.output.recorded == {
         "words": 3.0, "exact": False, "grade": {"unreadable": "bad"}, "broken": {"unreadable": "no grade for this one"},
     }  # fmt: skip
-    assert [(c.id, c.doc_id, c.score) for c in q09.output.chunks] == [
-        ("hours", "hours.md", 0.9),
-        ("boat", "boat.md", 0.8),
-    ]
+    assert [(c.id, c.doc_id, c.score) for c in q09.output.chunks] == [("hours", "hours.md", 0.9), ("boat", "boat.md", 0.8)]
     assert q09.output.usage == {"tokens_in": 100, "tokens_out": 12}
     assert q09.output.timings["total"] == 62.0
 
@@ -500,11 +481,7 @@ def test_squad(real_data: Real) -> None:
     records = read(real_data, "squad", "squad_v2/dev-v2.0.json")
     case = by_question(records)
     assert [r.output for r in records] == [None] * 10
-    assert (case[Q02].sample.id, case[Q02].sample.references, case[Q02].sample.answerable) == (
-        "fq02q02q02",
-        ["4 crowns"],
-        True,
-    )
+    assert (case[Q02].sample.id, case[Q02].sample.references, case[Q02].sample.answerable) == ("fq02q02q02", ["4 crowns"], True)
     assert len(case["Who founded the library, and in which year?"].sample.references) > 1
     assert (case[Q09].sample.references, case[Q09].sample.answerable) == ([], False)
 

@@ -1,7 +1,5 @@
 """The architecture page: its rooms are those of the layers test, in order, and every function that it names exists."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from typing import Any
@@ -12,9 +10,7 @@ from tests.support.pages import DOCS
 from tests.unit.test_layers import MODULES, ROOMS
 
 PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
-NAMES = sorted(
-    set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", PAGE.partition("## The way of a case")[2])) - {"records.parquet"}
-)
+NAMES = sorted(set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", PAGE.partition("## The way of a case")[2])) - {"records.parquet"})
 
 
 def resolve(name: str) -> Any:
@@ -30,9 +26,7 @@ def resolve(name: str) -> Any:
 def test_the_drawing_shows_the_rooms_in_their_order() -> None:
     drawing = PAGE.split("```text\n")[1].partition("```")[0]
     rooms = [line.split()[0] for line in drawing.splitlines()]
-    assert rooms == list(reversed(ROOMS)), (
-        "docs/architecture.md draws other rooms than ROOMS in tests/unit/test_layers.py"
-    )
+    assert rooms == list(reversed(ROOMS)), "docs/architecture.md draws other rooms than ROOMS in tests/unit/test_layers.py"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith((".parquet", ".md", ".py"))])

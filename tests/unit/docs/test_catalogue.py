@@ -1,7 +1,5 @@
 """Every row of the metric catalogue has an implementation, and stands in the table of docs/metrics.md."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -51,14 +49,7 @@ def test_operations_and_index_coverage_of_the_catalogue_are_there() -> None:
     ledger.close()
     assert {"error_rate", "timeout_rate", "empty_rate", "latency_ms"} <= set(operations(ledger, np.arange(0)))
     assert {"chunkers", "embeddings", "index_versions", "overall"} <= set(IndexCoverage.model_fields)
-    counted = {
-        "documents",
-        "documents_without_chunks",
-        "chunks_attempted",
-        "chunks_embedded",
-        "chunks_skipped",
-        "skipped_because",
-    }
+    counted = {"documents", "documents_without_chunks", "chunks_attempted", "chunks_embedded", "chunks_skipped", "skipped_because"}
     assert counted <= set(Coverage.model_fields)
     assert {"min", "mean", "max", "p95"} <= set(ChunkTokens.model_fields)
 
@@ -67,7 +58,5 @@ def test_every_row_of_the_catalogue_is_implemented() -> None:
     """In the generated table, which has the file by score name."""
     page = (DOCS / "metrics.md").read_text(encoding="utf-8").split("## At a glance")[1].split("\n## ")[0]
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
-    table = {
-        name: cells[1].strip("`").removesuffix(".yaml") for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])
-    }
+    table = {name: cells[1].strip("`").removesuffix(".yaml") for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])}
     assert {score: table.get(score) for score in ROWS} == ROWS

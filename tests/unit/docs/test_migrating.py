@@ -1,7 +1,5 @@
 """The pages for those who come from another tool: every name of ours in them is a score, a metric or an option that exists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page that leads from other names to ragpipe's: what it leads to exists, and every design's score is on it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -62,9 +60,7 @@ def test_every_name_of_the_designs_is_found_on_the_page(name: str) -> None:
 
 def test_the_options_that_the_configuration_page_lists_are_those_that_are_shipped() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8").partition("<!-- end -->")[0]
-    listed = {
-        group: set(_CODE.findall(cells)) for group, cells in re.findall(r"^\| `\+?(\w+)` \|[^|]*\|(.*)\|$", text, re.M)
-    }
+    listed = {group: set(_CODE.findall(cells)) for group, cells in re.findall(r"^\| `\+?(\w+)` \|[^|]*\|(.*)\|$", text, re.M)}
     groups = [
         path
         for folder in registry.option_folders()

@@ -1,7 +1,5 @@
 """The navigation of the site: every page in exactly one place, as docs/README.md lists them; and links that are led on."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -23,11 +21,7 @@ def test_the_index_lists_the_pages_of_the_navigation_in_its_order() -> None:
         elif line.startswith("- "):
             linked = [hooks.address_of(target) for target in hooks.targets("all-pages.md", line)]
             groups.setdefault(tuple(filter(None, titles)), []).extend(linked[:1])
-    expected = {
-        group: [page for page in pages if page != "all-pages.md"]
-        for group, pages in nav_groups()
-        if group != ("Decisions",)
-    }
+    expected = {group: [page for page in pages if page != "all-pages.md"] for group, pages in nav_groups() if group != ("Decisions",)}
     assert groups.pop(("Decisions",)) == ["decisions/README.md"]
     assert list(groups.items()) == list(expected.items())
 
@@ -35,10 +29,7 @@ def test_the_index_lists_the_pages_of_the_navigation_in_its_order() -> None:
 def test_the_list_of_decisions_names_all_of_them_in_their_order() -> None:
     (pages,) = [pages for group, pages in nav_groups() if group == ("Decisions",)]
     text = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
-    assert [
-        "decisions/README.md",
-        *(f"decisions/{name}" for name in re.findall(r"^\d+\. \[.*\]\((.+)\)", text, re.M)),
-    ] == pages
+    assert ["decisions/README.md", *(f"decisions/{name}" for name in re.findall(r"^\d+\. \[.*\]\((.+)\)", text, re.M))] == pages
 
 
 def test_every_page_begins_with_its_title() -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -46,13 +44,9 @@ def test_a_document_with_all_parts() -> None:
     document = parse_document(NOTE, "products/kestrel.md")
     assert (document.rel_path, document.title, document.policy) == ("products/kestrel.md", "Kestrel", "quote_only")
     assert document.front_matter == {
-        "title": "Kestrel",
-        "date": "2026-03-02",
-        "policy": "quote_only",
-        "doc_type": "product",
-        "replaces": "old.md",
+        "title": "Kestrel", "date": "2026-03-02", "policy": "quote_only", "doc_type": "product", "replaces": "old.md",
         "tags": ["a", "2026-01-05"],
-    }
+    }  # fmt: skip
     assert [(s.heading_path, s.level, s.text, s.line) for s in document.sections] == [
         ("", 0, "Before any heading.", 9),
         ("Kestrel leak sensor", 1, "A sensor.", 11),

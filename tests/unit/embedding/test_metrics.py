@@ -27,14 +27,10 @@ SIMILARITY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("what", "answer", "one", "other", "value", "reason"), SIMILARITY, ids=[r[0] for r in SIMILARITY]
-)
+@pytest.mark.parametrize(("what", "answer", "one", "other", "value", "reason"), SIMILARITY, ids=[r[0] for r in SIMILARITY])
 def test_semantic_similarity(what, answer, one, other, value, reason):
     judge = ScriptedJudge(vectors={"ans": one, "ref": other})
-    score = score_of(shipped_metric("semantic_similarity"), make_case(answer, **REFERENCE), judge)[
-        "semantic_similarity"
-    ]
+    score = score_of(shipped_metric("semantic_similarity"), make_case(answer, **REFERENCE), judge)["semantic_similarity"]
     assert (score.value, score.reason) == (value, reason)
 
 
@@ -79,9 +75,7 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("what", "answer", "replies", "expected", "calls", "flags"), QUESTIONS, ids=[r[0] for r in QUESTIONS]
-)
+@pytest.mark.parametrize(("what", "answer", "replies", "expected", "calls", "flags"), QUESTIONS, ids=[r[0] for r in QUESTIONS])
 def test_answer_relevance_by_questions(what, answer, replies, expected, calls, flags):
     metric = shipped_metric("answer_relevance", method="questions")
     judge = ScriptedJudge(replies, vectors=VECTORS)

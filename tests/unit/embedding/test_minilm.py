@@ -42,9 +42,7 @@ def test_the_batch_moves_a_vector_by_rounding_only(vectors):
     together = vectors(texts)
     alone = [MiniLMVectors(MiniLM(batch=1))([text])[0] for text in texts[:4]]
     assert np.allclose(together[:4], alone, atol=1e-6)
-    assert (
-        max(abs(cosine(a, together[5]) - cosine(b, together[5])) for a, b in zip(together, alone, strict=False)) < 1e-6
-    )
+    assert max(abs(cosine(a, together[5]) - cosine(b, together[5])) for a, b in zip(together, alone, strict=False)) < 1e-6
 
 
 @pytest.mark.slow

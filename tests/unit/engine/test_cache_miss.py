@@ -1,7 +1,5 @@
 """What is said of a question that no run asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

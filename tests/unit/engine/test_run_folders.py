@@ -1,7 +1,5 @@
 """Run folders below an output folder, where this user may not read everything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The state of work under way: counts, what holds requests back, and the time left, calculated by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any
@@ -14,7 +12,6 @@ from ragpipe.judging.limits.attempts import AttemptRunner, Traffic
 from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import RateLimiter
 from ragpipe.judging.limits.width import LearnedWidth
-from ragpipe.store.run.progress_state import CallCounts
 
 
 @pytest.mark.parametrize(
@@ -32,9 +29,7 @@ from ragpipe.store.run.progress_state import CallCounts
         (10.0, 40, 0, 100, 100, 0.0),
     ],
 )
-def test_the_time_left(
-    elapsed: float, fresh: int, remaining: int, answered: int, planned: int | None, expected: float | None
-) -> None:
+def test_the_time_left(elapsed: float, fresh: int, remaining: int, answered: int, planned: int | None, expected: float | None) -> None:
     left = seconds_left(elapsed, fresh, remaining, answered, planned, answered / elapsed if answered else None)
     assert left == (None if expected is None else pytest.approx(expected))
 
@@ -98,62 +93,6 @@ def meter(*runners: AttemptRunner, clock: Any = time.monotonic) -> WorkMeter:
     return WorkMeter("judging", 10, lambda: WorkDone(0), servers=runners, clock=clock)
 
 
-@pytest.mark.slow
-async def test_requests_are_counted_where_they_are_sent() -> None:
-    """One answered at once, one that fails twice before it is answered, and one under way."""
-    attempts, times = runner(), [0.0]
-    counted = meter(attempts, clock=lambda: times[0])
-    release, failures = asyncio.Event(), [AttemptError("empty_reply", "x"), AttemptError("empty_reply", "x")]
-
-    async def send(seconds: float) -> str:
-        async def request() -> str:
-            await asyncio.sleep(0)
-            return "ok"
-
-        return await attempts.traffic.count(request())
-
-    async def failing(seconds: float) -> str:
-        async def request() -> str:
-            if failures:
-                raise failures.pop()
-            return "ok"
-
-        return await attempts.traffic.count(request())
-
-    async def slow(seconds: float) -> str:
-        async def request() -> str:
-            await release.wait()
-            return "ok"
-
-        return await attempts.traffic.count(request())
-
-    await attempts.run("a", send, Tally())
-    await attempts.run("b", failing, Tally())
-    task = asyncio.create_task(attempts.run("c", slow, Tally()))
-    await asyncio.sleep(0.01)
-    times[0] = 4.0
-    assert counted.state().calls == CallCounts(sent=5, answered=2, in_flight=1, waiting=0, failed=2)
-    assert counted.state().rate_per_second == 0.5
-    release.set()
-    await task
-    assert counted.state().calls == CallCounts(sent=5, answered=3, in_flight=0, waiting=0, failed=2)
-
-
-async def test_a_request_that_is_given_up_is_not_in_flight() -> None:
-    attempts = runner()
-
-    async def send(seconds: float) -> None:
-        await attempts.traffic.count(asyncio.sleep(60))
-
-    task = asyncio.create_task(attempts.run("a", send, Tally()))
-    await asyncio.sleep(0.01)
-    assert meter(attempts).state().calls.in_flight == 1
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert meter(attempts).state().calls == CallCounts(sent=1, failed=1)
-
-
 async def waiting(attempts: AttemptRunner, calls: int = 1) -> list[asyncio.Task[None]]:
     """So many calls that are under way or wait."""
 
@@ -169,18 +108,6 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def test_a_retry_after_holds_calls_back_and_says_how_long() -> None:
-    attempts = runner()
-    attempts.state.rate_limiter.pause(12)
-    tasks = await waiting(attempts, 3)
-    state, hold = meter(attempts).state(), attempts.hold()
-    assert hold is not None
-    assert (state.calls.waiting, state.waiting_for) == (3, "429")
-    assert 11 < hold.until - time.monotonic() <= 12
-    await end(tasks)
-    assert (meter(attempts).state().waiting_until, attempts.traffic.waiting) == (None, 0)
 
 
 async def test_the_time_left_includes_the_wait_where_nothing_is_under_way() -> None:

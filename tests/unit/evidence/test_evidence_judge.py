@@ -42,9 +42,7 @@ def test_extraction_and_verdicts_in_one_question_equal_two(ask, role):
     apart = ask(Verdicts, claims=claims, sources=[TEA]).verdicts
     at_once = ask(CheckedClaims, **{role: said}, sources=[TEA]).claims
     assert [c.claim for c in at_once] == claims
-    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [
-        (v.supported, v.evidence, v.reason) for v in apart
-    ]
+    assert [(c.supported, c.evidence, c.reason) for c in at_once] == [(v.supported, v.evidence, v.reason) for v in apart]
     assert [c.supported for c in at_once] == [True, True, False]
 
 
@@ -79,9 +77,7 @@ def test_of_several_references_the_one_counts_that_speaks_best_for_a_chunk(ask):
     by_each = [ask(ChunkGrades, reference=text, **asked).verdicts for text in (whales, GOOD)]
     both = ask(ChunkGrades, reference=AnyReference([REFUSAL, whales, GOOD]), **asked).verdicts
     assert [one.relevant for one in both] == [True, True, False]
-    assert [one.relevance for one in both] == [
-        max(found) for found in zip(*([g.relevance for g in r] for r in by_each), strict=True)
-    ]
+    assert [one.relevance for one in both] == [max(found) for found in zip(*([g.relevance for g in r] for r in by_each), strict=True)]
     with pytest.raises(Skipped, match="no_factual_claims"):
         ask(ChunkGrades, reference=AnyReference([REFUSAL, "Unable to say?"]), **asked)
 

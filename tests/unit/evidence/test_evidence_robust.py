@@ -79,14 +79,11 @@ _WORDS = st.sampled_from(
         "I",
     ]
 )
-_TEXT = st.one_of(
-    st.text(max_size=200), st.lists(_WORDS, max_size=40).map(" ".join), st.lists(_WORDS, max_size=40).map("".join)
-)
+_TEXT = st.one_of(st.text(max_size=200), st.lists(_WORDS, max_size=40).map(" ".join), st.lists(_WORDS, max_size=40).map("".join))
 
 
 @given(claims=st.lists(_TEXT, max_size=4), sources=st.lists(_TEXT, max_size=4))
 @example(claims=["2"], sources=["²", "A'TWO"])
-@pytest.mark.slow
 def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
     found = []
     with contextlib.suppress(Skipped):  # sources in another language may leave no verdict
@@ -101,7 +98,6 @@ def test_every_text_gets_a_verdict_with_literal_evidence(claims, sources):
         assert finding.evidence or not finding.supported
 
 
-@pytest.mark.slow
 @given(text=_TEXT)
 def test_claims_have_words_and_are_stable(text):
     claims = extract_claims(text)
@@ -109,7 +105,6 @@ def test_claims_have_words_and_are_stable(text):
     assert extract_claims(text) == claims
 
 
-@pytest.mark.slow
 @given(text=_TEXT)
 def test_tokens_and_sentences_stand_where_they_say(text):
     reading = tokenize(text)
@@ -120,19 +115,15 @@ def test_tokens_and_sentences_stand_where_they_say(text):
     assert [w for s in reading.sentences for w in s.content] == list(reading.content)
 
 
-@pytest.mark.slow
 @given(claim=_TEXT, source=_TEXT, more=_TEXT)
 def test_without_negation_more_sources_never_take_numbers_names_or_words_away(claim, source, more):
     with contextlib.suppress(Skipped):  # sources in another language may leave no verdict
-        few, many = (
-            decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more))
-        )
+        few, many = (decide([claim], index_sources(s), HeuristicSettings())[0].features for s in ((source,), (source, more)))
         assert many.recall >= few.recall
         assert many.window >= few.window
         assert set(many.missing_names) <= set(few.missing_names)
 
 
-@pytest.mark.slow
 @given(text=_TEXT, source=_TEXT)
 def test_an_existing_yes_stays_yes(prompt_with, text, source):
     prompt = prompt_with({"information": "text", "existing": "existing", "context": "sources"})
@@ -140,7 +131,6 @@ def test_an_existing_yes_stays_yes(prompt_with, text, source):
     assert HeuristicJudge(HeuristicSettings()).answer(prompt, YesNo, values).yes
 
 
-@pytest.mark.slow
 @given(question=_TEXT, reference=_TEXT, chunks=st.lists(_TEXT, max_size=4))
 def test_every_chunk_gets_one_grade_in_its_range(prompt_with, question, reference, chunks):
     prompt = prompt_with({"asked": "question", "gold": "reference", "contexts": "sources"})

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.judging.heuristic.citation_checks import (
-    check_citations,
-    classify_refusal,
-    classify_source_use,
-    find_cited_claims,
-)
+from ragpipe.judging.heuristic.citation_checks import check_citations, classify_refusal, classify_source_use, find_cited_claims
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.schema.judge_answers.behaviour_answers import Refusal
 from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims, SourceUses
@@ -62,10 +57,7 @@ def test_which_claims_carry_a_citation(ask, answer, citations, cited):
         ('The book says: "It comes from China".', "direct_quote"),
         ("Coffee beans are roasted.", "not_used"),
         ("I cannot answer.", "not_used"),
-        (
-            "Green tea is brewed at 80 degrees for two minutes. Its home is China, green tea comes from there.",
-            "paraphrase",
-        ),
+        ("Green tea is brewed at 80 degrees for two minutes. Its home is China, green tea comes from there.", "paraphrase"),
     ],
 )
 def test_how_a_source_is_used(ask, answer, use):

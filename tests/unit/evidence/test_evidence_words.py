@@ -126,9 +126,7 @@ def test_claims(answer, claims):
     assert extract_claims(answer) == claims
 
 
-@pytest.mark.parametrize(
-    "claim", ["Tea is hot [1].", "Tea is hot (Passage 2).", "Tea is hot [1, 3].", "Tea is hot [doc2]."]
-)
+@pytest.mark.parametrize("claim", ["Tea is hot [1].", "Tea is hot (Passage 2).", "Tea is hot [1, 3].", "Tea is hot [doc2]."])
 def test_citation_marks_are_no_facts(claim):
     assert has_mark(claim)
     assert not find_numbers(without_marks(claim))

@@ -100,9 +100,7 @@ def verdict(claim, *sources):
     return verdicts(claim, *sources)[0]
 
 
-@pytest.mark.parametrize(
-    ("code", "refusal"), [(code, one) for code, (refusals, _, _) in LANGUAGES.items() for one in refusals]
-)
+@pytest.mark.parametrize(("code", "refusal"), [(code, one) for code, (refusals, _, _) in LANGUAGES.items() for one in refusals])
 def test_a_refusal_is_one_in_every_language(code, refusal):
     assert read_refusal(refusal, PATTERNS).refused
     assert dont_know_phrase(refusal, PHRASES)
@@ -241,23 +239,7 @@ QUOTE = "opens at nine on Monday"
 
 
 @pytest.mark.parametrize(
-    "marks",
-    [
-        "„{}“",
-        "„{}”",
-        "”{}”",
-        "»{}«",
-        "«{}»",
-        "« {} »",
-        "‹{}›",
-        "「{}」",
-        "『{}』",
-        "'{}'",
-        "‚{}‘",
-        "“{}”",
-        '"{}"',
-        "> {}",
-    ],
+    "marks", ["„{}“", "„{}”", "”{}”", "»{}«", "«{}»", "« {} »", "‹{}›", "「{}」", "『{}』", "'{}'", "‚{}‘", "“{}”", '"{}"', "> {}"]
 )
 def test_quotation_marks_of_all_kinds(marks):
     spans = find_verbatim(marks.format(QUOTE), f"The office {QUOTE} and closes at six.", 6).spans

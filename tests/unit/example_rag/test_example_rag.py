@@ -1,7 +1,5 @@
 """The example RAG over the shipped handbook, and its manifest."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
@@ -22,9 +20,7 @@ from ragpipe.schema.sample import FolderMode, Output, Sample
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-CASES = [
-    Sample.model_validate_json(line) for line in (PACKAGE / "data" / "handbook_cases.jsonl").open(encoding="utf-8")
-]
+CASES = [Sample.model_validate_json(line) for line in (PACKAGE / "data" / "handbook_cases.jsonl").open(encoding="utf-8")]
 OUTPUT = TypeAdapter(Output)
 
 
@@ -39,11 +35,7 @@ def test_the_handbook() -> None:
     assert len({path.partition("/")[0] for path in documents}) == 6
     assert sum(note.policy == "quote_only" for note in documents.values()) == 2
     assert sum(note.policy == "no_use" for note in documents.values()) == 1
-    pairs = [
-        (note, documents[note.front_matter["replaces"]])
-        for note in documents.values()
-        if "replaces" in note.front_matter
-    ]
+    pairs = [(note, documents[note.front_matter["replaces"]]) for note in documents.values() if "replaces" in note.front_matter]
     assert len(pairs) == 3
     assert all(newer.front_matter["date"] > older.front_matter["date"] for newer, older in pairs)
 

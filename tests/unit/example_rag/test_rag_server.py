@@ -1,7 +1,5 @@
 """The example RAG over HTTP: every shape of request, wrong ones, and failures on purpose."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 
@@ -49,11 +47,7 @@ async def test_a_streamed_answer(client: TestClient) -> None:  # type: ignore[ty
 
 
 async def test_the_chat_shape(client: TestClient) -> None:  # type: ignore[type-arg]
-    messages = [
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Hi"},
-        {"role": "user", "content": QUESTION},
-    ]
+    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": QUESTION}]
     reply = await (await client.post("/v1/chat/completions", json={"messages": messages})).json()
     assert reply["choices"][0]["message"] == {"role": "assistant", "content": ANSWER}
     assert reply["output"]["chunks"][0]["doc_id"] == "products/heron.md"

@@ -1,7 +1,5 @@
 """Words, chunks, BM25 and the choice of folders, on texts small enough to calculate by hand."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest
@@ -33,9 +31,7 @@ def test_the_words_of_a_text(text: str, words: list[str]) -> None:
 
 
 def test_chunks_are_sections_with_their_heading() -> None:
-    document = parse_document(
-        b"---\npolicy: no_use\ndoc_type: memo\n---\n# A\n\n## B\n\ntext\n\n## C\n\nmore\n", "x/n.md"
-    )
+    document = parse_document(b"---\npolicy: no_use\ndoc_type: memo\n---\n# A\n\n## B\n\ntext\n\n## C\n\nmore\n", "x/n.md")
     chunks = list(chunks_of([document]))
     assert [(c.id, c.heading_path, c.text, c.folder) for c in chunks] == [
         ("x/n.md#1", "A > B", "A > B\ntext", "x"),

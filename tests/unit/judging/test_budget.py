@@ -127,14 +127,11 @@ class Schedule:
         self.path, self.max_tokens = path, draw.choice((1, 64, 2048))
         prices = {"input": draw.uniform(0.1, 20), "output": draw.uniform(0.1, 80)}
         prices |= {"cached_input": draw.uniform(0, 25), "reasoning": draw.uniform(0, 100)}
-        self.settings = JudgeSettings(
-            model="openai/gpt-4o-mini-2024-07-18", prices=prices, max_tokens=self.max_tokens, retries=2
-        )
+        self.settings = JudgeSettings(model="openai/gpt-4o-mini-2024-07-18", prices=prices, max_tokens=self.max_tokens, retries=2)
         self.provider = Provider(draw, prices=prices, greed=draw.choice((0.0, 0.3, 1.0)))
         self.width, self.requests = draw.randint(1, 32), draw.randint(1, 40)
         self.bodies = [
-            {"messages": [{"role": "user", "content": draw.choice(("a", "ß", "字")) * draw.randint(1, 4000)}]}
-            for _ in range(self.requests)
+            {"messages": [{"role": "user", "content": draw.choice(("a", "ß", "字")) * draw.randint(1, 4000)}]} for _ in range(self.requests)
         ]
         dear = sum(len(b["messages"][0]["content"]) for b in self.bodies) + self.requests * (self.max_tokens + 80)
         share = draw.choice((0.05, 0.3, 0.8, 5.0))
@@ -157,9 +154,7 @@ class Schedule:
         journal = HoldJournal.open(self.path, self.provider.committed)
         process = self.process = Process(journal)
         budget = Budget(self.limits, "judge", process)
-        costs = RequestCosts(
-            budget, self.settings, rates_for(self.settings), check=lambda: None, tell=lambda text: pytest.fail(text)
-        )
+        costs = RequestCosts(budget, self.settings, rates_for(self.settings), check=lambda: None, tell=lambda text: pytest.fail(text))
         done = loop.run_for(self.all(costs), min(seconds, 1e9), process.kill)
         journal.close()
         assert budget.spent.tokens + budget.held.tokens <= (self.limits.tokens or math.inf)
@@ -178,11 +173,7 @@ class Schedule:
             for _ in range(3):
                 prompt_bound, _ = costs.bound(body)
                 try:
-                    await costs.send(
-                        await costs.admit(tally),
-                        tally,
-                        partial(self.provider.answer, tally, prompt_bound, self.max_tokens),
-                    )
+                    await costs.send(await costs.admit(tally), tally, partial(self.provider.answer, tally, prompt_bound, self.max_tokens))
                 except BudgetUsedUp:
                     return
                 except (AttemptError, asyncio.CancelledError):
@@ -203,9 +194,7 @@ def check(seeds: Sequence[int], folder: Path) -> int:
         assert limits.usd is None or bill.usd <= limits.usd * (1 + 1e-12), seed
         assert limits.tokens is None or bill.tokens <= limits.tokens, seed
         assert limits.calls is None or bill.calls <= limits.calls, seed
-        assert schedule.used_up or schedule.asked >= schedule.requests, (
-            f"{seed}: a request was neither sent nor refused"
-        )
+        assert schedule.used_up or schedule.asked >= schedule.requests, f"{seed}: a request was neither sent nor refused"
         used_up += schedule.used_up is not None
         (folder / f"{seed}.jsonl").unlink()
         loop.close()

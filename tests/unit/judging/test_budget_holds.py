@@ -38,9 +38,7 @@ def budget(**limits: float) -> Budget:
 
 def test_a_hold_is_bytes_and_what_a_format_adds_at_the_dearest_price() -> None:
     """64 a request, 16 a message, one per byte: `héllo` has 6 bytes, `字` 3. A schema of 20 characters brings 512 more."""
-    settings = JudgeSettings(
-        model="openai/gpt-4o-2024-08-06", max_tokens=100, prices={"input": 2.0, "output": 8.0, "reasoning": 10.0}
-    )
+    settings = JudgeSettings(model="openai/gpt-4o-2024-08-06", max_tokens=100, prices={"input": 2.0, "output": 8.0, "reasoning": 10.0})
     costs = RequestCosts(budget(usd=1), settings, rates_for(settings), check=lambda: None, tell=lambda _: None)
     messages = [{"role": "system", "content": "héllo"}, {"role": "user", "content": "字"}]
     prompt = 64 + 2 * 16 + 6 + 3
@@ -54,9 +52,7 @@ def test_a_hold_is_bytes_and_what_a_format_adds_at_the_dearest_price() -> None:
 def test_the_dearest_price_is_that_of_any_tier_that_the_prompt_may_reach() -> None:
     rates = Rates("m", "table", (Tier(0, 1.0, 4.0, 0.5, 4.0, 1.0), Tier(1000, 3.0, 2.0, 0.5, 2.0, 3.0)))
     assert rates.most_usd(1000, 10) == pytest.approx((1000 * 1 + 10 * 4) / 1e6)
-    assert rates.most_usd(1001, 10) == pytest.approx((1001 * 3 + 10 * 4) / 1e6), (
-        "the output of the lower tier is dearer"
-    )
+    assert rates.most_usd(1001, 10) == pytest.approx((1001 * 3 + 10 * 4) / 1e6), "the output of the lower tier is dearer"
     assert Rates("m", "none").most_usd(1, 1) is None
 
 
@@ -98,9 +94,7 @@ async def test_what_is_only_held_is_not_called_spent() -> None:
     account = budget(tokens=1000)
     account.settle(await account.reserve(Amount(0.0, 400, 1)), Amount(0.0, 100, 1))
     account.assume(await account.reserve(Amount(0.0, 500, 1)))
-    with pytest.raises(
-        BudgetUsedUp, match="100 tokens spent in all starts of this run and 500 tokens held for requests"
-    ):
+    with pytest.raises(BudgetUsedUp, match="100 tokens spent in all starts of this run and 500 tokens held for requests"):
         await account.reserve(Amount(0.0, 500, 1))
 
 
@@ -186,11 +180,7 @@ def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("limits", "left"),
-    [
-        ({"usd": 1.0}, {"usd": 0.75}),
-        ({"tokens": 1000}, {"tokens": 400}),
-        ({"calls": 3, "tokens": 500}, {"calls": 2, "tokens": 0.0}),
-    ],
+    [({"usd": 1.0}, {"usd": 0.75}), ({"tokens": 1000}, {"tokens": 400}), ({"calls": 3, "tokens": 500}, {"calls": 2, "tokens": 0.0})],
 )
 async def test_what_is_left_names_the_limits_that_are_set(limits: dict[str, float], left: dict[str, float]) -> None:
     account = budget(**limits)

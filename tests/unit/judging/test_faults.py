@@ -1,7 +1,5 @@
 """Every fault of a provider over the wire: how often it is tried, as the server's log saw it, and what comes of it."""
 
-from __future__ import annotations
-
 import traceback
 
 import pytest
@@ -127,9 +125,7 @@ async def test_a_passing_fault_costs_one_more_try(serve, client, fault):
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize(
-    "fault", ["429_per_minute", "429_gemini", "429_gemini:again=0.1s", "quota_words:retry_after=0.1"]
-)
+@pytest.mark.parametrize("fault", ["429_per_minute", "429_gemini", "429_gemini:again=0.1s", "quota_words:retry_after=0.1"])
 async def test_a_limit_that_passes_is_no_used_up_account_whatever_it_says_of_billing(serve, client, fault):
     name, _, rest = fault.partition(":")
     server = serve(f"{name}:first=1" + (f",{rest}" if rest else ""))

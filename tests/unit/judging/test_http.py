@@ -1,7 +1,5 @@
 """What comes over the wire beneath both clients: sizes, encodings, proxies, TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -34,7 +32,6 @@ def _environment(monkeypatch):
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("client", first_rows(CLIENTS))
 @pytest.mark.parametrize(("fault", "status", "piece"), [
     ("gzip_bomb", "not_an_api_answer", "more than 33,554,432 bytes"),
@@ -57,7 +54,6 @@ async def test_an_answer_is_never_held_beyond_the_limit(serve, client, fault, st
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", ["gzip", "gzip_twice", "deflate", "raw_deflate"])
 async def test_encodings_that_are_asked_for_are_read(serve, client, fault):
@@ -67,7 +63,6 @@ async def test_encodings_that_are_asked_for_are_read(serve, client, fault):
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("encoding", ["br", "zstd"])
 async def test_an_encoding_that_was_not_asked_for_is_one_clear_fault(serve, client, encoding):
@@ -78,7 +73,6 @@ async def test_an_encoding_that_was_not_asked_for_is_one_clear_fault(serve, clie
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("fault", "status"), [("cut_gzip", "network"), ("no_gzip", "not_an_api_answer")])
 async def test_a_broken_stream_is_tried_again(serve, client, fault, status):
@@ -141,7 +135,6 @@ async def test_a_public_address_is_asked_through_the_proxy(serve, monkeypatch, c
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("model", [
     "anthropic/claude-3-5-haiku-20241022", "cohere_chat/m-2024-07-18", "ollama/m-2024-07-18", "gemini/gemini-1.5-pro-002",
     "bedrock/anthropic.claude-3-haiku-20240307-v1:0",
@@ -158,7 +151,6 @@ async def test_every_provider_of_litellms_goes_the_same_way(serve, monkeypatch, 
     assert found.status == 404
 
 
-@pytest.mark.slow
 async def test_litellm_has_its_own_connections_back_when_the_last_client_closes(serve):
     import litellm
 
@@ -166,8 +158,7 @@ async def test_litellm_has_its_own_connections_back_when_the_last_client_closes(
     with ThreadPoolExecutor(3) as pool:  # each in an event loop of its own
         url = serve(latency_ms=50).url
         asking = [
-            pool.submit(asyncio.run, ask(settings(url, client="litellm"), *(question(f"{i} {k}") for k in range(4))))
-            for i in range(3)
+            pool.submit(asyncio.run, ask(settings(url, client="litellm"), *(question(f"{i} {k}") for k in range(4)))) for i in range(3)
         ]
         assert {call.status for one in asking for call in one.result()} == {"ok"}
     assert (litellm.aclient_session, litellm.in_memory_llm_clients_cache) == before
@@ -214,7 +205,6 @@ def certificate(tmp_path_factory):
     return cert, key
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_tls_that_cannot_be_trusted_ends_at_once(serve, client, certificate):
     server = serve(tls=certificate)
@@ -230,7 +220,6 @@ async def test_https_at_a_plain_port_ends_at_once(serve, client):
         await ask(settings(url, client=client))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_plain_http_at_a_tls_port_ends(serve, client, certificate):
     url = serve(tls=certificate).url.replace("https:", "http:")
@@ -238,12 +227,10 @@ async def test_plain_http_at_a_tls_port_ends(serve, client, certificate):
         await ask(settings(url, client=client))
 
 
-@pytest.mark.slow
 def test_an_authority_of_ones_own_is_named_by_a_variable(serve, certificate):
     server = serve(tls=certificate)
     program = (
-        "import asyncio, sys; from tests.support.asking import ask, settings\n"
-        "print(asyncio.run(ask(settings(sys.argv[1])))[0].status)"
+        "import asyncio, sys; from tests.support.asking import ask, settings\nprint(asyncio.run(ask(settings(sys.argv[1])))[0].status)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, server.url], capture_output=True, text=True,

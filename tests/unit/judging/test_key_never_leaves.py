@@ -1,7 +1,5 @@
 """A sentinel key: in no call, no error, no log line, no output, and at no other host."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 
@@ -11,20 +9,7 @@ from ragpipe.core.errors import ProviderUnusable
 from ragpipe.core.secret_detection import looks_random
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
-FAULTS = [
-    "400",
-    "401",
-    "403",
-    "404",
-    "quota",
-    "500",
-    "reset",
-    "invalid_json",
-    "html",
-    "refusal",
-    "length",
-    "context_length",
-]
+FAULTS = ["400", "401", "403", "404", "quota", "500", "reset", "invalid_json", "html", "refusal", "length", "context_length"]
 
 
 CLIENTS = ["direct", pytest.param("litellm", marks=pytest.mark.slow)]  # its import takes seconds

@@ -95,9 +95,7 @@ def test_a_server_of_ones_own_is_believed_only_what_is_used_up() -> None:
 
 
 @pytest.mark.parametrize(("reset", "seconds"), [("30s", 30.0), ("23h59m", 0.0)])
-def test_a_limit_that_is_used_up_is_waited_for_unless_it_takes_hours(
-    reset: str, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_that_is_used_up_is_waited_for_unless_it_takes_hours(reset: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragpipe.judging.limits.rate_limit.time.monotonic", lambda: 1000.0)
     found = limiter("openai", own_address=True)
     found.observe({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset})
@@ -181,9 +179,7 @@ def gemini(delay: str, quota: str) -> ApiResponse:
         {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": quota, "quotaValue": "15"}]},
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay},
     ]  # fmt: skip
-    return ApiResponse(
-        429, {}, {"error": {"code": 429, "message": GEMINI, "status": "RESOURCE_EXHAUSTED", "details": details}}
-    )
+    return ApiResponse(429, {}, {"error": {"code": 429, "message": GEMINI, "status": "RESOURCE_EXHAUSTED", "details": details}})
 
 
 def failure(response: ApiResponse) -> AttemptError:

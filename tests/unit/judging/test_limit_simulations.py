@@ -100,7 +100,6 @@ def test_a_limit_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in some_of(range(40), 12):

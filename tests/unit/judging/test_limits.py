@@ -27,9 +27,7 @@ def _key(monkeypatch):
 @pytest.mark.parametrize("width", [1, 8])
 async def test_peak_in_flight_is_the_limit_and_sockets_do_not_grow(serve, client, width):
     server = serve(latency_ms=30 if client == "direct" else 300)  # litellm starts its calls at some distance
-    calls = await ask(
-        settings(server.url, client=client, concurrency=width), *(question(f"a {i}") for i in range(8 * width))
-    )
+    calls = await ask(settings(server.url, client=client, concurrency=width), *(question(f"a {i}") for i in range(8 * width)))
     assert {c.status for c in calls} == {"ok"}
     assert server.peak == width
     assert server.sockets <= width + 1
@@ -49,9 +47,7 @@ async def test_retry_after_holds_all_workers(serve, form):
     calls = await ask(settings(server.url, concurrency=4), *(question(f"a {i}") for i in range(16)))
     assert {c.status for c in calls} == {"ok"}
     limited = next(line for line in server.log if line["status"] == 429)
-    least = (
-        1.0 if form != "date" else 0.9
-    )  # a date has whole seconds; ragpipe waits to the end of the one that is named
+    least = 1.0 if form != "date" else 0.9  # a date has whole seconds; ragpipe waits to the end of the one that is named
     # What other workers had sent before the refusal reached the client may still arrive; on a busy machine that takes a while.
     early = [x for x in server.log if limited["done"] + 0.3 < x["arrived"] < limited["done"] + least - 0.01]
     assert early == []
@@ -151,9 +147,7 @@ async def test_transports_of_one_start_share_max_calls(serve):
 @pytest.mark.parametrize("client", ["direct", pytest.param("litellm", marks=pytest.mark.slow)])
 async def test_nobody_there_fails_fast_with_address_and_cause(unused_tcp_port, client):
     with pytest.raises(ProviderUnusable, match=rf"http://127\.0\.0\.1:{unused_tcp_port}/v1.*[Cc]onnect") as caught:
-        await ask(
-            settings(f"http://127.0.0.1:{unused_tcp_port}/v1", client=client), *(question(f"{i}") for i in range(9))
-        )
+        await ask(settings(f"http://127.0.0.1:{unused_tcp_port}/v1", client=client), *(question(f"{i}") for i in range(9)))
     assert caught.value.kind == "unreachable"
 
 
@@ -267,9 +261,7 @@ async def test_a_delay_in_the_body_alone_is_waited_for(serve, client):
 async def test_overload_narrows_the_requests_and_says_no_outage(serve):
     told = []
     server = serve(limits="width=3", latency_ms=30)
-    calls = await ask(
-        settings(server.url, concurrency=12, retries=12), *(question(f"a {i}") for i in range(60)), tell=told.append
-    )
+    calls = await ask(settings(server.url, concurrency=12, retries=12), *(question(f"a {i}") for i in range(60)), tell=told.append)
     assert {c.status for c in calls} == {"ok"}
     assert told == []
     late = sorted(server.log, key=lambda line: line["n"])[30:]

@@ -1,7 +1,5 @@
 """Each option of a judge that names a run shows in what is asked: in a request body, or in the key of a question."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from ragpipe.schema.judge_answers.claim_answers import QuotedVerdicts
 from ragpipe.schema.judge_answers.grade_answers import Grade05
 from ragpipe.schema.sample import CaseKey, Chunk
 from ragpipe.store.calls.call_store import CallStore
-from tests.unit.judging.test_echo import Scripted
+from tests.unit.judging.test_reply_corpus import Scripted
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -66,14 +64,7 @@ def asked(path: Path, **options: Any) -> list[tuple[str, Any]]:
 
     async def ask() -> None:
         await case(prompts.load("faithfulness", "verify", "v2"), QuotedVerdicts, contexts=contexts, claims=["A claim."])
-        grade = {
-            "question": "?",
-            "answer": "!",
-            "contexts": [],
-            "criteria": "Be strict.",
-            "anchors": [],
-            "examples": [],
-        }
+        grade = {"question": "?", "answer": "!", "contexts": [], "criteria": "Be strict.", "anchors": [], "examples": []}
         await case(prompts.load("rubric", "grade", "v1"), Grade05, **grade)
 
     try:
@@ -93,7 +84,6 @@ def test_each_option_of_the_identity_is_tried() -> None:
 def test_an_option_of_the_identity_shows_in_what_is_asked(tmp_path: Path, name: str) -> None:
     more, value = EFFECTS[name]
     before, again, after = (
-        asked(tmp_path / f"{number}.sqlite", **{**more, **options})
-        for number, options in enumerate(({}, {}, {name: value}))
+        asked(tmp_path / f"{number}.sqlite", **{**more, **options}) for number, options in enumerate(({}, {}, {name: value}))
     )
     assert before == again != after

@@ -42,10 +42,7 @@ def test_the_first_refusal_cuts_what_was_answered() -> None:
     assert pace.rate == pytest.approx(0.87 * 20 / 1.9, rel=0.06)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "rate"),
-    [(0.0, 8.7), (3.5, 9.35), (7.0, 10.0), (14.0, 11.3)],
-)
+@pytest.mark.parametrize(("seconds", "rate"), [(0.0, 8.7), (3.5, 9.35), (7.0, 10.0), (14.0, 11.3)])
 def test_it_goes_back_in_a_straight_line(seconds: float, rate: float) -> None:
     """From 8.7 to the refused 10 in 70 starts at 10 per second, 7 s, and as fast beyond it."""
     pace = learned(10.0)

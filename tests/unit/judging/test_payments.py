@@ -1,7 +1,5 @@
 """Every try that was answered is paid for: what a transport tells of it, against the server's own log."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime, timedelta
 
@@ -153,8 +151,6 @@ def test_tokens_found_in_a_cache_and_written_to_it_are_parts_of_the_tokens_in(de
     assert (completion.tokens_cached, completion.tokens_written) == (cached, written)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")]
-)
+@pytest.mark.parametrize(("given", "expected"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")])
 def test_a_fingerprint_is_a_text(given, expected):
     assert parse_response(answer(system_fingerprint=given)).fingerprint == expected

@@ -1,7 +1,5 @@
 """Habits of providers, at the wire and with both clients: what each has on its bill, and what its reply means."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -24,9 +22,7 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 THOUGHTS = {"completion_tokens_details": {"reasoning_tokens": 200}}
 
 
-def reply(
-    content: Any = GRADE, finish: str = "stop", usage: Any = USAGE, message: Any = None, **beside: Any
-) -> dict[str, Any]:
+def reply(content: Any = GRADE, finish: str = "stop", usage: Any = USAGE, message: Any = None, **beside: Any) -> dict[str, Any]:
     parts = {"role": "assistant", "content": content, **(message or {})}
     choice = {"index": 0, "message": parts, "finish_reason": finish}
     body = {"id": "x", "object": "chat.completion", "created": 1, "model": "test-model-2024-07-18", "choices": [choice]}

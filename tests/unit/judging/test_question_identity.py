@@ -107,10 +107,7 @@ def shipped() -> dict[str, type[Answer]]:
     while left:
         for kind in left.pop().__subclasses__():
             left.append(kind)
-            if (
-                kind.__module__.startswith("ragpipe.")
-                and vars(importlib.import_module(kind.__module__)).get(kind.__name__) is kind
-            ):
+            if kind.__module__.startswith("ragpipe.") and vars(importlib.import_module(kind.__module__)).get(kind.__name__) is kind:
                 found[f"{kind.__module__}.{kind.__qualname__}".removeprefix("ragpipe.")] = kind
     return found
 
@@ -212,9 +209,7 @@ class Plain(Answer):
 class Described(Answer):
     """Not for the judge."""
 
-    steps: list[Annotated[str, Field(description="One step.")]] = Field(
-        description="What leads to the verdict.", title="S"
-    )
+    steps: list[Annotated[str, Field(description="One step.")]] = Field(description="What leads to the verdict.", title="S")
     verdict: Verdict = Field(description="Of the last step.")
     kind: Literal["a", "b"] = Field("a", description="What it is about.")
 
@@ -298,11 +293,7 @@ def test_a_type_may_stand_in_another_twice():
 
 
 @pytest.mark.slow
-@given(
-    st.lists(
-        st.dictionaries(st.sampled_from(["role", "content", "name"]), st.text(st.characters(exclude_categories=())))
-    )
-)
+@given(st.lists(st.dictionaries(st.sampled_from(["role", "content", "name"]), st.text(st.characters(exclude_categories=())))))
 @example([{"role": "user", "content": "".join(map(chr, range(0xD800)))}])
 @example([{"role": "user", "content": "".join(map(chr, range(0xE000, 0x20000)))}])
 @example([{"role": "user", "content": "half a character \ud800"}])

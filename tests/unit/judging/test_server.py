@@ -1,7 +1,5 @@
 """The test server itself: deterministic replies, scripts, a log that counts from outside, and enough speed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -31,9 +29,7 @@ async def test_the_same_question_gets_the_same_reply_from_every_server(serve):
 
 async def test_a_script_comes_before_everything_else(serve):
     server = serve("500", script=[{"match": "special", "reply": "4.5\nfine", "finish_reason": "stop", "times": 1}])
-    special, again = await ask(
-        settings(server.url, retries=0, concurrency=1), question("special"), question("special 2")
-    )
+    special, again = await ask(settings(server.url, retries=0, concurrency=1), question("special"), question("special 2"))
     assert (special.status, special.text) == ("ok", "4.5\nfine")
     assert again.status == "server_error"
 
@@ -43,9 +39,7 @@ def test_from_the_command_line_with_log_and_fault(tmp_path):
     log = tmp_path / "requests.jsonl"
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"match": "special", "reply": "done"}]))
-    with serving_in_subprocess(
-        "--log", str(log), "--script", str(script), "--fault", "400:nth=2", "--latency-ms", "5"
-    ) as url:
+    with serving_in_subprocess("--log", str(log), "--script", str(script), "--fault", "400:nth=2", "--latency-ms", "5") as url:
         calls = asyncio.run(ask(settings(url, concurrency=1), question("a"), question("b"), question("special")))
     assert [c.status for c in calls] == ["ok", "bad_request", "ok"]
     lines = read_log(log)

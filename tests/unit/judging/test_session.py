@@ -1,7 +1,5 @@
 """The session over a real call store and the local server: what it asks for again, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -48,11 +46,7 @@ async def test_a_failure_is_asked_again_once_a_start_however_many_use_it(serve, 
 async def opened(server, path, **keys):
     store = CallStore(path / "calls.sqlite", run_id="r")
     session = JudgeSession(
-        identity={"model": "m"},
-        label="m",
-        store=store,
-        transport=LiveTransport(settings(server.url), run_id="r"),
-        **keys,
+        identity={"model": "m"}, label="m", store=store, transport=LiveTransport(settings(server.url), run_id="r"), **keys
     )
     try:
         yield session
@@ -78,7 +72,6 @@ async def in_a_group_that_fails(session):
         raise ValueError("another task of the group failed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("impatient", [hastily, in_a_group_that_fails])
 async def test_whoever_gives_up_waiting_gives_up_nothing_else(serve, tmp_path, impatient):
     server = serve(latency_ms=300)
@@ -90,7 +83,6 @@ async def test_whoever_gives_up_waiting_gives_up_nothing_else(serve, tmp_path, i
     assert server.tries == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("impatient", [hastily, in_a_group_that_fails])
 async def test_a_question_that_nobody_waits_for_any_more_lands_and_is_stored(serve, tmp_path, impatient):
     server = serve(latency_ms=300)
@@ -104,7 +96,6 @@ async def test_a_question_that_nobody_waits_for_any_more_lands_and_is_stored(ser
     assert server.tries == 1
 
 
-@pytest.mark.slow
 async def test_what_a_run_gives_up_is_an_interruption_for_whoever_waits(serve, tmp_path):
     server = serve("hang")
     async with opened(server, tmp_path) as session:

@@ -10,9 +10,7 @@ from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.schema.sample import Chunk, Output, Sample, Turn
 
 SAMPLE = Sample(id="s1", question="Who?", history=[Turn(role="user", text="Hello")], references=["Ann"])
-OUTPUT = Output(
-    sample_id="s1", method="a", answer="Ann.", chunks=[Chunk(id="c1", rank=1, text="Ann did."), Chunk(id="c2", rank=2)]
-)
+OUTPUT = Output(sample_id="s1", method="a", answer="Ann.", chunks=[Chunk(id="c1", rank=1, text="Ann did."), Chunk(id="c2", rank=2)])
 
 
 def test_the_digest_is_that_of_the_canonical_json() -> None:

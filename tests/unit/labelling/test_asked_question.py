@@ -94,8 +94,6 @@ def test_a_wrong_section_is_refused_with_its_key(label: object, key: str, messag
 
 
 def test_what_people_are_asked_is_in_no_identity() -> None:
-    asked, other = (
-        load_metric("faithfulness", {**SECTION, "label": label}, LIBRARY) for label in (None, {"question": "Right?"})
-    )
+    asked, other = (load_metric("faithfulness", {**SECTION, "label": label}, LIBRARY) for label in (None, {"question": "Right?"}))
     assert asked.label_question != other.label_question
     assert metric_identity(asked) == metric_identity(other)

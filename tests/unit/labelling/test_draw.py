@@ -57,18 +57,14 @@ def test_weighted_sums_are_right_over_many_seeds() -> None:
     assert abs(np.mean(totals) - values.sum()) < 4 * error
     for part, cases in (("few", 12), ("many", 78)):
         share = often[[stratum == part for stratum in strata]] / 1500
-        assert np.abs(share - share.mean()).max() < 4.5 * np.sqrt(share.mean() * (1 - share.mean()) / 1500 + 1e-6), (
-            cases
-        )
+        assert np.abs(share - share.mean()).max() < 4.5 * np.sqrt(share.mean() * (1 - share.mean()) / 1500 + 1e-6), cases
 
 
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=40),
     st.integers(6, 30), st.integers(0, 20), st.floats(0, 1), st.integers(0, 9),
 )  # fmt: skip
-def test_a_larger_draw_contains_the_smaller_one(
-    strata: list[str], size: int, more: int, share: float, seed: int
-) -> None:
+def test_a_larger_draw_contains_the_smaller_one(strata: list[str], size: int, more: int, share: float, seed: int) -> None:
     order = random_order([str(place) for place in range(len(strata))], seed)
     first = draw_cases(order, strata, size, random_size=round(share * size))
     grown = draw_cases(order, strata, size + more, random_size=round(share * (size + more)))

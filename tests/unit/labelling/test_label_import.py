@@ -88,9 +88,7 @@ def note_only(item: str = "i1") -> dict[str, object]:
     ([event(label="All"), event("i2", 0.25), event("i3", "0,5")],
      {("i1", "ann", 1): 1.0, ("i2", "ann", 1): 0.25, ("i3", "ann", 1): 0.5}),
 ])  # fmt: skip
-def test_the_last_label_counts(
-    tmp_path: Path, rows: list[dict[str, object]], labels: dict[tuple[str, str, int], object]
-) -> None:
+def test_the_last_label_counts(tmp_path: Path, rows: list[dict[str, object]], labels: dict[tuple[str, str, int], object]) -> None:
     assert labels_in(written(tmp_path / "labels.jsonl", rows)) == labels
 
 
@@ -107,9 +105,7 @@ def test_the_last_label_counts(
     ([event(v=2)], 1, "v", "1"),
     ([event(item=7)], 1, "item", "a text"),
 ])  # fmt: skip
-def test_a_fault_is_named_with_its_line(
-    tmp_path: Path, rows: list[dict[str, object]], line: int, key: str, words: str
-) -> None:
+def test_a_fault_is_named_with_its_line(tmp_path: Path, rows: list[dict[str, object]], line: int, key: str, words: str) -> None:
     path = written(tmp_path / "labels.jsonl", rows)
     with pytest.raises(DataError) as error:
         labels_in(path)
@@ -145,10 +141,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 CASES = {
-    item: ShownCase(
-        "Who?", [Turn(role="user", text="Hi")], '=HYPERLINK("x")', ["one", "two\nlines; here"], [], "0" * 64
-    )
-    for item in ITEMS
+    item: ShownCase("Who?", [Turn(role="user", text="Hi")], '=HYPERLINK("x")', ["one", "two\nlines; here"], [], "0" * 64) for item in ITEMS
 }
 
 
@@ -164,9 +157,7 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path, delimiter: str) -> None
     assert rows[0]["answer"] == '\'=HYPERLINK("x")'
     assert rows[0]["contexts"] == "[1] one\n\n[2] two\nlines; here"
     assert "all, partly, none, cannot tell" in rows[0]["asked"]
-    for row, (who, label, note) in zip(
-        rows, [("bob", "partly", "-5 °C"), ("bob", "cannot tell", ""), ("", "", "")], strict=True
-    ):
+    for row, (who, label, note) in zip(rows, [("bob", "partly", "-5 °C"), ("bob", "cannot tell", ""), ("", "", "")], strict=True):
         row |= {"annotator": who, "label": label, "note": note}
     with open(tmp_path / "back.csv", "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, quoting=csv.QUOTE_ALL)

@@ -35,9 +35,7 @@ def saved(folder: Path, *lines: Any) -> Path:
 
 
 def read(folder: Path, *changes: dict[str, Any]) -> list[OpenVerdict]:
-    return read_verdicts_file(
-        saved(folder, *(LINE | change for change in changes)), "r1", {"faithfulness", "overall_score"}
-    )
+    return read_verdicts_file(saved(folder, *(LINE | change for change in changes)), "r1", {"faithfulness", "overall_score"})
 
 
 def test_a_line_of_the_page_is_read(tmp_path: Path) -> None:
@@ -47,11 +45,7 @@ def test_a_line_of_the_page_is_read(tmp_path: Path) -> None:
         {"verdict": "fail", "score": "overall_score", "sample_id": "q/2", "annotator": " bob "},
         {"verdict": None},
     )
-    assert (first.key, first.passed, first.note) == (
-        (("q1", "m", 1), "faithfulness", "ann"),
-        True,
-        "wrong date\\x1b \\u202e",
-    )
+    assert (first.key, first.passed, first.note) == ((("q1", "m", 1), "faithfulness", "ann"), True, "wrong date\\x1b \\u202e")
     assert (second.key, second.passed, second.note) == ((("q/2", "m", 1), "overall_score", "bob"), False, None)
     assert third.passed is None
 
@@ -123,8 +117,7 @@ def test_other_answers_and_unknown_cases_are_refused_in_groups(tmp_path: Path) -
     path = tmp_path / "verdicts-r1-ann.jsonl"
     assert refusals == [
         f"1 verdict is of another answer than the run has, and not imported: q2/m/1 (first at {path}:2)",
-        "5 verdicts are of a case that the run does not have, and not imported: x0/m/1, x1/m/1, x2/m/1 and 2 more "
-        f"(first at {path}:3)",
+        f"5 verdicts are of a case that the run does not have, and not imported: x0/m/1, x1/m/1, x2/m/1 and 2 more (first at {path}:3)",
     ]
 
 

@@ -40,9 +40,7 @@ def test_a_score_without_a_value_has_no_population(tmp_path: Path) -> None:
         read_population([path], "f")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"draw": "colour"}, {"annotators": ["ann", "ann"]}, {"annotators": [" "]}, {"n": 0}]
-)
+@pytest.mark.parametrize("settings", [{"draw": "colour"}, {"annotators": ["ann", "ann"]}, {"annotators": [" "]}, {"n": 0}])
 def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"Input should be|different names|greater than"):
         LabelSettings.model_validate(settings)

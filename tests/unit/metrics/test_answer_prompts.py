@@ -1,9 +1,5 @@
 """The questions about answers: earlier versions ask what they always asked; later ones have scales without gaps."""
 
-from __future__ import annotations
-
-import re
-
 import pytest
 
 from ragpipe.core.digest import canonical_json, sha256
@@ -11,31 +7,21 @@ from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
 from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.prompting.fences import OnOneLine, fence
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.schema.judge_answers.grade_answers import FactualAccuracy, ThreeCriteria
-from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance, DirectRelevance
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
-from tests.unit.metrics.test_metric_prompts import ASKING, CASE, labelled
+from tests.unit.metrics.test_metric_prompts import ASKING, CASE
 
 PARAMETERS = ASKING | {"answer_relevance": {"method": "questions"}}
 FROZEN = {
-    ("answer_relevance", "questions", "v1"): "2d306969ee487c1a",
-    ("answer_relevance", "direct", "v1"): "e142330cb653ed58",
-    ("correctness", "grade", "v1"): "f8b29c778eed34ff",
-    ("contextual_correctness", "grade", "v1"): "50c767782e0974b3",
-    ("factual_accuracy", "grade", "v1"): "a496ec1d89c3faab",
-    ("groundedness", "grade", "v1"): "e14bfa79b2a84cd5",
-    ("groundedness", "grade", "v2"): "343594175530bfae",
-    ("answer_synthesis", "grade", "v1"): "fd78446c6a72d464",
-    ("abstention", "detect", "v1"): "3bad95b26825b553",
-    ("answer_class", "classify", "v1"): "d6b62c1ccd13344a",
-    ("nuggets", "nuggetize", "v1"): "c5d076af7075cd67",
-    ("nuggets", "assign", "v1"): "4a4567a7c348c912",
-    ("format", "tone", "v1"): "65d2ca66731bcfb2",
-    ("policy_compliance", "examine", "v1"): "4cd946ea58b786df",
-    ("recency_conflict", "acknowledge", "v1"): "fd759742f2095025",
-    ("rubric", "grade", "v1"): "c5e403a535c7c3ed",
+    ("answer_relevance", "questions", "v1"): "2d306969ee487c1a", ("answer_relevance", "direct", "v1"): "e142330cb653ed58",
+    ("correctness", "grade", "v1"): "f8b29c778eed34ff", ("contextual_correctness", "grade", "v1"): "50c767782e0974b3",
+    ("factual_accuracy", "grade", "v1"): "a496ec1d89c3faab", ("groundedness", "grade", "v1"): "e14bfa79b2a84cd5",
+    ("groundedness", "grade", "v2"): "343594175530bfae", ("answer_synthesis", "grade", "v1"): "fd78446c6a72d464",
+    ("abstention", "detect", "v1"): "3bad95b26825b553", ("answer_class", "classify", "v1"): "d6b62c1ccd13344a",
+    ("nuggets", "nuggetize", "v1"): "c5d076af7075cd67", ("nuggets", "assign", "v1"): "4a4567a7c348c912",
+    ("format", "tone", "v1"): "65d2ca66731bcfb2", ("policy_compliance", "examine", "v1"): "4cd946ea58b786df",
+    ("recency_conflict", "acknowledge", "v1"): "fd759742f2095025", ("rubric", "grade", "v1"): "c5e403a535c7c3ed",
     ("rejection_calibration", "detect", "v1"): "3bad95b26825b553",
-}
+}  # fmt: skip
 
 
 def planned(name, case=CASE, **versions):
@@ -58,21 +44,6 @@ def test_an_earlier_version_asks_what_it_always_asked(name, step, version):
     call = planned(name, **{step: version})[step]
     asked = [call.prompt.render(**call.values), answer_schema(call.answer)]
     assert sha256(canonical_json(asked))[:16] == FROZEN[name, step, version]
-
-
-@pytest.mark.parametrize(
-    ("name", "points"),
-    [
-        ("answer_relevance", ["0.0", "0.25", "0.5", "0.75", "1.0"]),
-        ("correctness", ["1", "2", "3", "4", "5"]),
-        ("contextual_correctness", ["0", "1", "2", "3", "4", "5"]),
-        ("groundedness", ["0", "1", "2", "3", "4", "5"]),
-    ],
-)
-def test_every_point_of_a_scale_is_anchored_once(name, points):
-    (*_, call) = planned(name).values()
-    text = "\n".join(message["content"] for message in call.prompt.render(**call.values))
-    assert sorted(re.findall(r"^(\d(?:\.\d+)?) = \S", text, re.M)) == points
 
 
 DIRECT = {"reason": "half of it", "addresses_question": True, "on_topic": True}
@@ -108,17 +79,6 @@ def test_a_grade_for_an_answer_that_does_not_address_the_question_is_flagged_in_
         assert (score.value, score.details["flags"]) == (0.5, ["grade_contradicts_findings"])
 
 
-@pytest.mark.parametrize(("version", "in_the_scale"), [("v1", True), ("v2", True), ("v3", False)])
-@pytest.mark.parametrize("required", [True, False])
-def test_groundedness_speaks_of_citations_only_where_they_are_required(version, in_the_scale, required):
-    """From version 3 on missing citations lower the score once, by the metric's cap, not in the judge's grade too."""
-    case = make_case("Paris is the capital [1].", expected={"requires_citations": required})
-    text = message(planned("groundedness", case, grade=version)["grade"])
-    scale = "\n".join(re.findall(r"^\d = .*", text, re.M))
-    assert ("citation" in scale) == (in_the_scale and required)
-    assert ("cited" in text) == (required or version == "v1")
-
-
 @pytest.mark.parametrize(("version", "confidence"), [("v1", 70), ("v2", None)])
 def test_factual_accuracy_follows_from_either_form(version, confidence):
     """The confidence changes nothing: version 2 does not ask for it."""
@@ -127,17 +87,6 @@ def test_factual_accuracy_follows_from_either_form(version, confidence):
     metric = shipped_metric("factual_accuracy", prompts={"grade": version})
     score = score_of(metric, CASE, ScriptedJudge([reply]))["factual_accuracy"]
     assert (score.value, score.details["grade"], score.details.get("confidence")) == (80.0, "A", confidence)
-
-
-def test_the_bands_of_factual_accuracy_meet_without_overlap():
-    text = message(planned("factual_accuracy")["grade"])
-    bands = [(int(low), int(high)) for low, high in re.findall(r"^(\d+)-(\d+) = ", text, re.M)]
-    assert bands == [(90, 100), (70, 89), (50, 69), (30, 49), (0, 29)] * 3
-
-
-def test_both_axes_of_answer_synthesis_have_every_point_once():
-    text = message(planned("answer_synthesis")["grade"])
-    assert re.findall(r"^(\d) = ", text, re.M) == ["5", "4", "3", "2", "1"] * 2
 
 
 @pytest.mark.parametrize(
@@ -152,14 +101,10 @@ def test_both_axes_of_answer_synthesis_have_every_point_once():
 )
 def test_sources_that_disagree_keep_the_numbers_of_the_answers_marks(ranks, newer, older, expected):
     texts = ["The fee is 5.", "The fee is 6.", "The fee is 7."]
-    chunks = [
-        {"text": t, "rel_path": f"{i}.md", "rank": r} for i, (t, r) in enumerate(zip(texts, ranks, strict=True), 1)
-    ]
+    chunks = [{"text": t, "rel_path": f"{i}.md", "rank": r} for i, (t, r) in enumerate(zip(texts, ranks, strict=True), 1)]
     anchors = [{"rel_path": newer, "role": "newer"}, {"rel_path": older, "role": "older"}]
     labels = {"anchors": anchors, "recency_conflict_rule": "acknowledge_both", "citations": ["c1", "c2", "c3"]}
-    text = message(
-        planned("recency_conflict", make_case("The fee was raised.", chunks=chunks, **labels))["acknowledge"]
-    )
+    text = message(planned("recency_conflict", make_case("The fee was raised.", chunks=chunks, **labels))["acknowledge"])
     shown = "".join(
         f"{head} sources:\n[{number}]\n{fence(texts[int(path[0]) - 1])}\n\n"
         for head, number, path in zip(("Newer", "Older"), expected, (newer, older), strict=True)
@@ -170,9 +115,7 @@ def test_sources_that_disagree_keep_the_numbers_of_the_answers_marks(ranks, newe
 def test_items_of_a_list_stand_on_one_line():
     """An item with a line break stays between tags on lines of their own."""
     nuggets = shipped_metric("nuggets")
-    text = nuggets.assign.render(
-        **nuggets.assign_values(CASE, ["Paris is the capital.", "It has\ntwo million people."])
-    )
+    text = nuggets.assign.render(**nuggets.assign_values(CASE, ["Paris is the capital.", "It has\ntwo million people."]))
     one, two = fence(OnOneLine("Paris is the capital.")), fence("It has\ntwo million people.")
     assert f"Nuggets:\n1. {one}\n2. {two}\n" in text[1]["content"]
     assert one.count("\n") == 0
@@ -188,28 +131,12 @@ def test_items_of_a_list_stand_on_one_line():
     assert cited in message(planned("groundedness", case)["grade"])
 
 
-EARLIER = [key[:2] for key in FROZEN if key[2] == "v1" and key[:2] != ("answer_relevance", "questions")]
-
-
-@pytest.mark.parametrize(("name", "step"), EARLIER)
-def test_the_part_of_earlier_turns_is_explained(name, step):
-    """Where they are shown: groundedness is asked about answer and contexts alone."""
-    text = message(planned(name)[step])
-    part = "It is not judged itself." if name == "rubric" else "Only what follows is judged."
-    assert (part in text) == (name != "groundedness")
-    assert ("I plan a trip to France." in text) == (name != "groundedness")
-    alone = labelled(CASE.answer, [chunk.text for chunk in CASE.contexts], references=["Paris"])
-    assert "Earlier conversation" not in message(planned(name, alone)[step])
-
-
 @pytest.mark.parametrize(("told", "expected"), [("support", 1.0), ("partial_support", 0.0), ("not_support", 0.0)])
 def test_a_reference_that_declines_is_one_vital_nugget(told, expected):
     """A refusal that gives the reason earns all, one without it half of the lenient scores, an answer that claims to know nothing."""
     case = make_case("I cannot say.", references=["The documents do not give the fee."])
     nugget = "It cannot be answered: the documents do not give the fee"
-    judge = ScriptedJudge(
-        [{"nuggets": [{"nugget": nugget, "importance": "vital"}]}, {"verdicts": [{"index": 1, "support": told}]}]
-    )
+    judge = ScriptedJudge([{"nuggets": [{"nugget": nugget, "importance": "vital"}]}, {"verdicts": [{"index": 1, "support": told}]}])
     scores = score_of(shipped_metric("nuggets"), case, judge)
     assert scores["nuggets"].value == expected
     assert scores["nuggets_vital"].value == {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}[told]
@@ -217,20 +144,7 @@ def test_a_reference_that_declines_is_one_vital_nugget(told, expected):
 
 
 @pytest.mark.parametrize(
-    ("earlier", "later", "dropped"),
-    [(AnswerRelevance, DirectRelevance, "completeness"), (FactualAccuracy, ThreeCriteria, "confidence")],
-)
-def test_a_later_form_is_the_earlier_one_without_the_field_that_says_nothing_new(earlier, later, dropped):
-    """The order of the fields counts too: a judge writes them in order."""
-    before, after = answer_schema(earlier), answer_schema(later)
-    kept = [(name, part) for name, part in before["properties"].items() if name != dropped]
-    assert list(after["properties"].items()) == kept
-    assert after["required"] == [name for name in before["required"] if name != dropped]
-
-
-@pytest.mark.parametrize(
-    ("name", "step", "versions"),
-    [("groundedness", "grade", ("v1", "v2", "v3")), ("abstention", "detect", ("v1", "v2"))],
+    ("name", "step", "versions"), [("groundedness", "grade", ("v1", "v2", "v3")), ("abstention", "detect", ("v1", "v2"))]
 )
 def test_the_embedded_judge_answers_every_version_alike(name, step, versions):
     judge = HeuristicJudge(HeuristicSettings())

@@ -1,7 +1,5 @@
 """What the metrics of behaviour keep in their details, must_quote, expected_citation_recall, and literal stretches."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,9 +56,7 @@ REASONS = [
 
 @pytest.mark.parametrize(("answer", "expected", "found"), REASONS)
 def test_the_reason_of_a_right_refusal(answer, expected, found):
-    score = score_of(shipped_metric("rejection_calibration"), make_case(answer, expected=expected))[
-        "rejection_calibration_reason"
-    ]
+    score = score_of(shipped_metric("rejection_calibration"), make_case(answer, expected=expected))["rejection_calibration_reason"]
     assert (score.reason if score.status == "skipped" else score.value) == found
 
 
@@ -87,11 +83,9 @@ QUOTES = [
     ("in quotation marks", 'It said "profits doubled" at once.', 1),
     ("typographic marks, other case", "It said “Profits  DOUBLED” at once.", 1),
     ("six words in a row", "We see that profits doubled in the last quarter there.", 1),
-    ("five words in a row", "We see profits doubled in the last week.", 0),
-    ("one word in quotation marks", 'The "board" met.', 0),
-    ("another order", "In the last quarter profits have doubled.", 0),
-    ("what a free chunk says", '"Costs fell by half" it said.', 0),
-]
+    ("five words in a row", "We see profits doubled in the last week.", 0), ("one word in quotation marks", 'The "board" met.', 0),
+    ("another order", "In the last quarter profits have doubled.", 0), ("what a free chunk says", '"Costs fell by half" it said.', 0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "value"), [pytest.param(*row[1:], id=row[0]) for row in QUOTES])
@@ -108,17 +102,10 @@ def test_must_quote_only_where_the_label_asks_for_it():
         assert (score.status, score.reason) == ("skipped", "no_quote_expected")
     score = score_of(shipped_metric("must_quote"), make_case(expected={"must_quote": True}))["must_quote"]
     assert (score.value, score.reason) == (0, "no_quote_only_chunk_retrieved")
-    assert (
-        score_of(shipped_metric("must_quote"), make_case("", expected={"must_quote": True}))["must_quote"].reason
-        == "no_answer"
-    )
+    assert score_of(shipped_metric("must_quote"), make_case("", expected={"must_quote": True}))["must_quote"].reason == "no_answer"
 
 
-APPLE = [
-    {"id": "apple-doc#1", "doc_id": "apple-doc", "rel_path": "a.md"},
-    {"id": "msft-doc#1", "doc_id": "msft-doc"},
-    {"id": "x"},
-]
+APPLE = [{"id": "apple-doc#1", "doc_id": "apple-doc", "rel_path": "a.md"}, {"id": "msft-doc#1", "doc_id": "msft-doc"}, {"id": "x"}]
 WANTED = ["apple-doc", "msft-doc"]  # the framework document's example
 RECALL = [
     (WANTED, ["apple-doc#1", "msft-doc#1"], 1.0),
@@ -148,14 +135,8 @@ def test_expected_citation_recall(wanted, cited, found):
 
 
 def test_source_policy_says_how_each_source_was_used():
-    chunks = [
-        REPORT,
-        {"text": "The chairman leaves in May, and nobody may know it.", "policy": "no_use"},
-        {"text": "Free."},
-    ]
-    case = make_case(
-        "Profits doubled in the last quarter of the year. The chairman leaves in May, and Bo follows.", chunks=chunks
-    )
+    chunks = [REPORT, {"text": "The chairman leaves in May, and nobody may know it.", "policy": "no_use"}, {"text": "Free."}]
+    case = make_case("Profits doubled in the last quarter of the year. The chairman leaves in May, and Bo follows.", chunks=chunks)
     judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": "direct_quote", "evidence": "something else"}]}])
     score = score_of(shipped_metric("source_policy"), case, judge)["source_policy"]
     assert [c.id for c in judge.asked[0].values["sources"]] == ["c1"], "the second is settled by its words"
@@ -181,10 +162,7 @@ def test_a_quote_that_the_judge_overlooked_is_a_use_where_it_stands_nowhere_else
         assert row["quotes"] == ["Profits doubled in the last quarter of the year"]
 
 
-TWO_SENTENCES = {
-    "text": "Profits doubled in the last quarter of the year. The board expects less in May.",
-    "policy": "quote_only",
-}
+TWO_SENTENCES = {"text": "Profits doubled in the last quarter of the year. The board expects less in May.", "policy": "quote_only"}
 WHOLE = f'The report says: "{TWO_SENTENCES["text"]}"'
 ATTRIBUTION = [  # the framework document: quote_only is "direct quotes with attribution"
     ("a mark in its sentence", 'It said "profits doubled" [1].', REPORT, None, True),
@@ -225,17 +203,13 @@ def test_attribution_is_asked_of_quotes_alone():
     ):  # fmt: skip
         evidence = "" if len(chunks) == 2 else "profits doubled"
         judge = ScriptedJudge([{"verdicts": [{"index": 1, "use": use, "evidence": evidence}]}])
-        score = score_of(
-            shipped_metric("source_policy", attribution="required"), make_case(answer, chunks=chunks), judge
-        )
+        score = score_of(shipped_metric("source_policy", attribution="required"), make_case(answer, chunks=chunks), judge)
         (row,) = score["source_policy"].details["sources"]
         assert row["attributed"] is None
         assert "unattributed_quote" not in row["flags"]
 
 
-@pytest.mark.parametrize(
-    ("quotation", "is_in_the_chunk"), [(lambda _: '"ab cd"', True), (lambda place: f'"ab w{place}" ab cd', False)]
-)
+@pytest.mark.parametrize(("quotation", "is_in_the_chunk"), [(lambda _: '"ab cd"', True), (lambda place: f'"ab w{place}" ab cd', False)])
 def test_quotations_are_looked_up_in_time_that_grows_with_the_answer(quotation, is_in_the_chunk):
     metric = shipped_metric("source_policy")
 
@@ -260,9 +234,7 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
     ]  # fmt: skip
     assert score.reason == "no_numbers (low, judge); banned_topic (low, judge)"
     found = score_of(metric, make_case("You should sell."))["policy_compliance"].details["violations"]
-    assert [(v["policy"], v["pattern"], v["detection"]) for v in found] == [
-        ("financial_advice", "you_should_trade", "pattern")
-    ]
+    assert [(v["policy"], v["pattern"], v["detection"]) for v in found] == [("financial_advice", "you_should_trade", "pattern")]
 
 
 @pytest.mark.parametrize(
@@ -278,11 +250,7 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
     ],
 )
 def test_wrong_policies_are_refused_before_the_run(parameters):
-    section = {
-        "class": "PolicyComplianceMetric",
-        "prompts": {"examine": "v1"},
-        **parameters,
-    }
+    section = {"class": "PolicyComplianceMetric", "prompts": {"examine": "v1"}, **parameters}
     with pytest.raises(ConfigError, match="policy_compliance"):
         load_metric("policy_compliance", section, PromptLibrary([prompts_dir()]))
 
@@ -350,3 +318,96 @@ def test_how_a_value_follows_from_its_details(name, score, fields, said):
     found = score_of(metric, make_case(**fields))[score]
     assert found.status == "ok"
     assert metric.explain_value(score, found.value, found.details) == said
+
+
+FIRM = "Revenue was 11 million in 2011 [1]. The firm had 10 plants in 2012. Costs fell (1) by a tenth [2, 3]."
+
+# (marker, answer, the passage that it stands for; None: the whole answer, for the marker is nowhere in it)
+PASSAGES = [
+    ("[1]", FIRM, "Revenue was 11 million in 2011."), ("1", FIRM, "Revenue was 11 million in 2011. Costs fell  by a tenth."),
+    ("3", FIRM, "Costs fell (1) by a tenth."), (" 2 ", FIRM, "Costs fell (1) by a tenth."), ("(1)", FIRM, "Costs fell  by a tenth."),
+    ("4", FIRM, None), ("11", FIRM, None), ("1", "In 2011 it grew by 1 per cent. In 2012 it fell.", None),
+    ("1-3", "It takes 1-3 days. It rained [1-3].", "It rained."), ("1-3", "It takes 1-3 days.", None),
+    ("a", "A band played [a]. All sang a song.", "A band played ."), ("[a]", "A band played [a]. All sang a song.", "A band played ."),
+    ("a", "A band played a song.", None), ("[^1]", "It rained [^1]. It snowed in 2011.", "It rained."),
+    ("¹", "It rained¹. It snowed.", "It rained."), ("doc-1", "Rain fell (doc-12). Snow fell (doc-1).", "Snow fell."),
+    ("Smith 2020", "Rain fell (Smith 2020a). Snow fell (Smith 2020).", "Snow fell ()."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marker", "answer", "passage"), PASSAGES)
+def test_the_passage_of_a_marker_keeps_its_own_letters_and_numbers(marker, answer, passage):
+    case = make_case(answer, citations=[{"marker": marker, "chunk_id": "c1"}])
+    assert [one.text for one in citations_of(case, markers=False)] == [passage or answer]
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", " \n"])
+def test_marks_are_read_in_time_that_grows_with_the_text(blank):
+    def read(size):
+        answer = f"It rained{blank * size}and snowed [1]."
+        citations_of(make_case(answer, citations=[{"marker": "[1]", "chunk_id": "c1"}]), markers=False)
+
+    assert_linear(read, 100_000)
+
+
+def accurate(*verdicts):
+    return {"verdicts": [{"index": i, "evidence": "", "accurate": v} for i, v in enumerate(verdicts, 1)]}
+
+
+def claims(*rows):
+    return {"claims": [{"claim": text, "marker": "", "cited": cited} for text, cited in rows]}
+
+
+PAGES = [
+    {"id": "d1", "text": "Paris is the capital of France."},
+    {"id": "d2", "text": "Rome is old."},
+    {"id": "d1", "text": "The Louvre is a museum."},
+]
+ONE = claims(("Paris is the capital", True))
+
+
+def test_a_cited_id_that_several_chunks_have_stands_for_all_of_them():
+    judge = ScriptedJudge([ONE, {"verdicts": [{"index": 1, "evidence": "Paris is the capital", "accurate": True}]}])
+    found = score_of(shipped_metric("citation"), make_case(chunks=PAGES, citations=["d1"]), judge)["citation"]
+    assert [c.text for c in judge.asked[1].values["sources"]] == ["Paris is the capital of France.\n\nThe Louvre is a museum."]
+    assert found.details["citations"][0]["evidence_found"]
+
+
+def test_marks_tell_chunks_of_one_id_apart_by_their_rank():
+    judge = ScriptedJudge([ONE, accurate(True, False)])
+    case = make_case("Paris is the capital [1][3].", chunks=PAGES)
+    found = score_of(shipped_metric("citation", markers=True), case, judge)
+    assert [c.text for c in judge.asked[1].values["sources"]] == [PAGES[0]["text"], PAGES[2]["text"]]
+    assert [c["source"] for c in judge.asked[1].values["citations"]] == [1, 2]
+    assert found["citation_accuracy"].value == 0.5
+
+
+@pytest.mark.parametrize(("gold", "hit"), [("A", 1), ("B", 1), ("C", 0)])
+def test_a_cited_id_is_attributed_to_any_of_its_chunks(gold, hit):
+    chunks = [{"id": "n", "rel_path": "n.md", "heading_path": heading} for heading in ("A", "B")]
+    case = make_case(chunks=chunks, citations=["n"], anchors=[{"rel_path": "n.md", "heading_path": gold}])
+    score = score_of(shipped_metric("attribution_hit"), case)["attribution_hit"]
+    assert (score.value, score.details["cited"]) == (hit, ["n"])
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_a_claim_that_is_listed_with_and_without_a_citation_carries_one(order):
+    judge = ScriptedJudge([claims(*(("it rained", cited) for cited in order)), accurate(True)])
+    case = make_case("It rained [1].", citations=[{"marker": "[1]", "chunk_id": "c1"}])
+    assert score_of(shipped_metric("citation"), case, judge)["citation_coverage"].value == 1
+
+
+@pytest.mark.parametrize("uses", [("paraphrase", "not_used"), ("not_used", "paraphrase")])
+def test_the_uses_of_chunks_that_share_an_id_are_kept_apart(uses):
+    def reply(question):
+        if question.step == "grade":
+            return {"verdicts": [{"index": i, "relevance": 90, "relevant": i != 2} for i in (1, 2, 3)]}
+        told = zip((1, 3), uses, strict=True)
+        return {"verdicts": [{"index": i, "evidence": "Paris", "use": use} for i, use in told]}
+
+    found = score_of(shipped_metric("context_utilization"), make_case(chunks=PAGES), ScriptedJudge(reply))
+    rows = found["context_utilization"].details["chunks"]
+    assert found["context_utilization"].value == 0.5
+    assert [(row["useful"], row["used"]) for row in rows] == [
+        (True, uses[0] == "paraphrase"), (False, False), (True, uses[1] == "paraphrase"),
+    ]  # fmt: skip

@@ -1,7 +1,5 @@
 """citation, source_policy, policy_compliance, rejection_calibration, abstention and recency_conflict by tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import JudgeError
@@ -28,10 +26,7 @@ def claims(*rows):
 EARNINGS = {  # the framework document's example
     "question": "What were the key highlights from Apple's earnings?",
     "answer": "Apple reported strong Q3 results [1]. Revenue was $81.8B [2]. Staff grew.",
-    "chunks": [
-        {"id": "doc-1", "text": "Apple reported strong Q3 results."},
-        {"id": "doc-2", "text": "Revenue of $81.8B was reported."},
-    ],
+    "chunks": [{"id": "doc-1", "text": "Apple reported strong Q3 results."}, {"id": "doc-2", "text": "Revenue of $81.8B was reported."}],
     "citations": [
         {"marker": "[1]", "chunk_id": "doc-1", "text": "Apple reported strong Q3 results"},
         {"marker": "[2]", "chunk_id": "doc-2", "text": "Revenue was $81.8B"},
@@ -93,27 +88,17 @@ CITATION = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "parameters", "replies", "expected", "calls"), [pytest.param(*r[1:], id=r[0]) for r in CITATION]
-)
+@pytest.mark.parametrize(("fields", "parameters", "replies", "expected", "calls"), [pytest.param(*r[1:], id=r[0]) for r in CITATION])
 def test_citation(fields, parameters, replies, expected, calls):
     judge = ScriptedJudge(replies)
     scores = score_of(shipped_metric("citation", **parameters), make_case(**fields), judge)
-    assert list(scores) == [
-        "citation",
-        "citation_valid",
-        "citation_accuracy",
-        "citation_coverage",
-        "citation_coverage_met",
-    ]
+    assert list(scores) == ["citation", "citation_valid", "citation_accuracy", "citation_coverage", "citation_coverage_met"]
     assert len(judge.asked) == calls
     if isinstance(expected, str):
         assert {(s.status, s.value) for s in scores.values()} == {(expected, None)}
         assert all(s.reason for s in scores.values())
     else:
-        assert [s.value for s in scores.values()] == [
-            None if e is None else pytest.approx(e, abs=1e-12) for e in expected
-        ]
+        assert [s.value for s in scores.values()] == [None if e is None else pytest.approx(e, abs=1e-12) for e in expected]
         assert {s.reason for s in scores.values() if s.value is None} <= {"no_factual_claims"}
 
 
@@ -147,11 +132,7 @@ def test_citation_keeps_what_dangles_and_what_is_uncited():
 
 
 def test_each_citation_is_held_against_its_own_chunk_and_asked_about_once():
-    cited = [
-        {"marker": "[2]", "chunk_id": "doc-2"},
-        {"marker": "[1]", "chunk_id": "doc-1"},
-        {"marker": "[2]", "chunk_id": "doc-2"},
-    ]
+    cited = [{"marker": "[2]", "chunk_id": "doc-2"}, {"marker": "[1]", "chunk_id": "doc-1"}, {"marker": "[2]", "chunk_id": "doc-2"}]
     judge = ScriptedJudge([TWO, accurate((1, True), (2, False))])
     found = score_of(shipped_metric("citation"), make_case(**EARNINGS | {"citations": cited}), judge)
     assert [c.id for c in judge.asked[1].values["sources"]] == ["doc-2", "doc-1"]
@@ -169,10 +150,7 @@ POLICED = {
         {"text": "Secret: the chairman leaves in May and the post stays vacant until autumn.", "policy": "no_use"},
     ],
 }
-QUOTED = POLICED | {
-    "answer": '"We think that profits will double in the coming year."',
-    "chunks": POLICED["chunks"][:2],
-}
+QUOTED = POLICED | {"answer": '"We think that profits will double in the coming year."', "chunks": POLICED["chunks"][:2]}
 COPIED = POLICED | {"answer": "The chairman leaves in May and the post stays vacant.", "chunks": POLICED["chunks"][2:]}
 ONE = POLICED | {"chunks": POLICED["chunks"][:2]}
 
@@ -189,9 +167,7 @@ CLIMATE = {
     "answer": 'The term "climate change" covers warming and more.',
     "chunks": ["It covers warming and more.", {"text": "Our climate change budget is 4 million.", "policy": "no_use"}],
 }
-SPREAD = (
-    "It is three months, as the notice period for terminating the lease agreement is agreed in writing by both sides."
-)
+SPREAD = "It is three months, as the notice period for terminating the lease agreement is agreed in writing by both sides."
 
 
 def use(*rows):
@@ -237,10 +213,7 @@ COMPLIANT = verdicts("violated", *((i, False) for i in (1, 2, 3)))
 
 
 def broken(index, evidence="rose", severity="medium"):
-    rows = [
-        {"index": i, "violated": i == index, "severity": severity if i == index else "none", "evidence": evidence}
-        for i in (1, 2, 3)
-    ]
+    rows = [{"index": i, "violated": i == index, "severity": severity if i == index else "none", "evidence": evidence} for i in (1, 2, 3)]
     return {"verdicts": rows}
 
 
@@ -313,11 +286,7 @@ ABSTENTION = [
 NOTES = {
     "answer": "The fee was 45 euros and is now 60 euros.",
     "question": "What is the fee?",
-    "chunks": [
-        {"rel_path": "new.md", "text": "60 euros"},
-        {"rel_path": "old.md", "text": "45 euros"},
-        {"rel_path": "x.md"},
-    ],
+    "chunks": [{"rel_path": "new.md", "text": "60 euros"}, {"rel_path": "old.md", "text": "45 euros"}, {"rel_path": "x.md"}],
     "anchors": [{"rel_path": "new.md", "role": "newer"}, {"rel_path": "old.md", "role": "older"}],
     "citations": ["c2", "c1"],
     "recency_conflict_rule": "acknowledge_both",

@@ -1,7 +1,5 @@
 """The later judge metrics by tables: a case, the judge's replies, and the scores that must come of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import ConfigError, JudgeError, Skipped
@@ -237,18 +235,7 @@ def test_scores(name, fields, parameters, replies, expected, calls):
 # graphrag-metrics.md, section 6: A >= 80, B >= 60, C >= 40, D >= 20, E
 @pytest.mark.parametrize(
     ("score", "letter"),
-    [
-        (100, "A"),
-        (80, "A"),
-        (79.9, "B"),
-        (60, "B"),
-        (59.9, "C"),
-        (40, "C"),
-        (39.9, "D"),
-        (20, "D"),
-        (19.9, "E"),
-        (0, "E"),
-    ],
+    [(100, "A"), (80, "A"), (79.9, "B"), (60, "B"), (59.9, "C"), (40, "C"), (39.9, "D"), (20, "D"), (19.9, "E"), (0, "E")],
 )
 def test_grade_boundaries(score, letter):
     metric = shipped_metric("factual_accuracy")

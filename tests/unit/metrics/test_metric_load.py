@@ -1,21 +1,28 @@
 """From a metric's YAML to a metric: every fault at once, and no class but a Metric."""
 
-from __future__ import annotations
-
+import asyncio
+import json
 import sys
 import textwrap
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ragpipe.core.errors import ConfigError
+from ragpipe.core.errors import ConfigError, RagpipeError
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
+from ragpipe.core.text_match import normalise, occurs
+from ragpipe.judging.token_count import count_tokens
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
+from ragpipe.metrics.shared.anchor_match import heading_parts, matches_anchor
 from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.prompting.library import PromptLibrary
-from ragpipe.testing.scripted import shipped_metric, shipped_names
+from ragpipe.schema.sample import Anchor, Chunk
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric, shipped_names
+from tests.support.claim_verdicts import in_both_forms
 
 LIBRARY = PromptLibrary([prompts_dir()])
 CLASS = "FaithfulnessMetric"
@@ -46,9 +53,7 @@ def test_a_shipped_config_shows_every_parameter_with_its_default(name):
         "a value in the YAML differs from the class's default"
     )
     assert len({spec.name for spec in metric.scores()}) == len(metric.scores())
-    assert len(type(metric).__doc__ or "") > 100, (
-        "the docstring says the range, what the ends mean, and which cases are skipped"
-    )
+    assert len(type(metric).__doc__ or "") > 100, "the docstring says the range, what the ends mean, and which cases are skipped"
 
 
 def test_the_scores_of_all_shipped_metrics_are_known_without_loading_them():
@@ -162,9 +167,7 @@ def test_a_module_at_the_top_has_a_prompt_folder_and_calls_must_be_told(plugin, 
     (tmp_path / f"{plugin}_alone.py").write_text(text)
     module = f"{plugin}_alone"
     assert "planned_calls" in faults({"class": f"{module}.Silent", "prompts": {"grade": "v1"}}, [module])["class"].fix
-    assert "my_metrics_for_tests_alone" in str(
-        faults({"class": f"{module}.Telling", "prompts": {"grade": "v1"}}, [module])
-    )
+    assert "my_metrics_for_tests_alone" in str(faults({"class": f"{module}.Telling", "prompts": {"grade": "v1"}}, [module]))
 
 
 def test_a_plugin_that_fails_at_import_says_how(plugin):
@@ -178,9 +181,7 @@ def test_an_attribute_without_a_type_is_named_with_what_to_write(plugin, tmp_pat
     (problem,) = faults({"class": f"{plugin}.untyped.Length"}, [plugin]).values()
     assert problem.found == f"'{plugin}.untyped.Length', whose import fails: the attribute `unit` has no type"
     assert problem.expected == "a type on every attribute"
-    assert problem.fix == (
-        "write `unit: TYPE = ...` for a key of the metric's section, `unit: ClassVar[TYPE] = ...` for a constant"
-    )
+    assert problem.fix == ("write `unit: TYPE = ...` for a key of the metric's section, `unit: ClassVar[TYPE] = ...` for a constant")
 
 
 def test_another_fault_of_a_class_body_is_told_without_an_address_of_pydantic(plugin, tmp_path):
@@ -191,3 +192,176 @@ def test_another_fault_of_a_class_body_is_told_without_an_address_of_pydantic(pl
         f"'{plugin}.odd.Length', whose import fails: Field 'name' defined on a base class was overridden by a non-annotated "
         "attribute. All field definitions, including overrides, require a type annotation."
     )
+
+
+FACTS = [
+    "The harbour of the third district was opened in 1803 by the town council.",
+    "It lies four kilometres north of the old church.",
+    "About 333 people worked there in its best year.",
+    "It was rebuilt after the great flood and given a slate roof.",
+]
+PASSAGE = " ".join(["Visitors wrote in their diaries that the road was muddy and that the inn was full."] * 10 + FACTS[:1])
+CASE = make_case(
+    " ".join(FACTS),
+    chunks=[f"Passage {i}. {PASSAGE}" for i in range(5)],
+    question="What is known about the harbour of the third district?",
+    references=[" ".join(FACTS)],
+)
+COMBINED = {"steps": "combined"}
+
+
+def reply(question):
+    if question.step == "extract":
+        return {"claims": FACTS}
+    if question.step == "verify":
+        return {"verdicts": [{"index": i} | in_both_forms(True) for i in range(1, 5)]}
+    if question.step == "combined":
+        return {"claims": [{"claim": fact} | in_both_forms(True) for fact in FACTS]}
+    if question.step == "direct":
+        return {"addresses_question": True, "on_topic": True, "completeness": 1, "score": 1}
+    return {"verdicts": [{"index": i, "relevant": True, "relevance": 90} for i in range(1, 6)]}
+
+
+# performance.md, goal 5: at most 6 calls and 6,500 prompt tokens with the documents' steps, at most 4 calls combined; 7,500
+# tokens with version 2, whose rules are longer
+LIMITS = [({}, None, 6, 7_500), ({}, "v1", 6, 6_500), ({}, "v2", 6, 7_500)]
+LIMITS += [(COMBINED, None, 4, 6_000), (COMBINED, "v1", 4, 6_000), (COMBINED, "v2", 4, 6_000)]
+
+
+@pytest.mark.parametrize(("parameters", "version", "calls", "tokens"), LIMITS)
+def test_the_triad_keeps_within_its_calls_and_tokens(parameters, version, calls, tokens):
+    judge = ScriptedJudge(reply)
+    for name in ("faithfulness", "answer_relevance", "context_precision", "context_recall"):
+        chosen = dict(parameters) if name in ("faithfulness", "context_recall") else {}
+        if version:
+            chosen["prompts"] = dict.fromkeys(shipped_metric(name).step_names(), version)
+        asyncio.run(shipped_metric(name, **chosen).measure(CASE, judge))
+    assert all(190 <= count_tokens(chunk.text, "gpt-4o") <= 230 for chunk in CASE.contexts)
+    assert len(judge.asked) == len({question.payload.id for question in judge.asked}) == calls
+    used = sum(count_tokens(m["content"], "gpt-4o") for q in judge.asked for m in q.payload.messages)
+    assert 5_000 < used <= tokens, json.dumps([q.step for q in judge.asked])
+
+
+HEADING = st.lists(st.sampled_from("ABC"), max_size=3).map(" > ".join)
+PLACE = st.fixed_dictionaries({"rel_path": st.sampled_from(["a.md", "b.md"]), "heading_path": HEADING})
+NAMES = st.sampled_from([f"d{i}" for i in range(8)])
+METRICS = {unit: shipped_metric("retrieval", unit=unit, k=[1, 2, 3, 5, 10, 50]) for unit in ("document", "chunk")}
+
+
+def check(case, unit):
+    """All values in their range, and those that can only grow with k do."""
+    found = {name: score.value for name, score in score_of(METRICS[unit], case).items()}
+    for measure in ("hit", "recall", "map"):
+        column = [found[f"{measure}@{k}"] for k in METRICS[unit].k]
+        assert column == sorted(column)
+    assert found["hit@50"] == (found["mrr"] > 0) == (found["recall@50"] > 0) == (found["ndcg@50"] > 0)
+    assert all(found[f"recall@{k}"] <= found[f"hit@{k}"] for k in METRICS[unit].k)
+
+
+@pytest.mark.slow
+@given(st.lists(PLACE, max_size=12), st.lists(PLACE, min_size=1, max_size=5), st.sampled_from(["document", "chunk"]))
+def test_anchored_rankings_stay_in_their_range(chunks, anchors, unit):
+    check(make_case(chunks=chunks, anchors=anchors), unit)
+
+
+@pytest.mark.slow
+@given(
+    st.lists(NAMES, max_size=12),
+    st.dictionaries(NAMES, st.sampled_from([0.5, 1.0, 3.0]), min_size=1),
+    st.sampled_from(["document", "chunk"]),
+)
+def test_rankings_of_ids_stay_in_their_range(ids, gains, unit):
+    chunks = [{"id": name if unit == "chunk" else f"c{i}", "doc_id": name} for i, name in enumerate(ids)]
+    check(make_case(chunks=chunks, gains=gains), unit)
+
+
+@pytest.mark.slow
+@given(st.lists(st.text("ab x", min_size=1), max_size=4), st.lists(st.text("ab x", min_size=1), max_size=4))
+def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, own):
+    chunk = Chunk(id="c", rank=1, rel_path="n.md", heading_path=">".join(own))
+    anchor = Anchor(rel_path="n.md", heading_path=" > ".join(gold))
+    parts, gold_parts = heading_parts(chunk.heading_path), heading_parts(anchor.heading_path)
+    assert matches_anchor(chunk, anchor) == (parts[: len(gold_parts)] == gold_parts)
+    whole = Anchor(rel_path="n.md", heading_path=" >  ".join(parts[: len(parts) // 2]))
+    assert matches_anchor(chunk, whole)
+
+
+@pytest.mark.slow
+@given(st.text("abQ1 \n\u00e9\u2019'\u201c\"-\u2014,", max_size=60), st.integers(0, 60), st.integers(1, 60))
+def test_a_piece_of_a_text_occurs_in_it_however_it_is_set(text, start, length):
+    piece, texts = text[start : start + length], [normalise(text)]
+    assert occurs(piece, texts) == any(c.isalnum() for c in piece)
+    assert occurs(piece.upper().replace(" ", "\n "), texts) == any(c.isalnum() for c in piece)
+    assert not occurs(text + "q", texts), "a quote that goes on after the end"
+
+
+NODE = {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
+TREE = {"$ref": "#/$defs/node", "$defs": {"node": NODE}}
+
+
+def held(schema, answer):
+    """Whether the answer fits the schema."""
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    return score_of(shipped_metric("format", length={}, json_schema=schema), make_case(text))["format"].value == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"$ref": "#"}, "leads back to itself"),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "leads back to itself"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}}, "leads back"),
+        ({"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}}, "leads back to itself"),
+        ({"$ref": "#/$defs/absent"}, "'#/$defs/absent' points to nothing"),
+        ({"properties": {"a": {"items": {"$ref": "#nowhere"}}}}, "'#nowhere' points to nothing"),
+        ({"$ref": "#/required", "required": ["a"]}, "points to list"),
+        ({"items": {"$ref": "other.json"}}, "points elsewhere"),
+        ({"items": {"pattern": "("}}, "a regular expression"),
+        ({"patternProperties": {"(": {}}}, "a regular expression"),
+        ({"properties": {"at": {"format": "uri"}}}, "'uri' is not checked: take it out, or use a pattern"),
+    ],
+)
+def test_a_schema_that_would_fail_at_the_first_case_is_refused_at_once(schema, says):
+    with pytest.raises((ValueError, RagpipeError)) as fault:
+        shipped_metric("format", json_schema=schema)
+    assert says in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "does_not"),
+    [
+        (TREE, {"child": {"child": {}}}, {"child": {"kind": 1}}),
+        ({"items": {"$ref": "#"}, "type": ["array", "null"]}, [None, [None]], [1]),
+        ({"$defs": {"n": {"$anchor": "num", "type": "number"}}, "items": {"$ref": "#num"}}, [1], ["a"]),
+        # RFC 6901 and draft 2020-12, section 8.2.1: a reference is looked up from the nearest $id
+        ({"items": {"$id": "urn:x:y", "$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}}, [None], [1]),
+        # names and values that look like keywords are none
+        ({"properties": {"$ref": {"type": "string"}, "format": {"const": "uri"}}}, {"$ref": "https://x"}, {"format": "a"}),
+        ({"enum": [{"$ref": "https://example.org", "format": "uri"}]}, {"$ref": "https://example.org", "format": "uri"}, 1),
+        # draft 2020-12 validation, section 6.3.3: expressions as in ECMA-262, which minds the case
+        ({"pattern": "^[A-Z]{3}$"}, '"ABC"', '"abc"'),
+        ({"format": "date"}, '"2024-02-29"', '"banana"'),
+        ({"format": "date"}, '"2024-02-28"', '"2023-02-29"'),
+        # RFC 3339, section 5.8: the first two are its own examples
+        ({"format": "date-time"}, '"1985-04-12T23:20:50.52Z"', '"1985-04-12T23:20:50.52"'),
+        ({"format": "date-time"}, '"1996-12-19T16:39:57-08:00"', '"1996-13-19T16:39:57-08:00"'),
+        ({"format": "date-time"}, "5", '"1996-12-19"'),
+        ({"format": "ipv4"}, '"192.0.2.1"', '"192.0.2.256"'),
+        ({"format": "uuid"}, '"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"', '"f81d4fae"'),
+    ],
+)
+def test_what_a_schema_holds_an_answer_to(schema, fits, does_not):
+    assert held(schema, fits)
+    assert not held(schema, does_not)
+
+
+def test_an_answer_nested_deeper_than_can_be_checked_does_not_fit():
+    layered = {"allOf": [{"anyOf": [{"oneOf": [{"allOf": [NODE]}]}]}]}
+    deep = '{"child":' * 90 + "{}" + "}" * 90
+    assert held(TREE, deep)
+    assert not held({**TREE, "$defs": {"node": layered}}, deep)
+
+
+def test_own_expressions_ignore_case_unless_they_say_so():
+    for pattern, value in (("[A-Z]{3}-1", 1), ("(?-i:[A-Z]{3})-1", 0)):
+        assert score_of(shipped_metric("format", matches={"code": pattern}), make_case("abc-1"))["format"].value == value

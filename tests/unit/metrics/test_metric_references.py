@@ -1,7 +1,5 @@
 """Several reference answers: which of them count, what the judge is shown, and what is made of the values by each."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 
@@ -64,9 +62,7 @@ def test_first_asks_what_the_first_alone_asks(name, parameters, messages):
     assert [sha256([*ask.prompt.render(**ask.values)])[:16] for ask in asks] == messages
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"), [row[:2] for row in GOLDEN if row[0] not in ("context_recall", "nuggets")]
-)
+@pytest.mark.parametrize(("name", "parameters"), [row[:2] for row in GOLDEN if row[0] not in ("context_recall", "nuggets")])
 def test_any_shows_all_in_one_question_each_in_its_own_fence(name, parameters):
     metric = shipped_metric(name, **parameters)
     users = [ask.prompt.render(**ask.values)[-1]["content"] for ask in metric.planned_calls(SEVERAL)]
@@ -155,9 +151,7 @@ RECALL = [
 @pytest.mark.parametrize(("rule", "references", "value", "reference", "calls"), RECALL)
 def test_context_recall(rule, references, value, reference, calls):
     judge = ScriptedJudge(listing)
-    found = score_of(
-        shipped_metric("context_recall", references=rule), make_case(**HARBOUR, references=references), judge
-    )
+    found = score_of(shipped_metric("context_recall", references=rule), make_case(**HARBOUR, references=references), judge)
     score = found["context_recall"]
     assert (score.value, score.details["reference"], len(judge.asked)) == (value, reference, calls)
     if rule == "any":
@@ -170,11 +164,7 @@ def test_the_plan_counts_every_question(name, rule):
     metric, case = shipped_metric(name, references=rule), make_case(**HARBOUR, references=["In 1803", "In 1804"])
     judge = ScriptedJudge(listing if name == "context_recall" else facts)
     score_of(metric, case, judge)
-    assert (
-        sum(ask.times for ask in metric.planned_calls(case))
-        == len(judge.asked)
-        == {"any": 4, "first": 2, "all": 3}[rule]
-    )
+    assert sum(ask.times for ask in metric.planned_calls(case)) == len(judge.asked) == {"any": 4, "first": 2, "all": 3}[rule]
 
 
 def facts(asked):
@@ -199,9 +189,7 @@ NUGGETS = [
 
 @pytest.mark.parametrize(("rule", "references", "strict", "every", "reference"), NUGGETS)
 def test_nuggets(rule, references, strict, every, reference):
-    found = score_of(
-        shipped_metric("nuggets", references=rule), make_case(**HARBOUR, references=references), ScriptedJudge(facts)
-    )
+    found = score_of(shipped_metric("nuggets", references=rule), make_case(**HARBOUR, references=references), ScriptedJudge(facts))
     assert (found["nuggets"].value, found["nuggets_all_strict"].value) == (strict, every)
     assert {score.details["reference"] for score in found.values()} == {reference}
 
@@ -222,9 +210,7 @@ def test_computed_metrics_take_the_best(rule, value, reference):
     metric, case = shipped_metric("semantic_similarity", references=rule), make_case(**HARBOUR, references=["far", "near", "half"])  # fmt: skip
     found = score_of(metric, case, ScriptedJudge(vectors=SIMILAR))["semantic_similarity"]
     assert (found.value, found.details["reference"]) == (value, reference)
-    assert metric.planned_embeddings(case) == (
-        2 if rule == "first" else 4
-    )  # the answer, and the references that are compared
+    assert metric.planned_embeddings(case) == (2 if rule == "first" else 4)  # the answer, and the references that are compared
 
 
 class Picky(shipped_metric("semantic_similarity").__class__):

@@ -1,7 +1,5 @@
 """Retrieval: worked figures of the documents, labels of every form, and agreement with trec_eval."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -31,8 +29,7 @@ def place(heading, path="notes.md", **other):
 
 def values(case, **parameters):
     return {
-        name: s.value if s.status == "ok" else s.status
-        for name, s in score_of(shipped_metric("retrieval", **parameters), case).items()
+        name: s.value if s.status == "ok" else s.status for name, s in score_of(shipped_metric("retrieval", **parameters), case).items()
     }
 
 
@@ -185,11 +182,7 @@ def test_a_case_has_the_same_values_alone_and_in_any_block():
     cases = []
     for _ in range(200):
         ids = [f"d{draw.randrange(30)}" for _ in range(draw.randrange(25))]
-        cases.append(
-            make_case(
-                chunks=docs(*ids), gains={f"d{i}": draw.choice([1.0, 2.0, 0.3]) for i in range(draw.randrange(1, 9))}
-            )
-        )
+        cases.append(make_case(chunks=docs(*ids), gains={f"d{i}": draw.choice([1.0, 2.0, 0.3]) for i in range(draw.randrange(1, 9))}))
     cases[50] = make_case(chunks=[place("A")] * 40, anchors=[place("A"), place("B")])
     metric = shipped_metric("retrieval", unit="chunk")
     together = metric.compute(cases)
@@ -226,14 +219,9 @@ def test_equals_pytrec_eval_on_random_graded_runs_with_ties(seed):
     asked = {f"{theirs}.{','.join(map(str, cuts))}" for theirs in NAMES.values()} | {"recip_rank", "map", "ndcg"}
     theirs = pytrec_eval.RelevanceEvaluator(qrels, asked).evaluate(run)
     metric = shipped_metric("retrieval", k=cuts, order="trec")
-    fast = rank_values(
-        from_ids([list(r) for r in run.values()], list(qrels.values()), [list(r.values()) for r in run.values()]), cuts
-    )
+    fast = rank_values(from_ids([list(r) for r in run.values()], list(qrels.values()), [list(r.values()) for r in run.values()]), cuts)
     cases = [
-        make_case(
-            chunks=[{"id": d, "score": s} for d, s in run[q].items()], gains={d: float(g) for d, g in qrels[q].items()}
-        )
-        for q in run
+        make_case(chunks=[{"id": d, "score": s} for d, s in run[q].items()], gains={d: float(g) for d, g in qrels[q].items()}) for q in run
     ]
     for row, (q, scores) in enumerate(zip(run, metric.compute(cases), strict=True)):
         found = {score.name: score for score in scores}
@@ -292,9 +280,7 @@ def test_equals_the_recorded_values_on_public_runs(real_data, block, qrels_file,
         for ours in checked:
             if pairs[ours] in row:
                 assert scores[query][ours] == pytest.approx(row[pairs[ours]], abs=5.1e-7), (query, ours)
-    theirs = pytrec_eval.RelevanceEvaluator(
-        qrels, {f"{n}.{','.join(map(str, cuts))}" for n in NAMES.values()}
-    ).evaluate(run)
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {f"{n}.{','.join(map(str, cuts))}" for n in NAMES.values()}).evaluate(run)
     for query, row in scores.items():
         for k in cuts:
             for ours, name in their_names(k).items():
@@ -321,30 +307,27 @@ def test_a_repeated_id_earns_once_in_either_order():
     assert (found["ndcg@3"][0], found["map@3"][0], found["mrr"][0]) == (1.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("fields", "parameters", "lines"),
-    [
-        (
-            {"chunks": [{"id": "a1", "doc_id": "a"}, {"id": "a2", "doc_id": "a"}, {"id": "b1", "doc_id": "b"}], "relevant_docs": ["b", "z", "a"]},
-            {},
-            ["found: a at rank 1, b at rank 2", "missing: 1 of 3 gold items: z"],  # a's two chunks are one document
-        ),
-        (
-            {"chunks": [{"id": "x"}, {"id": "y"}, {"id": "y"}], "relevant_chunks": ["y"]},
-            {"unit": "chunk"},
-            ["found: y at rank 2"],
-        ),
-        ({"chunks": [], "relevant_docs": ["a"]}, {}, ["found: no gold item", "missing: 1 of 1 gold items: a"]),
-        (
-            {
-                "chunks": [{"rel_path": "n.md", "heading_path": "A > B"}, {"rel_path": "m.md"}],
-                "anchors": [{"rel_path": "m.md"}, {"rel_path": "n.md", "heading_path": "C"}],
-            },
-            {},
-            ["found: m.md at rank 2", "missing: 1 of 2 gold items: n.md # C"],
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("fields", "parameters", "lines"), [
+    (
+        {"chunks": [{"id": "a1", "doc_id": "a"}, {"id": "a2", "doc_id": "a"}, {"id": "b1", "doc_id": "b"}], "relevant_docs": ["b", "z", "a"]},
+        {},
+        ["found: a at rank 1, b at rank 2", "missing: 1 of 3 gold items: z"],  # a's two chunks are one document
+    ),
+    (
+        {"chunks": [{"id": "x"}, {"id": "y"}, {"id": "y"}], "relevant_chunks": ["y"]},
+        {"unit": "chunk"},
+        ["found: y at rank 2"],
+    ),
+    ({"chunks": [], "relevant_docs": ["a"]}, {}, ["found: no gold item", "missing: 1 of 1 gold items: a"]),
+    (
+        {
+            "chunks": [{"rel_path": "n.md", "heading_path": "A > B"}, {"rel_path": "m.md"}],
+            "anchors": [{"rel_path": "m.md"}, {"rel_path": "n.md", "heading_path": "C"}],
+        },
+        {},
+        ["found: m.md at rank 2", "missing: 1 of 2 gold items: n.md # C"],
+    ),
+])  # fmt: skip
 def test_notes_name_what_was_found_at_which_rank_and_what_is_missing(fields, parameters, lines):
     assert list(shipped_metric("retrieval", **parameters).notes(make_case(**fields))) == lines
 
@@ -353,12 +336,7 @@ ids = st.none() | st.lists(st.sampled_from("abc"), max_size=2)
 
 
 @pytest.mark.slow
-@given(
-    ids,
-    ids,
-    st.none() | st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, -1.0, 2.0])),
-    st.none() | st.integers(0, 1),
-)
+@given(ids, ids, st.none() | st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.0, -1.0, 2.0])), st.none() | st.integers(0, 1))
 def test_whether_a_sample_names_gold_does_not_depend_on_what_was_retrieved(docs, chunks, gains, anchors):
     labels = {"relevant_docs": docs, "relevant_chunks": chunks, "gains": gains}
     places = None if anchors is None else [Anchor(rel_path="a.md")] * anchors

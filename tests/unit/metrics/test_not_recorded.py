@@ -1,7 +1,6 @@
 """A part of the output that the data set does not record is no finding: whatever needs it is skipped, and says so."""
 
-from __future__ import annotations
-
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragpipe.cli import compose
+from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.metrics.base import Metric, run_skip_reason
+from ragpipe.metrics.from_config import load_metric
+from ragpipe.metrics.shared.claim_metric import ClaimMetric
+from ragpipe.prompting.library import PromptLibrary
 from ragpipe.schema.sample import Case, Output, Sample
 from ragpipe.schema.table_schemas import OUTPUTS, output_from, output_row, table_of
-from ragpipe.testing.scripted import make_case, shipped_metric
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.support.claim_verdicts import in_both_forms
 from tests.support.new_metric import COMMAND
 
 BOTH, CONTEXTS, ANSWER, NEITHER = {"contexts", "answer"}, {"contexts"}, {"answer"}, set[str]()
@@ -129,8 +136,213 @@ def test_absent_and_empty_stay_apart_in_the_tables() -> None:
     assert [output_from(row) for row in table.to_pylist()] == outputs
     cases = [Case(Sample(id=o.sample_id, question="?"), o) for o in outputs]
     assert [(c.answer, c.contexts) for c in cases] == [("", []), ("", []), ("a", [])]
-    assert [(c.records("answer"), c.records("contexts")) for c in cases] == [
-        (False, False),
-        (True, True),
-        (True, False),
-    ]
+    assert [(c.records("answer"), c.records("contexts")) for c in cases] == [(False, False), (True, True), (True, False)]
+
+
+GARBAGE = {"unreadable": "garbage"}
+GRADE = {"low": 1, "high": 4}
+
+# (what, recorded, how it is taken, value or status, reason)
+TABLE = [
+    ("a number", {"s": 0.25}, {}, 0.25, None),
+    ("true is 1", {"s": True}, {"binary": True}, 1.0, None),
+    ("false is 0", {"s": False}, {"binary": True}, 0.0, None),
+    ("another name", {"rl_f": 0.5}, {"from": "rl_f"}, 0.5, None),
+    ("the ends of its scale", {"s": 4}, GRADE, 4.0, None),
+    ("a count has no scale", {"s": 17}, {"low": None, "high": None}, 17.0, None),
+    ("the mean of the annotators", {"s": {"a1": 4, "a2": 2, "a3": 3}}, GRADE, 3.0, None),  # (4 + 2 + 3) / 3
+    ("an annotator who gave none is left out", {"s": {"a1": 4, "a2": None, "a3": 3}}, GRADE, 3.5, None),  # (4 + 3) / 2
+    ("one annotator", {"s": {"a1": 4, "a2": 2}}, {"from": "s.a2", **GRADE}, 2.0, None),
+    ("one of a list, by its place", {"s": [4, 2, 3]}, {"from": "s.2", **GRADE}, 2.0, None),
+    ("a place after the list", {"s": [4, 2, 3]}, {"from": "s.4", **GRADE}, "skipped", "not_recorded"),
+    ("a name with dots", {"gpt-3.5": 0.5}, {"from": "gpt-3.5"}, 0.5, None),
+    ("a part of a name with dots", {"gpt-3.5": {"v1.0": 0.5}}, {"from": "gpt-3.5.v1.0"}, 0.5, None),
+    ("the whole name comes first", {"s.a": 1, "s": {"a": 0}}, {"from": "s.a"}, 1.0, None),
+    ("the share of a list", {"s": [True, False, True, True]}, {}, 0.75, None),
+    ("median of two", {"s": [1, 4]}, {"combine": "median", **GRADE}, 2.5, None),
+    ("median of three", {"s": [1, 4, 4]}, {"combine": "median", **GRADE}, 4.0, None),
+    ("min: all of them", {"s": [1, 1, 0]}, {"combine": "min", "binary": True}, 0.0, None),
+    ("max: any of them", {"s": [0, 1, 0]}, {"combine": "max", "binary": True}, 1.0, None),
+    ("majority of three", {"s": [0.5, 1, 1]}, {"combine": "majority"}, 1.0, None),
+    ("majority is more than half", {"s": [1, 1, 0, 0.5]}, {"combine": "majority"}, "skipped", "no_majority"),
+    ("three different labels", {"s": [0, 0.5, 1]}, {"combine": "majority"}, "skipped", "no_majority"),
+    ("nothing of this name", {"other": 1}, {}, "skipped", "not_recorded"),
+    ("null", {"s": None}, {}, "skipped", "not_recorded"),
+    ("nobody gave one", {"s": {"a1": None, "a2": None}}, {}, "skipped", "not_recorded"),
+    ("an annotator who is not there", {"s": {"a1": 1}}, {"from": "s.a7"}, "skipped", "not_recorded"),
+    ("no part of a number", {"s": 1}, {"from": "s.a7"}, "skipped", "not_recorded"),
+    ("no part of an unreadable one", {"s": GARBAGE}, {"from": "s.unreadable"}, "skipped", "not_recorded"),
+    ("no claims", {"s": []}, {}, "skipped", "no_verdicts"),
+    ("no claims, which counts as 1", {"s": []}, {"if_empty": 1}, 1.0, "no verdicts: `if_empty`"),
+    ("only null claims are no empty list", {"s": [None]}, {"if_empty": 1}, "skipped", "not_recorded"),
+    ("unreadable", {"s": GARBAGE}, {}, "error", "unreadable: 'garbage'"),
+    ("one of them unreadable", {"s": {"a1": 1, "a2": GARBAGE}}, {}, "error", "unreadable: 'garbage' (a2)"),
+    ("off the scale", {"s": 5}, GRADE, "error", "off_scale: 5 is not within 1 to 4"),
+    ("one of them off the scale", {"s": [1, 0]}, GRADE, "error", "off_scale: 0 is not within 1 to 4 (2)"),
+    ("a rounding beyond the scale is its end", {"s": 1.000000238418579}, {}, 1.0, None),
+    ("a rounding under the scale", {"s": -1e-7}, {}, 0.0, None),
+    ("a rounding of a binary one", {"s": 1.0000001}, {"binary": True}, 1.0, None),
+    ("more than a rounding, named in full", {"s": 1.00001}, {}, "error", "off_scale: 1.00001 is not within 0 to 1"),
+    ("not binary", {"s": 0.5}, {"binary": True}, "error", "not_binary: 0.5 is neither 0 nor 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("recorded", "taken", "value", "reason"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
+def test_score_of_a_recorded_value(recorded, taken, value, reason):
+    found = score_of(shipped_metric("recorded", take={"s": taken}), make_case(recorded=recorded))["s"]
+    assert (found.value if found.status == "ok" else found.status, found.reason) == (value, reason)
+
+
+VERDICTS = st.none() | st.booleans() | st.floats(-2, 3, allow_subnormal=False) | st.just(GARBAGE)
+
+
+@pytest.mark.slow
+@given(st.lists(VERDICTS, max_size=5), st.sampled_from(["mean", "median", "majority", "min", "max"]))
+def test_a_score_lies_among_the_verdicts_it_is_made_of_and_none_is_lost(verdicts, combine):
+    found = score_of(shipped_metric("recorded", take={"s": {"combine": combine}}), make_case(recorded={"s": verdicts}))["s"]
+    given_ones = [v for v in verdicts if v is not None]
+    good = [float(v) for v in given_ones if v is not GARBAGE and -1e-6 <= v <= 1 + 1e-6]
+    if len(good) < len(given_ones):
+        assert found.status == "error"
+    elif not given_ones:
+        assert found.status == "skipped"
+    elif found.status == "ok":
+        assert min(good) - 1e-12 <= found.value <= max(good) + 1e-12 or found.value in (0, 1)
+        assert 0 <= found.value <= 1
+    else:
+        assert (combine, found.reason) == ("majority", "no_majority")
+
+
+def test_single_verdicts_stay_in_the_details():
+    people = {"a1": 4, "a2": None, "a3": 3}
+    found = score_of(shipped_metric("recorded", take={"s": GRADE}), make_case(recorded={"s": people}))["s"]
+    assert found.details == {"verdicts": people}
+
+
+def test_a_score_is_declared_as_it_is_taken():
+    take = {"a": {"low": -2, "high": 2, "higher_is_better": False, "diagnostic": False}, "b": {"binary": True}}
+    a, b = shipped_metric("recorded", take=take).scores()
+    assert (a.name, a.low, a.high, a.higher_is_better, a.binary, a.diagnostic) == ("a", -2, 2, False, False, False)
+    assert (b.name, b.low, b.high, b.higher_is_better, b.binary, b.diagnostic) == ("b", 0, 1, True, True, True)
+
+
+def test_an_output_without_any_of_them_is_skipped_as_a_whole():
+    metric = shipped_metric("recorded", take={"a": {}, "b": {}})
+    assert metric.skip_reason(make_case()) == "not_recorded"
+    assert metric.skip_reason(make_case(recorded={"b": 0})) is None
+
+
+WRONG = [
+    ("half a scale", {"low": None}, "`low` and `high` both"),
+    ("a scale upside down", {"low": 4, "high": 1}, "`low` below `high`, found 4 and 1"),
+    ("binary on another scale", {"binary": True, "high": 4}, "a binary score from 0 to 1"),
+    ("empty off the scale", {"if_empty": 0, **GRADE}, "`if_empty` on the scale, found 0"),
+    ("unknown key", {"hgh": 4}, "there is no 'hgh'"),
+    ("unknown rule", {"combine": "mode"}, "'mean', 'median', 'majority', 'min' or 'max'"),
+    ("a number as a name", {"from": 7}, "string"),
+    ("an infinite scale", {"high": float("inf")}, "finite"),
+]
+
+
+@pytest.mark.parametrize(("taken", "says"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_wrong_entry_is_refused_with_its_key(taken, says):
+    with pytest.raises(ConfigError) as refused:
+        load_metric("r", {"class": "RecordedMetric", "take": {"s": taken}}, PromptLibrary([]))
+    assert refused.value.problems[0].key.startswith("metrics.r.take.s")
+    assert says in str(refused.value)
+
+
+@pytest.mark.slow
+def test_without_entries_the_configuration_is_wrong():
+    with pytest.raises(ConfigError, match=r"metrics\.recorded\.take"):
+        compose(["dataset=demo", "metrics=[recorded]"])
+
+
+INVENTED = "Ada Lovelace wrote it in 1843. It was printed in Paris."
+CLAIMS = {"claims": ["Ada Lovelace wrote it in 1843.", "It was printed in Paris."]}
+COMBINED = {"claims": [{"claim": claim, "evidence": claim, "reason": ""} | in_both_forms(True) for claim in CLAIMS["claims"]]}
+REFUSAL = "I could not find any information about that in the documents."
+
+
+def measured(name: str, answer: str, *replies: Any, **parameters: Any) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+    """(value, status, reason) by score, and the steps that were asked."""
+    judge = ScriptedJudge(replies)
+    found = score_of(shipped_metric(name, **parameters), make_case(answer=answer, chunks=[]), judge)
+    return {key: (score.value, score.status, score.reason) for key, score in found.items()}, judge.steps
+
+
+def test_faithfulness_lists_the_claims_and_supports_none() -> None:
+    for steps, reply, asked in (("separate", CLAIMS, ["extract"]), ("combined", COMBINED, ["combined"])):
+        found, steps_asked = measured("faithfulness", INVENTED, reply, steps=steps)
+        assert found == {"faithfulness": (0.0, "ok", "0 of 2 claims are supported")}
+        assert steps_asked == asked
+    score = score_of(shipped_metric("faithfulness"), make_case(answer=INVENTED, chunks=[]), ScriptedJudge([CLAIMS]))
+    details = score["faithfulness"].details
+    assert details["unsupported_claims"] == CLAIMS["claims"]
+    assert (details["total"], details["supported"], details["flags"]) == (2, 0, ["no_context_retrieved"])
+    assert {row["reason"] for row in details["claims"]} == {"nothing was retrieved"}
+
+
+@pytest.mark.parametrize(("without_claims", "value", "status"), [("one", 1.0, "ok"), ("zero", 0.0, "ok"), ("skip", None, "skipped")])  # fmt: skip
+def test_faithfulness_of_a_refusal_and_of_an_answer_without_claims(without_claims: str, value: float | None, status: str) -> None:
+    expected = {"faithfulness": (value, status, "no_factual_claims")}
+    assert measured("faithfulness", REFUSAL, without_claims=without_claims) == (expected, [])
+    assert measured("faithfulness", "What a day!", {"claims": []}, without_claims=without_claims) == (expected, ["extract"])
+
+
+@pytest.mark.parametrize("name", ["groundedness", "chunk_faithfulness", "chunk_relevancy"])
+def test_zero_without_a_call(name: str) -> None:
+    assert measured(name, INVENTED) == ({name: (0.0, "ok", "no_context_retrieved")}, [])
+    assert measured(name, REFUSAL) == ({name: (None, "skipped", "no_claims")}, [])
+    assert measured(name, "") == ({name: (None, "skipped", "no_answer")}, [])
+
+
+def test_answer_synthesis_grades_the_truth_alone() -> None:
+    true, complete, overall = "answer_faithfulness", "answer_completeness", "synthesis_overall"
+    lacking = (None, "skipped", "no_context_retrieved")
+    assert measured("answer_synthesis", INVENTED) == (
+        {true: (1.0, "ok", "no_context_retrieved"), complete: lacking, overall: lacking}, [],
+    )  # fmt: skip
+    for answer, why in ((REFUSAL, "no_claims"), ("", "no_answer"), ("...", "degenerate_answer")):
+        assert measured("answer_synthesis", answer) == (dict.fromkeys((true, complete, overall), (None, "skipped", why)), [])
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"])
+def test_they_can_be_left_out(name: str) -> None:
+    found, asked = measured(name, INVENTED, without_contexts="skip")
+    assert set(found.values()) == {(None, "skipped", "no_context_retrieved")}
+    assert asked == []
+    judged = score_of(shipped_metric(name, without_contexts="skip"), make_case(), ScriptedJudge(lambda _: "nonsense"))
+    assert {score.status for score in judged.values()} == {"error"}  # with contexts it is asked all the same
+
+
+def test_a_refusal_that_goes_on_to_answer_is_none() -> None:
+    found, asked = measured("faithfulness", f"{REFUSAL} But Ada Lovelace wrote it in 1843.", {"claims": CLAIMS["claims"][:1]})
+    assert (found["faithfulness"][0], asked) == (0.0, ["extract"])
+
+
+def test_patterns_of_ones_own() -> None:
+    own = {"declines": ["weiß ich nicht"]}
+    assert measured("groundedness", "Das weiß ich nicht.", patterns=own)[0]["groundedness"][2] == "no_claims"
+    assert measured("groundedness", "Das ist mir schnuppe, glaub mir das.", patterns=own)[0]["groundedness"][2] == "language_not_covered"
+
+
+@pytest.mark.parametrize(("answer", "steps"), [(INVENTED, ["extract"]), (REFUSAL, [])])
+def test_the_plan_counts_the_listing_alone(answer: str, steps: list[str]) -> None:
+    case = make_case(answer=answer, chunks=[])
+    assert [ask.prompt.step for ask in shipped_metric("faithfulness").planned_calls(case)] == steps
+    for name in ("groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"):
+        assert list(shipped_metric(name).planned_calls(case)) == []
+
+
+@pytest.mark.parametrize("steps", ["separate", "combined"])
+def test_the_embedded_judge_lists_them(steps: str) -> None:
+    metric, judge = shipped_metric("faithfulness", steps=steps), HeuristicJudge(HeuristicSettings(kind="evidence"))
+    assert isinstance(metric, ClaimMetric)
+    case = make_case(answer=INVENTED, chunks=[])
+
+    async def ask(prompt: Any, answer: Any, /, **values: Any) -> Any:
+        return judge.answer(prompt, answer, values)
+
+    score: Any = asyncio.run(metric.measure(case, ask))  # type: ignore[arg-type]
+    assert (score.value, score.details["unsupported_claims"]) == (0.0, CLAIMS["claims"])

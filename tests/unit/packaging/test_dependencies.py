@@ -1,7 +1,5 @@
 """What the package declares: its dependencies and its version."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

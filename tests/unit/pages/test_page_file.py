@@ -1,17 +1,26 @@
 """A page lets only its own style and script act, and shows every value as text."""
 
-from __future__ import annotations
-
 import base64
+import gzip
 import hashlib
+import json
 import re
+from base64 import b64decode
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from markupsafe import Markup
 
-from ragpipe.pages.data_blocks import DataBlock
+from ragpipe.core.safe_text import printable
+from ragpipe.pages.data_blocks import TEXTS_PER_BLOCK, DataBlock, JsonList, TextPool, column_block, json_block, pack
+from ragpipe.pages.page_address import case_name, page_address
 from ragpipe.pages.page_file import PIECES, Page, core_script, core_style, page_environment, page_html
+from ragpipe.pages.side_files import SideFolder, divided_blocks
 
 ASSETS = Path(__file__).resolve().parents[3] / "ragpipe" / "pages" / "assets"
 
@@ -21,9 +30,7 @@ def sha(text: str) -> str:
 
 
 def test_the_policy_names_style_and_script_and_nothing_else() -> None:
-    html = page_html(
-        Page("a <b> & \x1b", Markup("<main>{x}\u202e</main>"), "b{color:red}", "go()", [DataBlock("index", "QUJD")])
-    )
+    html = page_html(Page("a <b> & \x1b", Markup("<main>{x}\u202e</main>"), "b{color:red}", "go()", [DataBlock("index", "QUJD")]))
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
     assert policy
     assert policy[1].split("; ") == [
@@ -60,16 +67,7 @@ def test_no_script_writes_markup_or_asks_for_anything() -> None:
     """What a policy would refuse, and what an address may not reach, is not in the files to begin with."""
     for path in ASSETS.glob("*.js"):
         text = path.read_text(encoding="utf-8")
-        for word in (
-            "innerHTML",
-            "outerHTML",
-            "insertAdjacentHTML",
-            "document.write",
-            "eval(",
-            "fetch(",
-            "XMLHttpRequest",
-            "import(",
-        ):
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest", "import("):
             assert word not in text, (path.name, word)
     assert "url(" not in core_style()
     assert "@import" not in core_style()
@@ -86,3 +84,182 @@ def test_values_of_a_template_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "x.jinja").write_text("<p>{{ text }}{{ mark }}</p>")
     body = page_environment(tmp_path).get_template("x.jinja").render(text="<i>\u202e", mark=Markup("<b>\x07</b>"))
     assert body == "<p>&lt;i&gt;\\u202e<b>\x07</b></p>"
+
+
+def content(block: DataBlock) -> bytes:
+    return gzip.decompress(base64.b64decode(block.text))
+
+
+@given(st.binary(max_size=300))
+def test_bytes_come_out_as_they_went_in(raw: bytes) -> None:
+    block = pack("d0", raw)
+    assert content(block) == raw
+    assert pack("d0", raw) == block
+    assert "<" not in block.text
+
+
+@pytest.mark.slow
+@given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=9), lambda v: st.lists(v, max_size=3)))
+def test_json_comes_out_with_control_characters_shown(value: Any) -> None:
+    def expected(item: Any) -> Any:
+        if isinstance(item, str):
+            return printable(item)
+        return [expected(part) for part in item] if isinstance(item, list) else item
+
+    assert json.loads(content(json_block("index", value))) == expected(value)
+
+
+def test_a_lone_surrogate_and_an_end_tag_are_text() -> None:
+    block = json_block("d0", {"\ud800": "</script><script>alert(1)</script>\x1b"})
+    assert json.loads(content(block)) == {"\\ud800": "</script><script>alert(1)</script>\\x1b"}
+
+
+def test_columns_lie_one_after_the_other_floats_first() -> None:
+    codes, values = np.array([1, 2, 255], np.uint8), np.array([0.5, np.nan, -1.0], np.float32)
+    block, layout = column_block({"verdict": codes, "difference": values})
+    assert layout == [{"name": "difference", "type": "f4", "offset": 0}, {"name": "verdict", "type": "u1", "offset": 12}]
+    raw = content(block)
+    np.testing.assert_array_equal(np.frombuffer(raw[:12], "<f4"), values)
+    assert list(raw[12:]) == [1, 2, 255]
+
+
+@pytest.mark.parametrize(("columns", "message"), [
+    ({"a": np.zeros(2, np.float32), "b": np.zeros(3, np.uint8)}, "not equally long"),
+    ({"a": np.zeros(2)}, "column a is float64; a page has float32 and uint8"),
+])  # fmt: skip
+def test_other_columns_are_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        column_block(columns)
+
+
+def test_a_shared_text_is_kept_once() -> None:
+    pool = TextPool()
+    texts = [f"chunk {n}" for n in range(TEXTS_PER_BLOCK + 2)]
+    numbers = [pool.number(text) for text in texts]
+    assert numbers == list(range(TEXTS_PER_BLOCK + 2))
+    assert [pool.number(text) for text in texts] == numbers
+    blocks = list(pool.blocks())
+    assert [block.name for block in blocks] == ["t0", "t1"]
+    assert [len(json.loads(content(block))) for block in blocks] == [TEXTS_PER_BLOCK, 2]
+    assert json.loads(content(blocks[1])) == texts[TEXTS_PER_BLOCK:]
+
+
+@pytest.mark.slow
+@given(st.lists(st.text(max_size=9) | st.integers(-9, 9), max_size=5))
+def test_a_list_that_is_packed_while_it_grows_is_the_same_list(values: list[Any]) -> None:
+    growing = JsonList()
+    for value in values:
+        growing.append(value)
+    block = growing.block("text")
+    assert block.name == "text"
+    assert content(block) == content(json_block("text", values))
+
+
+def test_full_blocks_of_texts_are_taken_once() -> None:
+    pool = TextPool()
+    numbers = [pool.number(f"text {n % 300}") for n in range(600)]
+    assert numbers == [*range(300), *range(300)]
+    taken = list(pool.full_blocks())
+    assert [block.name for block in taken] == ["t0", "t1"]
+    (last,) = pool.blocks()
+    assert last.name == "t2"
+    assert json.loads(content(last)) == [f"text {n}" for n in range(2 * TEXTS_PER_BLOCK, 300)]
+
+
+@pytest.mark.parametrize(("state", "fragment"), [
+    ({}, "#v=1"),
+    ({"q": "", "method": None}, "#v=1"),
+    ({"slice": "category:policy", "case": "dao-01/rerank/1"}, "#v=1&slice=category:policy&case=dao-01/rerank/1"),
+    ({"q": "a&b=c #1 100%"}, "#v=1&q=a%26b%3Dc%20%231%20100%25"),
+    ({"q": "Größe"}, "#v=1&q=Gr%C3%B6%C3%9Fe"),
+])  # fmt: skip
+def test_the_fragment_of_a_state(state: dict[str, str | None], fragment: str) -> None:
+    assert page_address(**state) == fragment
+
+
+@pytest.mark.slow
+@given(st.dictionaries(st.sampled_from(["q", "method", "slice", "case", "sort"]), st.text(min_size=1), max_size=5))
+def test_a_state_comes_back(state: dict[str, str]) -> None:
+    read = parse_qsl(page_address(**state).removeprefix("#"), keep_blank_values=True)
+    assert read == [("v", "1"), *((key, printable(value)) for key, value in state.items())]
+
+
+def test_cases_are_named_not_numbered() -> None:
+    assert case_name("dao-01", "rerank", 1) == "dao-01/rerank/1"
+    assert case_name("dao-01", None, 2) == "dao-01/2"
+
+
+CALL = re.compile(r'ragpipeBlock\("([a-z]+\d*)","([A-Za-z0-9+/=]*)"\);')
+LETTERS = [DataBlock(name, name[0].upper() * 100) for name in ("d0", "t0", "d1", "d2", "text", "cols", "index")]
+
+
+def divided(blocks: list[DataBlock], limit: int, file_bytes: int = 10**6) -> tuple[list[DataBlock], dict[str, str]]:
+    saved: dict[str, str] = {}
+    folder = SideFolder("report.data", lambda name, content: saved.update({name: content.decode()}), limit, file_bytes)
+    return divided_blocks(blocks, folder), saved
+
+
+def files_of(inside: list[DataBlock]) -> Any:
+    (block,) = [block for block in inside if block.name == "files"]
+    return json.loads(gzip.decompress(b64decode(block.text)))
+
+
+def test_within_the_limit_all_stay() -> None:
+    inside, saved = divided(LETTERS, 700)
+    assert (inside, saved) == (LETTERS, {})
+
+
+def test_beyond_it_index_and_columns_stay_and_the_page_says_where_the_others_are() -> None:
+    inside, saved = divided(LETTERS, 699)
+    assert [block.name for block in inside] == ["cols", "index", "files"]
+    files = files_of(inside)
+    assert files["folder"] == "report.data"
+    assert [names for _, names in files["files"]] == [["d0", "d1", "d2"], ["t0"], ["text"]]
+    for file, names in files["files"]:
+        assert [CALL.fullmatch(line)[1] for line in saved[file].splitlines()] == names  # type: ignore[index]
+        assert re.fullmatch(rf"{names[0]}-[0-9a-f]{{16}}\.js", file)
+    texts = {found[1]: found[2] for content in saved.values() for found in CALL.finditer(content)}
+    assert texts == {block.name: block.text for block in LETTERS if block.name not in ("cols", "index")}
+
+
+def test_a_file_holds_what_fits_and_a_block_is_never_divided() -> None:
+    blocks = [DataBlock(f"d{n}", "A" * size) for n, size in enumerate((40, 60, 1, 500, 10))]
+    inside, saved = divided(blocks, 0, file_bytes=100)
+    assert [names for _, names in files_of(inside)["files"]] == [["d0", "d1"], ["d2"], ["d3"], ["d4"]]
+    assert len(saved) == 4
+
+
+def test_another_content_has_another_name_and_the_same_has_the_same() -> None:
+    names = [sorted(divided([json_block("d0", value)], 0)[1]) for value in (["a"], ["a"], ["b"])]
+    assert names[0] == names[1] != names[2]
+
+
+def test_hostile_text_stays_inside_its_string() -> None:
+    """A case cannot write code into a script: its text is compressed, and the rest is base64."""
+    (content,) = divided([json_block("d0", ['");alert(1);//</script>\\'])], 0)[1].values()
+    match = CALL.fullmatch(content.strip())
+    assert match
+    assert json.loads(gzip.decompress(b64decode(match[2]))) == ['");alert(1);//</script>\\']
+
+
+@pytest.mark.parametrize("name", ["D0", "d0-1", "", "../x", 'd0"'])
+def test_a_name_that_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="a data block cannot be called"):
+        divided([DataBlock(name, "A")], 0)
+
+
+def test_a_folder_elsewhere_is_refused() -> None:
+    with pytest.raises(ValueError, match="a folder beside a page cannot be called"):
+        divided_blocks([DataBlock("d0", "A")], SideFolder("../x", lambda name, content: None, 0))
+
+
+@pytest.mark.parametrize(("limit", "loads"), [(100, False), (99, True)])
+def test_only_a_divided_page_may_load_and_only_by_one_policy(limit: int, loads: bool) -> None:
+    folder = SideFolder("report.data", lambda name, content: None, limit)
+    html = page_html(Page("p", Markup(""), "", "go()", [DataBlock("d0", "A" * 100)]), folder)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
+    assert policy
+    parts = dict(part.split(" ", 1) for part in policy[1].split("; "))
+    assert parts["script-src"].endswith(" 'self'") is loads
+    assert parts["trusted-types"] == ("ragpipe-side-files" if loads else "'none'")
+    assert parts["default-src"] == "'none'"

@@ -89,9 +89,7 @@ def test_marks_behind_a_stop_go_before_it():
     assert marks_before_stops("It rained. [1] It snowed.²") == "It rained [1]. It snowed²."
 
 
-@pytest.mark.parametrize(
-    "unit", ["[1] ", "(", "[1, ", "【", "a (1) ", "<cite>", "¹", "[", "Sources:\n", "source 1 and "]
-)
+@pytest.mark.parametrize("unit", ["[1] ", "(", "[1, ", "【", "a (1) ", "<cite>", "¹", "[", "Sources:\n", "source 1 and "])
 def test_marks_are_found_in_time_that_grows_with_the_text(unit):
     assert_linear(lambda size: find_marks(unit * size), 10_000)
 

@@ -86,9 +86,7 @@ def test_the_phrases_are_the_union_of_the_two_lists_of_the_document():
 def documents_rule(answer):
     """`is_dont_know_answer` of the document, word for word."""
     lower = answer.lower().strip()
-    return any(p in lower for p in SECOND) or (
-        len(lower) < 10 and any(w in lower for w in ("unknown", "n/a", "none", "null"))
-    )
+    return any(p in lower for p in SECOND) or (len(lower) < 10 and any(w in lower for w in ("unknown", "n/a", "none", "null")))
 
 
 @pytest.mark.parametrize("answer", [*ADMITS, *ANSWERS, "nonetheless", "Nonesuch!", "It is N/A here, as said above"])

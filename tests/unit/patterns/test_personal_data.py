@@ -128,9 +128,7 @@ def test_telephone_numbers_of_every_country() -> None:
     """The example numbers of Google's libphonenumber: the international form is found as it is, a national one where the text says so."""
     library = pytest.importorskip("phonenumbers")
     kinds = (library.PhoneNumberType.FIXED_LINE, library.PhoneNumberType.MOBILE)
-    numbers = [
-        library.example_number_for_type(region, kind) for region in sorted(library.SUPPORTED_REGIONS) for kind in kinds
-    ]
+    numbers = [library.example_number_for_type(region, kind) for region in sorted(library.SUPPORTED_REGIONS) for kind in kinds]
     numbers = [number for number in numbers if number is not None]
     international = [library.format_number(number, library.PhoneNumberFormat.INTERNATIONAL) for number in numbers]
     national = [library.format_number(number, library.PhoneNumberFormat.NATIONAL) for number in numbers]

@@ -53,12 +53,7 @@ LEFT_ALONE = [
 @pytest.mark.parametrize(("text", "policy"), HITS)
 def test_hits(text, policy):
     (found, *_) = find_violations(f"Revenue grew. {text} That is all.", POLICIES)
-    assert (found["policy"], found["severity"], found["detection"], found["evidence"]) == (
-        policy,
-        "high",
-        "pattern",
-        text,
-    )
+    assert (found["policy"], found["severity"], found["detection"], found["evidence"]) == (policy, "high", "pattern", text)
 
 
 @pytest.mark.parametrize("text", LEFT_ALONE)
@@ -157,9 +152,7 @@ SLOW = Policy(policy="slow", rule="r", patterns=[{"name": "nested", "pattern": "
 
 def test_the_time_of_a_case_is_limited_as_a_whole(monkeypatch):
     monkeypatch.setattr(timed_regex, "CASE_LIMIT_S", 0.0)
-    with pytest.raises(
-        JudgeError, match=r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"
-    ):
+    with pytest.raises(JudgeError, match=r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"):
         list(find_violations("Short.", [SLOW]))
 
 

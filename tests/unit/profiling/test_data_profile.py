@@ -1,20 +1,30 @@
 """The distributions of a profile, against plain calculations over the same values."""
 
-from __future__ import annotations
-
+import asyncio
 import statistics
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragpipe.core.errors import Skipped
 from ragpipe.datasets.dataset import Record
+from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.judging.case_judge import CaseJudge
+from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
+from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.judging.session import JudgeSession
+from ragpipe.metrics.base import Computed, run_skip_reason
 from ragpipe.profiling import distribution
-from ragpipe.profiling.data_profile import DataProfile
+from ragpipe.profiling.data_profile import DataProfile, times_are_known
 from ragpipe.profiling.distribution import Distribution, document, median_of
+from ragpipe.profiling.label_fields import FIELDS, DataFacts
+from ragpipe.profiling.metric_needs import REFUSED_CASE, WHOLE_CASES, default_metrics, metric_needs, need_of
 from ragpipe.profiling.profile_rows import profile_rows
-from ragpipe.schema.sample import Chunk, Expected, Output, Sample
+from ragpipe.schema.sample import Chunk, Expected, Output, Sample, Turn
+from ragpipe.testing.scripted import make_case, shipped_metric
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
@@ -69,14 +79,10 @@ def _records() -> list[Record]:
     second = Sample(id="q2", question="Where else?", category="places", answerable=False)
     chunks = [Chunk(id="c1", rank=1, text="Ada."), Chunk(id="c2", rank=2, text="Bob was here.", score=0.5)]
     return [
-        Record(
-            first, Output(sample_id="q1", method="a", answer="Ada.", chunks=chunks, recorded={"human": {"ann": 2}}), ""
-        ),
+        Record(first, Output(sample_id="q1", method="a", answer="Ada.", chunks=chunks, recorded={"human": {"ann": 2}}), ""),
         Record(first, Output(sample_id="q1", method="b", answer="Bob was it.", timings={"total": 900.0}), ""),
         Record(second, Output(sample_id="q2", method="a", answer="", chunks=[], recorded={"human": {"ann": None}}), ""),
-        Record(
-            second, Output(sample_id="q2", method="b", abstained=True, timings={"total": 700.0}, retrieves=False), ""
-        ),
+        Record(second, Output(sample_id="q2", method="b", abstained=True, timings={"total": 700.0}, retrieves=False), ""),
     ]
 
 
@@ -149,3 +155,236 @@ def test_what_is_absent_at_first_is_described_as_what_it_is() -> None:
     assert rows["expected.citations"] == ("1 of 3", "2 entries")
     assert rows["expected.must_quote"] == ("1 of 3", "true 1")
     assert profile.document()["fields_of_samples"]["expected.citations"]["first_absent"] == "q0"
+
+
+WORDS = ["harbour", "museum", "railway", "theatre", "library", "castle", "garden", "bridge", "market", "tower"]
+
+
+def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
+    """Ten questions with an output each of two methods, in which nothing is wrong."""
+    records = []
+    for i, word in enumerate(WORDS):
+        sample = Sample(id=f"q{i}", question=f"When was the {word} opened?", references=[f"The {word} opened in 190{i}."])
+        for method in methods:
+            chunks = [Chunk(id=f"c{i}", rank=1, text=f"The {word} of the town opened in 190{i}.")]
+            answer = f"The {word} was opened in 190{i}, says {method}."
+            timings, recorded = {"total": 800.0 + i}, {"human": 1 + i % 4}
+            records.append(
+                Record(
+                    sample,
+                    Output(sample_id=sample.id, method=method, answer=answer, chunks=chunks, timings=timings, recorded=recorded),
+                    "x",
+                )
+            )
+    return records
+
+
+def changed(record: Record, sample: dict[str, Any] | None = None, **output: Any) -> Record:
+    """The record with other fields; an id of the sample is that of the output too."""
+    sample = sample or {}
+    assert record.output is not None
+    if "id" in sample:
+        output["sample_id"] = sample["id"]
+    return Record(record.sample.model_copy(update=sample), record.output.model_copy(update=output), record.where)
+
+
+def findings(records: list[Record]) -> dict[str, tuple[int, str]]:
+    """By name the count and the first id."""
+    scale = shipped_metric("recorded", take={"human": {"low": 1, "high": 4}})
+    profile = DataProfile([scale])
+    for _ in profile.watch(records):
+        pass
+    return {found.name: (found.count, found.first) for found in profile.findings()}
+
+
+def _of(places: list[int], sample: dict[str, Any] | None = None, **output: Any) -> list[Record]:
+    """The sound records, those at these places changed."""
+    records = sound()
+    return [changed(record, sample, **output) if i in places else record for i, record in enumerate(records)]
+
+
+def _texts(*texts: str) -> list[Chunk]:
+    return [Chunk(id=f"c{rank}", rank=rank, text=text) for rank, text in enumerate(texts, 1)]
+
+
+EVERY = list(range(20))
+OF_A = list(range(0, 20, 2))
+PLANTED = {
+    "similar_ids": ([*sound(), changed(sound()[0], {"id": "Q3 ", "question": "Who?"})], (1, "Q3 ")),
+    "repeated_questions": ([*sound(), changed(sound()[6], {"id": "z"})], (1, "z")),
+    "differing_questions": ([record for i, record in enumerate(sound()) if i not in (5, 9)], (2, "q2")),
+    "same_answers": (_of([4, 6, 8], answer="The town does not keep such records in its archive."), (3, "q2")),
+    "same_contexts": (_of(OF_A, chunks=_texts("One page for all.")), (10, "q0")),
+    "off_scale": (_of([3, 7], recorded={"human": 5}), (2, "q1")),
+    "seconds": (_of(OF_A, timings={"total": 1.9}), (10, "q0")),
+    "blank_references": (_of([4, 5], {"references": ["It opened in 1902.", " "]}), (1, "q2")),
+    "blank_contexts": (_of([2], chunks=_texts("The museum.", " ")), (1, "q1")),
+    "long_questions": (_of([2, 3], {"question": "Why? " * 3000}), (1, "q1")),
+    "long_answers": (_of([2], answer="word " * 6001), (1, "q1")),
+    "long_contexts": (_of([6], chunks=_texts("word " * 12001)), (1, "q3")),
+}
+
+
+def test_sound_data_are_told_nothing() -> None:
+    assert findings(sound()) == {}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_and_nothing_else_is_found(name: str) -> None:
+    records, expected = PLANTED[name]
+    found = findings(records)
+    if name in ("similar_ids", "repeated_questions"):
+        found.pop("differing_questions")  # the question that was added has an output of one method only
+    assert found == {name: expected}
+
+
+HARMLESS = {
+    "a refusal that is given often": _of(EVERY, answer="I cannot find this in the documents."),
+    "one short answer to most questions": _of(EVERY[:16], answer="Yes."),
+    "empty answers": _of(EVERY, answer=""),
+    "two questions on the same page": _of([0, 1, 2, 3], chunks=_texts("One page for two.")),
+    "a failed system": _of(EVERY, answer="", chunks=[], error="down"),
+    "a quick failure among slow answers": _of([0], timings={"total": 0.4}),
+    "a verdict at the end of its scale": _of([0], recorded={"human": 4}),
+    "verdicts of several people": _of([0], recorded={"human": {"ann": 1, "bob": None}}),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_no_fault_is_not_said(name: str) -> None:
+    assert findings(HARMLESS[name]) == {}
+
+
+def test_contexts_that_all_lack_a_text_are_ids_and_no_fault() -> None:
+    records = [changed(record, chunks=[Chunk(id=record.sample.id, rank=1)]) for record in sound()]
+    assert findings(records) == {}
+
+
+def test_the_same_last_words_in_two_conversations_are_two_questions() -> None:
+    other = {"id": "z", "history": [Turn(role="user", text="The theatre?")]}
+    records = [*sound(("a",)), changed(sound(("a",))[3], other)]
+    assert findings(records) == {}
+
+
+def test_a_warning_names_what_to_do() -> None:
+    profile = DataProfile()
+    for _ in profile.watch(_of(EVERY, timings={"total": 1.9})):
+        pass
+    texts = [str(found) for found in profile.findings()]
+    assert texts == [
+        f"method {name}: the median of timings.total is 1.9 milliseconds; if these are seconds, map them as {{path: ..., unit: s}}"
+        for name in "ab"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "known"),
+    [
+        ({}, False),
+        ({"fields": {"timings": "timings"}}, False),
+        ({"fields": {"timings": {"fields": {"total": "latency"}}}}, False),
+        ({"fields": {"timings": {"fields": {"total": "programs"}}}}, False),
+        ({"fields": {"timings": {"fields": {"total": {"path": "latency", "unit": "s"}}}}}, True),
+        ({"fields": {"timings": {"fields": {"total": "latencyMs"}}}}, True),
+        ({"fields": {"timings": {"fields": {"total": "number(latency_ms)"}}}}, True),
+        ({"fields": {"timings": {"fields": {"total": "minus(time_ms(end), time_ms(start))"}}}}, True),
+        ({"fields": {"timings": "timings"}, "format": "spans"}, True),
+    ],
+)
+def test_a_mapping_that_names_the_unit_of_times_is_believed(dataset: dict[str, Any], known: bool) -> None:
+    if "fields" in dataset:
+        dataset = {**dataset, "fields": {"question": "q", **dataset["fields"]}}
+    assert times_are_known(DatasetSettings.model_validate({"path": "x.jsonl", **dataset})) is known
+    profile = DataProfile(times_known=known)
+    for _ in profile.watch(_of(EVERY, timings={"total": 1.9})):
+        pass
+    assert bool(profile.findings()) is not known
+
+
+GOLD = "relevant_docs or relevant_chunks or gains or anchors"
+# metric -> (the embedded judge answers, embedder, labels)
+BY_HAND = {
+    "faithfulness": ("yes", False, ("answer", "contexts")),
+    "correctness": ("no", False, ("answer", "reference")),
+    "context_precision": ("partly", False, ("contexts",)),  # with a reference only
+    "recency_conflict": (
+        "partly",  # whether both notes are acknowledged is a question to a model, whether the newer is cited is not
+        False,
+        ("answer", "contexts", "citations", "anchors", "anchors[].role", "recency_conflict_rule"),
+    ),
+    "semantic_similarity": ("yes", True, ("answer", "reference")),
+    "retrieval": ("yes", False, ("contexts", f"{GOLD} or required_support_groups")),
+    "attribution_hit": ("yes", False, ("contexts", "citations", GOLD)),
+    "abstention": ("yes", False, ("answerable=false", "answer or abstained")),
+    "rejection_calibration": ("yes", False, ("answer", "expected.behavior")),
+    "source_policy": ("yes", False, ("answer", "contexts", "contexts[].policy")),
+    "scope_miss": ("yes", False, ("folder_mode", "selected_folders", "anchors")),
+    "list_completeness": ("yes", False, ("answer", "expected.context_has")),
+    "recorded": ("yes", False, ("recorded",)),
+}
+
+
+@pytest.fixture(scope="module")
+def needs():
+    return {need.name: need for need in metric_needs(DataFacts())}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_needs_by_hand(needs, name):
+    need = needs[name]
+    assert (need.embedded_judge, need.needs_embedder, need.labels) == BY_HAND[name]
+    assert need.missing == need.labels, "without facts everything is missing"
+
+
+def _answers(metric, case):
+    """Whether the embedded judge gives the metric's scores for a case: measured."""
+    settings = HeuristicSettings()
+    session = JudgeSession(identity={}, label="", embedded=HeuristicJudge(settings))
+    try:
+        scores = asyncio.run(metric.measure(case, CaseJudge(session, case.key, metric.name)))
+    except Skipped as reason:
+        return str(reason) != "evidence_cannot_answer"
+    every = scores if isinstance(scores, list | tuple) else [scores]
+    return all(score.reason != "evidence_cannot_answer" for score in every)
+
+
+def test_what_the_embedded_judge_can_answer_is_what_it_answers(needs):
+    """The needs are read from planned questions, which are asked here in earnest: about answers that claim something, unless a
+    metric is about refusals only."""
+    reference = next(field for field in FIELDS if field.name == "reference")
+    for metric in (metric for metric in default_metrics() if not isinstance(metric, Computed)):
+        whole = [case for case in WHOLE_CASES if run_skip_reason(metric, case, embedder=True) is None]
+        claiming = [case for case in whole if case is not REFUSED_CASE] or whole
+        cases = [variant for case in claiming for variant in (case, reference.without(case))]
+        answers = {_answers(metric, case) for case in cases if run_skip_reason(metric, case, embedder=True) is None}
+        measured = "partly" if len(answers) == 2 else "yes" if answers == {True} else "no"
+        assert needs[metric.name].embedded_judge == measured, metric.name
+
+
+def test_every_label_named_is_one_that_facts_can_have(needs):
+    facts = DataFacts.of(WHOLE_CASES)
+    for need in metric_needs(facts):
+        assert need.missing == (("recorded",) if need.name == "recorded" else ()), need.name
+
+
+def test_only_what_no_case_has_is_missing():
+    cases = [make_case(answer="Ada.", chunks=["Ada."], references=["Ada."]), make_case(answer="Ada.", relevant_docs=["d1"])]
+    facts = DataFacts.of(cases)
+    assert need_of(shipped_metric("retrieval"), facts).missing == ()
+    assert need_of(shipped_metric("attribution_hit"), facts).missing == ("citations",)
+    assert need_of(shipped_metric("abstention"), facts).missing == ("answerable=false",)
+
+
+def test_a_question_that_has_an_answer_is_no_label_for_abstention():
+    facts = DataFacts.of([make_case(answer="Ada.", answerable=True)])
+    assert need_of(shipped_metric("abstention"), facts).missing == ("answerable=false",)
+    facts.add(make_case(answer="Ada.", answerable=False))
+    assert need_of(shipped_metric("abstention"), facts).missing == ()
+
+
+def test_recorded_values_are_needed_by_name():
+    metric = shipped_metric("recorded", take={"human": {"from": "grades.ann", "low": 1, "high": 4}})
+    facts = DataFacts.of([make_case(answer="Ada.", recorded={"other": 1})])
+    assert need_of(metric, facts).labels == ("recorded.grades",)
+    assert need_of(metric, facts).missing == ("recorded.grades",)
+    assert need_of(shipped_metric("recorded"), facts).missing == ()

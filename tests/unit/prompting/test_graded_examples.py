@@ -1,7 +1,5 @@
 """Graded examples: read, checked against their step, shown as material, named in identities, and copied with a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +67,7 @@ def test_each_example_is_shown_as_one_fenced_text_and_is_no_material_under_test(
     assert "\n\nClaims:\n1. Apple had" in texts[0]
     assert prompt.material(messages, values) == [case.contexts[0].text, "Paris is large."]
     plain: Any = _metric("faithfulness", {})
-    assert (
-        prompt.render(**plain.prompt_values(plain.verify, case, contexts=case.contexts, claims=["Paris is large."]))
-        != messages
-    )
+    assert prompt.render(**plain.prompt_values(plain.verify, case, contexts=case.contexts, claims=["Paris is large."])) != messages
 
 
 def test_an_instruction_in_an_example_stays_inside_its_fence(tmp_path: Path) -> None:
@@ -91,12 +86,7 @@ def test_the_identity_holds_the_hash_of_what_the_examples_say_and_not_their_vers
 
     before = identity(RUBRIC)
     assert len(before["parameters"]["examples"]["grade"]) == 64
-    assert (
-        identity(
-            "# a comment\n" + RUBRIC.replace("{reason: It is curt., score: 2}", "{reason: 'It is curt.', score: 2}")
-        )
-        == before
-    )
+    assert identity("# a comment\n" + RUBRIC.replace("{reason: It is curt., score: 2}", "{reason: 'It is curt.', score: 2}")) == before
     assert identity(RUBRIC.replace("score: 2", "score: 3")) != before
     assert metric_identity(_metric("rubric", {}))["parameters"]["examples"] == {}
 

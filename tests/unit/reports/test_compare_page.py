@@ -1,7 +1,5 @@
 """compare.html of small runs: what stands in it without a script, and what its data blocks hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -56,16 +54,12 @@ def runs(tmp_path: Path) -> list[RunFolder]:
     return [base, scored_run(tmp_path / "b", graded(NEW, labels={"category": "policy"}), run_id="000000000002")]
 
 
-@pytest.mark.slow
 def test_rows_and_columns_of_the_page(runs: Sequence[RunFolder]) -> None:
     html = page_of(*runs)
     index, columns = block_json(html, "index"), page_columns(html)
     assert index["rows"] == [f"q{n}/1" for n in range(8)]
     assert (index["base"], index["candidates"], index["main"]) == ("test 000000000001", ["test 000000000002"], "grade")
-    assert index["scores"] == [
-        {"name": "grade", "headline": True, "better": 1},
-        {"name": "overall_score", "headline": False, "better": 1},
-    ]
+    assert index["scores"] == [{"name": "grade", "headline": True, "better": 1}, {"name": "overall_score", "headline": False, "better": 1}]
     np.testing.assert_array_equal(columns["b:grade"], [0.25] * 8)
     np.testing.assert_array_equal(columns["c0:grade"], list(NEW.values()))
     assert columns["v0:grade"].tolist() == [4] * 4 + [5] * 4  # 3 * failed + failed, 3 * failed + passed
@@ -91,11 +85,7 @@ def test_verdict_flips_and_worst_cases_stand_there_without_a_script(runs: Sequen
     html = page_of(*runs)
     assert "<b>inconclusive</b>" in html
     link = "#v=1&amp;with=test%20000000000002&amp;score=grade&amp;flip="
-    for kind, words, count in (
-        ("to_passed", "fail → pass", 4),
-        ("to_failed", "pass → fail", 0),
-        ("both_failed", "both fail", 4),
-    ):
+    for kind, words, count in (("to_passed", "fail → pass", 4), ("to_failed", "pass → fail", 0), ("both_failed", "both fail", 4)):
         assert f'href="{link}{kind}"><b>{count}</b> {words}</a>' in html
     static = html[html.index('<div id="worst">') :]
     assert re.findall(r"<h3>(q\d/1)</h3>", static) == [f"q{n}/1" for n in range(8)]  # the largest drop first
@@ -109,7 +99,6 @@ def test_more_cases_than_fit_are_those_that_changed_most(runs: Sequence[RunFolde
     assert "the 4 of 8 whose grade changed most" in html
 
 
-@pytest.mark.slow
 def test_what_a_change_comes_from_stands_below_it(runs: Sequence[RunFolder]) -> None:
     parts = [{"parts": ["answers"], "change": 0.1875}]
     html = page_of(*runs, why={"grade": {"parts": parts, "total": 0.1875, "interaction": 0.0}})
@@ -117,12 +106,10 @@ def test_what_a_change_comes_from_stands_below_it(runs: Sequence[RunFolder]) -> 
     assert "Why it changed" not in page_of(*runs)
 
 
-@pytest.mark.slow
 def test_equal_comparisons_give_equal_bytes(runs: Sequence[RunFolder]) -> None:
     assert page_of(*runs) == page_of(*runs)
 
 
-@pytest.mark.slow
 def test_several_candidates_share_the_rows_of_the_base(runs: Sequence[RunFolder], tmp_path: Path) -> None:
     third = scored_run(tmp_path / "c", graded({"q1": 1.0, "q9": 1.0}), run_id="000000000003")
     html = page_of(*runs, third, accept=["data"])
@@ -134,7 +121,6 @@ def test_several_candidates_share_the_rows_of_the_base(runs: Sequence[RunFolder]
     assert "accepted differences" in html
 
 
-@pytest.mark.slow
 def test_another_judge_is_said_with_the_shift_on_equal_answers(tmp_path: Path) -> None:
     """The answers are the same on both sides, and every grade is .25 higher: all of the difference is the judges'."""
     other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
@@ -194,9 +180,7 @@ def test_an_interval_in_words(figures: Mapping[str, Any], text: str) -> None:
     (-0.3, -0.1, True, "inconclusive", "worse-1"),
     (-0.1, 0.3, True, "inconclusive", "grey"),
 ])  # fmt: skip
-def test_a_cell_is_grey_where_the_interval_holds_zero(
-    low: float, high: float, better: bool, state: str, shade: str
-) -> None:
+def test_a_cell_is_grey_where_the_interval_holds_zero(low: float, high: float, better: bool, state: str, shade: str) -> None:
     row = {
         "field": "category", "value": "policy", "score": "grade", "n": 9, "questions": 8, "difference": (low + high) / 2,
         "interval": {"low": low, "high": high, "too_few": False}, "q_value": 0.04, "state": state,
@@ -236,12 +220,7 @@ def test_changes_make_up_both_texts(before: str, after: str) -> None:
 
 
 def test_words_are_compared_and_long_texts_replaced_whole() -> None:
-    assert word_changes("one two.", "one three.") == [
-        ("same", "one "),
-        ("removed", "two"),
-        ("added", "three"),
-        ("same", "."),
-    ]
+    assert word_changes("one two.", "one three.") == [("same", "one "), ("removed", "two"), ("added", "three"), ("same", ".")]
     long = "a " * TOKENS_MAX
     assert word_changes(long, "b") == [("removed", long), ("added", "b")]
     assert word_changes(long, long) == [("same", long)]

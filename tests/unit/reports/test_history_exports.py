@@ -1,7 +1,5 @@
 """A history as OpenMetrics, read by prometheus_client; the dashboard over it; the page."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Latency of two sides in words, where one time-out decides the mean; figures calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,7 @@ def operations(tmp_path: Path, base: list[float], new: list[float]) -> dict[str,
     """The operations of a comparison of two runs with these latencies, and the whole document."""
 
     def rows(times: list[float]) -> list[Row]:
-        return [
-            Row(f"q{n}", "default", {"grade": n / len(times)}, output={"timings": {"total_ms": time}})
-            for n, time in enumerate(times)
-        ]
+        return [Row(f"q{n}", "default", {"grade": n / len(times)}, output={"timings": {"total_ms": time}}) for n, time in enumerate(times)]
 
     return compared(scored_run(tmp_path / "a", rows(base)), scored_run(tmp_path / "b", rows(new))).document
 
@@ -52,9 +47,8 @@ def test_one_time_out_that_turns_the_mean_round_is_named(tmp_path: Path) -> None
     assert median == ["latency_ms median", "700.0", "900.0", "x1.29", "1/0/9", "", ""]
     assert mean[:3] == ["latency_ms mean", "3,630", "910.0"]
     assert latency["state"] == mean[5] == "inconclusive"
-    assert (
-        "latency_ms is inconclusive: one case decides the mean, so its interval is wide; compare the medians"
-        in list(needed_lines(document["operations"]))
+    assert "latency_ms is inconclusive: one case decides the mean, so its interval is wide; compare the medians" in list(
+        needed_lines(document["operations"])
     )
     chart = unscaled_forest(document["operations"], ("a", "b"), score_link("b"))
     assert "inconclusive, median 700.0 → 900.0, x1.29 in the middle case, one case decides the mean" in chart
@@ -73,9 +67,7 @@ def test_the_largest_change_of_one_direction_is_named_without_a_turn(tmp_path: P
     """Nine cases take 10 ms more, one takes 1,000 more: 1,000 of the 1,090 ms of change."""
     document = operations(tmp_path, [500.0] * 10, [510.0] * 9 + [1500.0])
     (line,) = operation_lines(document["operations"], has_one_method=False)
-    assert line.endswith(
-        "more than half of all change is one case, q9/default: 500.0 -> 1,500; without it the mean differs by +10.0"
-    )
+    assert line.endswith("more than half of all change is one case, q9/default: 500.0 -> 1,500; without it the mean differs by +10.0")
 
 
 @pytest.mark.slow

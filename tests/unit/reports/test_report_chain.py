@@ -1,8 +1,6 @@
 """`task=explain`: why a case has no overall score, or failed with a high one, from the records that the score stage wrote; and
 which passages support or contradict its claims."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -29,26 +27,21 @@ def lines(root: Path, results: dict[str, Any], category: str = "partial", **sett
     return list(explanation_lines(CaseExplanation(case, [], [], records(root)[0], specs, {}, given)))
 
 
-@pytest.mark.parametrize(
-    ("results", "category", "said"),
-    [
-        (
-            {"faithfulness": 0.9, "rejection_calibration": 0},
-            "partial",
-            "passes where >= 0.5, and when every critical gate's score passes (rejection_calibration did not pass): not passed",
-        ),
-        (
-            {"faithfulness": 0.9, "rejection_calibration": FAIL},
-            "partial",
-            "passes where >= 0.5, and when every critical gate's score passes (rejection_calibration has no result): not judged",
-        ),
-        ({"faithfulness": 0.9, "rejection_calibration": 1}, "partial", "passes where >= 0.5: passed"),
-        ({"faithfulness": 0.9, "rejection_calibration": 0}, "whole", "passes where >= 0.5: passed"),  # no gate is about it
-    ],
-)  # fmt: skip
-def test_a_case_that_a_gate_failed_says_which(
-    tmp_path: Path, results: dict[str, Any], category: str, said: str
-) -> None:
+@pytest.mark.parametrize(("results", "category", "said"), [
+    (
+        {"faithfulness": 0.9, "rejection_calibration": 0},
+        "partial",
+        "passes where >= 0.5, and when every critical gate's score passes (rejection_calibration did not pass): not passed",
+    ),
+    (
+        {"faithfulness": 0.9, "rejection_calibration": FAIL},
+        "partial",
+        "passes where >= 0.5, and when every critical gate's score passes (rejection_calibration has no result): not judged",
+    ),
+    ({"faithfulness": 0.9, "rejection_calibration": 1}, "partial", "passes where >= 0.5: passed"),
+    ({"faithfulness": 0.9, "rejection_calibration": 0}, "whole", "passes where >= 0.5: passed"),  # no gate is about it
+])  # fmt: skip
+def test_a_case_that_a_gate_failed_says_which(tmp_path: Path, results: dict[str, Any], category: str, said: str) -> None:
     weights, thresholds = {"rejection_calibration": 0}, {"overall_score": 0.5}
     found = lines(tmp_path, results, category, weights=weights, thresholds=thresholds)
     assert f"  threshold: {said}" in found
@@ -75,30 +68,27 @@ OPENED = {"quote": "opened in 1901", "places": [{"chunk": "h", "rank": 1, "start
 NOWHERE = {"quote": "by the harbour", "places": []}
 
 
-@pytest.mark.parametrize(
-    ("finding", "expected"),
-    [
-        (
-            {"claim": "c", "supported": True, "verdict": "supported", "evidence": [SLATE, NOWHERE]},
-            ['supported by: "of slate"', "found in: context 2 (chunk k), characters 12 to 20",
-             'supported by: "by the harbour"', "found in: no context word for word"],
-        ),
-        (
-            {"claim": "c", "supported": False, "verdict": "contradicted", "evidence": [OPENED]},
-            ['contradicted by: "opened in 1901"', "found in: context 1 (chunk h), characters 3 to 17"],
-        ),
-        (
-            {"claim": "c", "supported": False, "verdict": "not_supported", "evidence": [OPENED]},
-            ['evidence: "opened in 1901"', "found in: context 1 (chunk h), characters 3 to 17"],
-        ),
-        ({"claim": "c", "supported": False, "verdict": "contradicted", "evidence": []}, []),
-        # metrics that keep one quote and do not look it up
-        ({"chunk": "k", "evidence": "roof ... slate"}, ['evidence: "roof ... slate"', "found in: context 2 (chunk k), characters 4 to 8 and 15 to 20"]),
-        ({"policy": "p", "evidence": "by the sea"}, ['evidence: "by the sea"', "found in: the answer, characters 19 to 29"]),
-        ({"policy": "p", "evidence": "the moon"}, ['evidence: "the moon"', "found in: no context word for word"]),
-        ({"policy": "p", "evidence": ""}, []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("finding", "expected"), [
+    (
+        {"claim": "c", "supported": True, "verdict": "supported", "evidence": [SLATE, NOWHERE]},
+        ['supported by: "of slate"', "found in: context 2 (chunk k), characters 12 to 20",
+         'supported by: "by the harbour"', "found in: no context word for word"],
+    ),
+    (
+        {"claim": "c", "supported": False, "verdict": "contradicted", "evidence": [OPENED]},
+        ['contradicted by: "opened in 1901"', "found in: context 1 (chunk h), characters 3 to 17"],
+    ),
+    (
+        {"claim": "c", "supported": False, "verdict": "not_supported", "evidence": [OPENED]},
+        ['evidence: "opened in 1901"', "found in: context 1 (chunk h), characters 3 to 17"],
+    ),
+    ({"claim": "c", "supported": False, "verdict": "contradicted", "evidence": []}, []),
+    # metrics that keep one quote and do not look it up
+    ({"chunk": "k", "evidence": "roof ... slate"}, ['evidence: "roof ... slate"', "found in: context 2 (chunk k), characters 4 to 8 and 15 to 20"]),
+    ({"policy": "p", "evidence": "by the sea"}, ['evidence: "by the sea"', "found in: the answer, characters 19 to 29"]),
+    ({"policy": "p", "evidence": "the moon"}, ['evidence: "the moon"', "found in: no context word for word"]),
+    ({"policy": "p", "evidence": ""}, []),
+])  # fmt: skip
 def test_each_quote_says_what_it_does_and_where_it_stands(finding: dict[str, Any], expected: list[str]) -> None:
     lines = [line.strip() for line in explained({"claims": [finding]}).split("\n") if line.startswith("      ")]
     assert lines == expected

@@ -1,9 +1,9 @@
 """Jobs of a sweep beside each other: who is best and who cannot be told apart, from literal figures."""
 
-from __future__ import annotations
-
+import io
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import pytest
 
 from ragpipe.comparing.run_differences import ChangedKey
 from ragpipe.reports.comparison_page import (
-    compared_scores,
-    comparison_lines,
-    comparison_markdown,
-    comparison_notes,
-)  # fmt: skip
+    compared_scores,  # fmt: skip
+    comparison_lines,  # fmt: skip
+    comparison_markdown,  # fmt: skip
+    comparison_notes,  # fmt: skip
+)
+from ragpipe.reports.console import Console
 from ragpipe.reports.job_comparison import (
     COMPARISON_SCHEMA,
     Job,
@@ -26,8 +27,18 @@ from ragpipe.reports.job_comparison import (
     SharedQuestions,
     comparison_rows,
     job_labels,
+    shared_questions,
 )
+from ragpipe.reports.metrics_view import score_cell
+from ragpipe.reports.model import ScoreCell
+from ragpipe.reports.styled_text import Grey
+from ragpipe.schema.score import ScoreSpec
+from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.combine_iterations import combine_iterations
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stats.intervals import estimate_mean
+from ragpipe.store.run.run_folder import RunFolder
+from tests.support.run_tables import Result, Row, spent, write_run
 
 Figures = tuple[float, float, float] | tuple[float, None, None]
 
@@ -54,9 +65,7 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
     metrics = {
         "iterations": [1, 2],
         "scoring": {"weights_used": {}, "coverage_floor": 0.95},
-        "declared": {
-            name: {key: one.get(key, usual) for key, usual in DECLARED.items()} for name, one in everything.items()
-        },
+        "declared": {name: {key: one.get(key, usual) for key, usual in DECLARED.items()} for name, one in everything.items()},
         "overall": group(scores),
         "by": by,
     }
@@ -70,9 +79,7 @@ STEPS = np.array([0.0, 0.125] * 10)
 """What varies from question to question: 20 questions, mean 1/16."""
 
 
-def on_shared(
-    *values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER
-) -> dict[SharedKey, SharedQuestions]:
+def on_shared(*values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER) -> dict[SharedKey, SharedQuestions]:
     """The figures of jobs 0, 1, ... in faithfulness, from their values by question; None for a job without any."""
     return {
         (number, method, "faithfulness"): SharedQuestions(
@@ -85,10 +92,7 @@ def on_shared(
 
 def standings(*values: np.ndarray | None, coverage: Sequence[float] = ()) -> list[str | None]:
     """The standings of jobs with these values by question."""
-    jobs = [
-        job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0), coverage=coverage[n] if coverage else 1.0))
-        for n in range(len(values))
-    ]
+    jobs = [job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0), coverage=coverage[n] if coverage else 1.0)) for n in range(len(values))]
     return [row["standing"] for row in comparison_rows(jobs, on_shared(*values))]
 
 
@@ -178,9 +182,7 @@ def test_where_lower_is_better_the_lowest_is_best() -> None:
 
 
 def test_a_count_is_not_placed() -> None:
-    rows = comparison_rows(
-        [job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), low=None, high=None)) for i, m in enumerate((3, 9))]
-    )
+    rows = comparison_rows([job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), low=None, high=None)) for i, m in enumerate((3, 9))])
     assert [row["standing"] for row in rows] == [None, None]
 
 
@@ -211,12 +213,7 @@ def test_every_row_fits_the_table_and_a_failed_job_stands_in_it() -> None:
     assert (last["state"], last["reason"], last["exit_code"], last["run_id"], last["score"]) == (
         "refused", "the configuration is wrong", 2, None, None,
     )  # fmt: skip
-    assert (rows[0]["flip_rate"], rows[0]["spread_sd"], rows[0]["iterations"], rows[0]["calls_spent"]) == (
-        0.25,
-        0.01,
-        2,
-        12,
-    )
+    assert (rows[0]["flip_rate"], rows[0]["spread_sd"], rows[0]["iterations"], rows[0]["calls_spent"]) == (0.25, 0.01, 2, 12)
 
 
 def test_labels_are_the_words_that_not_all_share() -> None:
@@ -293,9 +290,7 @@ def test_of_two_judges_over_the_same_answers_none_is_the_best() -> None:
 def test_jobs_of_one_judge_are_ranked_beside_those_of_another() -> None:
     """k=2 is lower by either judge, and judge b is stricter: each judge has its best, whatever the other says."""
     jobs = faithful("k=1 a", "k=1 b", "k=2 a", "k=2 b")
-    rows = comparison_rows(
-        jobs, on_shared(SPREAD, SPREAD - 0.05, LOWER, LOWER - 0.05), {1: judged_by_b(1), 3: judged_by_b(1)}
-    )
+    rows = comparison_rows(jobs, on_shared(SPREAD, SPREAD - 0.05, LOWER, LOWER - 0.05), {1: judged_by_b(1), 3: judged_by_b(1)})
     assert [row["standing"] for row in rows] == ["best", "best", "behind", "behind"]
     assert [row["ranked_with"] for row in rows] == [0, 1, 0, 1]
     assert rows[3]["to_best"] == rows[2]["to_best"] == pytest.approx(-0.125 - 1 / 128)
@@ -326,17 +321,124 @@ def test_a_composite_is_not_ranked_across_weights_but_its_parts_are() -> None:
     assert "Not ranked across different weights" in comparison_markdown(jobs, rows, ["w=0,1"])
 
 
-def test_words_stand_left_in_the_tables_of_a_sweep_and_figures_right() -> None:
-    jobs = [job(i, f"k={i}", faithfulness=score(f)) for i, f in enumerate([(0.7, 0.6, 0.8), (0.75, 0.65, 0.85)])]
-    lines = comparison_markdown(jobs, comparison_rows(jobs, on_shared(STEPS, STEPS)), ["k=0,1"]).splitlines()
-    tables = [(lines[place - 1], line) for place, line in enumerate(lines) if line.startswith("| ---")]
-    assert tables == [
-        (
-            "| job | overrides | run | state | iterations | calls | price | paid by the run | reason |",
-            "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
-        ),
-        (
-            "| job | words | mean | on shared questions | to the highest | standing | passed | coverage | judgements | flips |",
-            "| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
-        ),
-    ]
+SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
+SETTINGS = ScoringSettings(slices=[])
+
+
+def shared_job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) -> Job:
+    """A run whose iterations gave these values of faithfulness to the questions."""
+    folder = root / f"job {number}"
+    count = len(next(iter(values.values())))
+    for iteration in range(1, count + 1):
+        rows = [Row(q, "a", {"faithfulness": given[iteration - 1], "answer_relevance": 1.0}) for q, given in values.items()]
+        shutil.move(write_run(folder / f"of {iteration}", rows), folder / f"iteration-{iteration}")
+        for file in ("samples.parquet", "outputs.parquet"):
+            shutil.copy(folder / f"of {iteration}" / file, folder / file)
+        score_iteration(ScoreInputs(
+            folder / f"iteration-{iteration}", samples=folder / "samples.parquet", outputs=folder / "outputs.parquet",
+            specs=SPECS, settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {iteration}",
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
+        ))  # fmt: skip
+    metrics = combine_iterations(RunFolder(folder), range(1, count + 1), SETTINGS)
+    return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)
+
+
+def compared(*jobs: Job) -> list[dict[str, Any]]:
+    runs = {one.number: (one.folder, one.metrics) for one in jobs if one.folder and one.metrics}
+    return comparison_rows(jobs, shared_questions(runs))
+
+
+def faithfulness(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["score"] == "faithfulness" and row["method"] is None]
+
+
+@pytest.mark.slow
+def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
+    """20 easy questions at 1 (job 1 has .9 there), 20 hard ones at 0 that job 1 alone was asked not: over all that each one
+    was asked job 1 has .9 and job 0 .5; on the 20 that both were asked job 0 has 1 and job 1 .9."""
+    easy, hard = [f"e{i:02}" for i in range(20)], [f"h{i:02}" for i in range(20)]
+    both = shared_job(tmp_path, 0, {**{q: (1.0,) for q in easy}, **{q: (0.0,) for q in hard}})
+    some = shared_job(tmp_path, 1, {q: (0.9 if i else 0.0,) for i, q in enumerate(easy)})
+    rows = faithfulness(compared(both, some))
+    assert [round(row["mean"], 3) for row in rows] == [0.5, 0.855]
+    assert [row["n_shared"] for row in rows] == [20, 20]
+    assert [row["shared_mean"] for row in rows] == pytest.approx([1.0, 0.855])
+    assert [row["standing"] for row in rows] == ["best", "behind"], "over all their answers the means say the opposite"
+    assert rows[1]["to_best"] == pytest.approx(-0.145)
+    everything = compared(both, some)
+    assert all(set(row) == set(COMPARISON_SCHEMA.names) for row in everything)
+    cell = comparison_lines([both, some], everything)[1][0][1]
+    assert "on 20 shared: 1.00 [" in cell
+    assert "on 20 shared: 1.00 [" in comparison_markdown([both, some], everything, ["k=0,1"])
+
+
+@pytest.mark.slow
+def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None:
+    rows = faithfulness(
+        compared(
+            shared_job(tmp_path, 0, {f"a{i}": (1.0,) for i in range(30)}), shared_job(tmp_path, 1, {f"b{i}": (0.1,) for i in range(30)})
+        )
+    )
+    assert [(row["n_shared"], row["shared_mean"], row["standing"]) for row in rows] == [(0, None, None)] * 2
+
+
+@pytest.mark.slow
+def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) -> None:
+    """q1 has .2 and .6 (mean .4), q2 a value in the second iteration alone (.8), q3 is not in the other job."""
+    fail = ("error", "refused: no")
+    first = shared_job(tmp_path, 0, {"q1": (0.2, 0.6), "q2": (fail, 0.8), "q3": (0.0, 0.0)})
+    rows = faithfulness(compared(first, shared_job(tmp_path, 1, {"q1": (0.5,), "q2": (0.7,)})))
+    assert [row["n_shared"] for row in rows] == [2, 2]
+    assert [row["shared_mean"] for row in rows] == pytest.approx([0.6, 0.6])
+
+
+@pytest.mark.slow
+def test_jobs_on_the_same_questions_say_nothing_more(tmp_path: Path) -> None:
+    jobs = [shared_job(tmp_path, n, {f"q{i}": (value,) for i in range(8)}) for n, value in enumerate((0.4, 0.6))]
+    rows = compared(*jobs)
+    assert "shared" not in comparison_lines(jobs, rows)[1][0][1]
+    assert "the same" in comparison_markdown(jobs, rows, ["k=0,1"])
+
+
+def shared_score_of(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
+    interval = None if low is None else {"low": low, "high": high, "method": "wilson", **more.pop("bounds", {})}
+    return {"n_ok": 40, "mean": mean, "interval": interval, "coverage": 1.0, **more}
+
+
+@pytest.mark.parametrize(("found", "percent", "lines"), [
+    (shared_score_of(0.875, 0.789, 0.93, pass_rate=0.9, n_judged=40), True, ["87.5 [78.9, 93.0]", "90% of 40"]),
+    (shared_score_of(0.875, 0.789, 0.93), False, ["0.88 [0.79, 0.93]", "n = 40"]),
+    # the bounds of a mean at an end are on one side of it: no half-width says that
+    (shared_score_of(1.0, 0.91, 1.0, n_ok=36), True, ["100.0 [91.0, 100.0]", "n = 36"]),
+    (shared_score_of(0.0, 0.0, 0.56, n_ok=3, bounds={"too_few": True}), False, ["0.00 [0.00, 0.56]", "n = 3", "too few"]),
+    (shared_score_of(1.0, None, None, n_ok=1, interval_reason="one_value"), False, ["1.00", "n = 1", "too few"]),
+    (shared_score_of(4.0, None, None, n_ok=9, interval_reason="no_spread"), False, ["4.00", "n = 9"]),
+    (shared_score_of(0.5, 0.4, 0.6, coverage=0.9), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 90.0%"]),
+    (shared_score_of(0.5, 0.4, 0.6, coverage=0.9999), False, ["0.50 [0.40, 0.60]", "n = 40", "coverage 99.9%"]),
+    (None, False, ["-", "skipped"]),
+])  # fmt: skip
+def test_a_cell_says_mean_interval_count_and_what_is_missing(found: dict[str, Any] | None, percent: bool, lines: list[str]) -> None:
+    assert score_cell(found, percent=percent).lines == lines
+
+
+def test_what_rests_on_too_few_questions_is_grey() -> None:
+    assert score_cell(shared_score_of(0.0, 0.0, 0.56, bounds={"too_few": True})).few
+    assert not score_cell(shared_score_of(0.0, 0.0, 0.56)).few
+
+
+def test_a_narrow_cell_has_the_interval_below_the_mean() -> None:
+    assert ScoreCell("87.5", "[78.9, 93.0]", "90% of 40").narrow_lines == ["87.5", "[78.9, 93.0]", "90% of 40"]
+
+
+def test_a_grey_text_is_dim_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    Console(out=out, err=io.StringIO()).table(["score", "a", "b"], [["hit", Grey("0.1"), "0.2"]])
+    dim = [part for part in out.getvalue().split("\x1b[") if part.startswith("2m")]
+    assert [part for part in dim if "0.1" in part]
+    assert not [part for part in dim if "0.2" in part]

@@ -1,7 +1,5 @@
 """The section on contradicted claims: which it lists, in what order and how many in each medium."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +61,7 @@ def test_the_contradicted_claims_of_the_lowest_cases_are_listed(tmp_path: Path) 
     ]
     page = markdown_of(report)
     assert "## Contradicted claims of the lowest cases" in page
-    assert (
-        f"- `mixed` / `a`: `faithfulness`. `claim 2` **Contradicted by:** `{place}`: `quote 1` `{place}`: `quote 2`"
-        in page
-    )
+    assert f"- `mixed` / `a`: `faithfulness`. `claim 2` **Contradicted by:** `{place}`: `quote 1` `{place}`: `quote 2`" in page
     assert f"{place}: quote 1" in html_of(report)
 
 

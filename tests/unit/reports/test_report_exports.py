@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import json
 import tracemalloc
@@ -23,27 +21,11 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
 CELLS = [
-    ("=1+1", "'=1+1"),
-    ("+44 20", "'+44 20"),
-    ("-5 degrees", "'-5 degrees"),
-    ("@SUM(A1)", "'@SUM(A1)"),
-    ("\tx", "'\tx"),
-    ("\rx", "'\rx"),
-    ("\nx", "'\nx"),
-    ("   =1", "'   =1"),
-    ("\u00a0\ufeff=1", "'\u00a0\ufeff=1"),
-    ("\u200b\x01=1", "'\u200b\x01=1"),
-    ("＝1", "'＝1"),
-    ("'=1", "''=1"),
-    ("''+1", "'''+1"),
-    ("' =1", "'' =1"),
-    ("'tis", "'tis"),
-    ("a=1", "a=1"),
-    ("'", "'"),
-    ("", ""),
-    ("1 - 2", "1 - 2"),
+    ("=1+1", "'=1+1"), ("+44 20", "'+44 20"), ("-5 degrees", "'-5 degrees"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"), ("\rx", "'\rx"),
+    ("\nx", "'\nx"), ("   =1", "'   =1"), ("\u00a0\ufeff=1", "'\u00a0\ufeff=1"), ("\u200b\x01=1", "'\u200b\x01=1"), ("＝1", "'＝1"),
+    ("'=1", "''=1"), ("''+1", "'''+1"), ("' =1", "'' =1"), ("'tis", "'tis"), ("a=1", "a=1"), ("'", "'"), ("", ""), ("1 - 2", "1 - 2"),
     ("[-1]", "[-1]"),
-]
+]  # fmt: skip
 TEXT = st.text(alphabet=st.sampled_from("'=+-@\t\r\n \u00a0\ufeffa,;\"0é漢"), max_size=8)
 
 
@@ -119,15 +101,10 @@ def test_csv_read_by_arrow_keeps_null_and_empty_apart(table: Path) -> None:
         table.with_suffix(".csv"),
         parse_options=pacsv.ParseOptions(newlines_in_values=True),
         convert_options=pacsv.ConvertOptions(
-            column_types={"id": pa.string()},
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            null_values=[""],
+            column_types={"id": pa.string()}, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
         ),
     ).to_pylist()
-    assert [None if row["id"] is None else restore(row["id"]) for row in found] == [
-        row["id"] and in_csv(row["id"]) for row in ROWS
-    ]
+    assert [None if row["id"] is None else restore(row["id"]) for row in found] == [row["id"] and in_csv(row["id"]) for row in ROWS]
     assert [row["x"] for row in found] == [row["x"] for row in ROWS]
     assert [row["n"] for row in found] == [row["n"] for row in ROWS]
 
@@ -140,17 +117,11 @@ def test_text_is_always_quoted_and_nothing_else_is(table: Path) -> None:
     assert lines[2] == b'"",,,,,'
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("a\x1b]0;owned\x07b\x1b[2J", r"a\u001b]0;owned\u0007b\u001b[2J"),
-        ("\x9b2Jx\x7f\x00", r"\u009b2Jx\u007f\u0000"),
-        ("user\u202e txt.exe\u2066", r"user\u202e txt.exe\u2066"),
-        ("one\rtwo\r\nthree\tfour\nfive", "one\\u000dtwo\r\nthree\tfour\nfive"),
-        ("\x1b=1+1", r"\u001b=1+1"),
-        ("\ufeff\u2028", r"\ufeff\u2028"),
-    ],
-)
+@pytest.mark.parametrize(("text", "cell"), [
+    ("a\x1b]0;owned\x07b\x1b[2J", r"a\u001b]0;owned\u0007b\u001b[2J"), ("\x9b2Jx\x7f\x00", r"\u009b2Jx\u007f\u0000"),
+    ("user\u202e txt.exe\u2066", r"user\u202e txt.exe\u2066"), ("one\rtwo\r\nthree\tfour\nfive", "one\\u000dtwo\r\nthree\tfour\nfive"),
+    ("\x1b=1+1", r"\u001b=1+1"), ("\ufeff\u2028", r"\ufeff\u2028"),
+])  # fmt: skip
 def test_nothing_in_a_csv_drives_the_terminal(tmp_path: Path, text: str, cell: str) -> None:
     """In a cell that is JSON, the numbers are JSON's own escapes: it says the same."""
     row = {"t": [text], text: [text], "list": [[text, text]], "json": [json.dumps({"of": text}, ensure_ascii=False)]}

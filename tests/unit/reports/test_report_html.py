@@ -1,9 +1,8 @@
-from __future__ import annotations
+"""report.html: text is never an element, cases in their order, details of any metric, words beside the figures."""
 
 import base64
 import hashlib
 import json
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.safe_text import printable
+from ragpipe.reports.build import build_report
 from ragpipe.reports.case_views import (
     MARKS,
     CaseView,
@@ -30,21 +30,21 @@ from ragpipe.reports.case_views import (
     unsupported_claims,
 )
 from ragpipe.reports.console import Console
+from ragpipe.reports.model import Chart, Report
 from ragpipe.reports.report_data import lowest_cases
-from ragpipe.reports.run_page.run_page import template_texts
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.price_rates import Rates
-from ragpipe.schema.sample import CaseKey
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.write_reports import write_reports
+from ragpipe.stages.write_reports import read_report_data, write_reports
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import rows_at, rows_of_cases
 from tests.support.page_blocks import block_json
+from tests.support.reports import markdown_of
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 CALL = {
@@ -67,15 +67,7 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
         for i in range(cases)
     ]  # fmt: skip
     messages = json.dumps([{"role": text, "content": text}])
-    call = {
-        **CALL,
-        "sample_id": f"{text}0",
-        "method": text,
-        "step": text,
-        "messages": messages,
-        "reply": text,
-        "flags": [text],
-    }
+    call = {**CALL, "sample_id": f"{text}0", "method": text, "step": text, "messages": messages, "reply": text, "flags": [text]}
     folder = write_run(root, rows, [call])
     table = pq.read_table(folder / "scores.parquet")
     quote = {"quote": text, "places": [{"chunk": text, "rank": text, "start": text, "end": text}]}
@@ -87,11 +79,7 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
     pq.write_table(table.set_column(place, SCORES.field("details"), pa.array(column)), folder / "scores.parquet")
     gates = {text: {"score": "faithfulness", "min": 0.9}}
     score(
-        root,
-        SPECS,
-        ScoringSettings.model_validate({"gates": gates}),
-        signature=f"x | {text}",
-        rates={text: Rates(text, text, reason=text)},
+        root, SPECS, ScoringSettings.model_validate({"gates": gates}), signature=f"x | {text}", rates={text: Rates(text, text, reason=text)}
     )
     return root
 
@@ -134,21 +122,14 @@ class Elements(HTMLParser):
 
 
 ATTACKS = [
-    "</script><script>window.pwned=1</script>",
-    "<svg onload=alert(1)><img src=x onerror=alert(1)>",
-    '" onmouseover="alert(1)" x=\'',
-    "' autofocus onfocus=alert(1) '",
-    "</style><style>@import 'http://evil'</style>",
-    "{{ 7*7 }} {% include '/etc/passwd' %} ${1}",
-    "![x](http://evil/x.png) [a](javascript:alert(1))",
-    "--><!-- <base href=//evil>",
-    "\x1b[2J\x07\u202etxt.exe\u2028\x85",
+    "</script><script>window.pwned=1</script>", "<svg onload=alert(1)><img src=x onerror=alert(1)>", '" onmouseover="alert(1)" x=\'',
+    "' autofocus onfocus=alert(1) '", "</style><style>@import 'http://evil'</style>", "{{ 7*7 }} {% include '/etc/passwd' %} ${1}",
+    "![x](http://evil/x.png) [a](javascript:alert(1))", "--><!-- <base href=//evil>", "\x1b[2J\x07\u202etxt.exe\u2028\x85",
     "</textarea></details></main></body>",
-]
+]  # fmt: skip
 
 
 @pytest.mark.thorough(tried=4)
-@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_of_data_never_becomes_an_element(tmp_path: Path, attack: str) -> None:
     """The page of hostile texts has the very elements and attributes of the page of harmless ones, but for the choice `suspicious`."""
@@ -189,7 +170,6 @@ def test_only_the_pages_own_style_and_script_may_act(tmp_path: Path) -> None:
         assert way not in "".join(found.inside["script"])
 
 
-@pytest.mark.slow
 def test_equal_runs_are_equal_bytes_and_nothing_is_rewritten(tmp_path: Path) -> None:
     root = tmp_path / "one" / "run"
     first = page(write(root))
@@ -219,11 +199,8 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
     assert first["s"]["n_claims"] == {"r": "plain"}
 
 
-@pytest.mark.slow
 @given(cases=st.lists(st.tuples(st.none() | st.sampled_from((0.0, 0.5, 1.0)), st.none() | st.booleans(), st.integers(-1, 2))), count=st.integers(0, 9))  # fmt: skip
-def test_the_lowest_cases_are_the_first_of_all_sorted(
-    cases: list[tuple[float | None, bool | None, int]], count: int
-) -> None:
+def test_the_lowest_cases_are_the_first_of_all_sorted(cases: list[tuple[float | None, bool | None, int]], count: int) -> None:
     """By overall score (none last), number of failed scores (most first) and place."""
     rows = [
         {"sample_id": f"q\"{place}é", "method": "a\\", "repeat": 1 + place % 2, "overall_score": score, "overall_passed": passed,
@@ -238,38 +215,16 @@ def test_the_lowest_cases_are_the_first_of_all_sorted(
         kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string()))
         names = ("sample_id", "method", "repeat", "overall_score", "overall_passed", "failed_by")
         pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(zip(names, kinds, strict=True)))), path)
-        assert [row["sample_id"] for row in lowest_cases(path, count)] == [
-            rows[place]["sample_id"] for place in failing[:count]
-        ]
+        assert [row["sample_id"] for row in lowest_cases(path, count)] == [rows[place]["sample_id"] for place in failing[:count]]
 
 
-def test_rows_are_found_whatever_the_row_groups(tmp_path: Path) -> None:
-    write_run(tmp_path, [Row(f"q{i}", m, {"faithfulness": 1.0}) for i in range(5) for m in ("a", "b")], group=3)
-    rows = rows_at(tmp_path / "outputs.parquet", {9, 0, 3})
-    assert {i: (row["sample_id"], row["method"]) for i, row in rows.items()} == {
-        0: ("q0", "a"),
-        3: ("q1", "b"),
-        9: ("q4", "b"),
-    }
-    found = rows_of_cases(
-        tmp_path / "iteration-1" / "scores.parquet", [CaseKey("q1", "b"), CaseKey("q4", "a"), CaseKey("q9", "a")]
-    )
-    assert {case[:2]: len(rows) for case, rows in found.items()} == {("q1", "b"): 1, ("q4", "a"): 1, ("q9", "a"): 0}
-
-
-@pytest.mark.parametrize(
-    ("text", "quote", "found"),
-    [
-        ("It opened in 1901, they say.", "opened  in\n1901", ["opened in 1901"]),
-        ("Café — “quoted” text", 'café - "quoted" TEXT', ["Café — “quoted” text"]),
-        ("one two three four five six seven", "one two three ... five six seven", ["one two three", "five six seven"]),
-        ("a b a b", "a b", ["a b", "a b"]),
-        ("nothing here", "not in it", []),
-        ("nothing here", "", []),
-        ("dots ... dots", "...", []),
-        ("(.*) is literal", "(.*) is", ["(.*) is"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "quote", "found"), [
+    ("It opened in 1901, they say.", "opened  in\n1901", ["opened in 1901"]),
+    ("Café — “quoted” text", 'café - "quoted" TEXT', ["Café — “quoted” text"]),
+    ("one two three four five six seven", "one two three ... five six seven", ["one two three", "five six seven"]),
+    ("a b a b", "a b", ["a b", "a b"]), ("nothing here", "not in it", []), ("nothing here", "", []), ("dots ... dots", "...", []),
+    ("(.*) is literal", "(.*) is", ["(.*) is"]),
+])  # fmt: skip
 def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
     parts = highlight(text, Quotes([(quote, "supports")]))
     assert "".join(part.text for part in parts) == text
@@ -288,11 +243,7 @@ def test_evidence_and_unsupported_claims_are_marked_on_the_page(tmp_path: Path) 
     (shown,) = block_json(html, "d0")[0]["k"]
     text = block_json(html, "t0")[shown["t"]]
     assert [(text[start:end], mark) for start, end, mark in shown["m"]] == [("opened in 1901", "supports"), ("It was blue", "quoted")]  # fmt: skip
-    assert block_json(html, "d0")[0]["a"] == [
-        "The house opened in 1901. ",
-        ["It was red.", "unsupported"],
-        " It was blue.",
-    ]
+    assert block_json(html, "d0")[0]["a"] == ["The house opened in 1901. ", ["It was red.", "unsupported"], " It was blue."]
 
 
 def checked(claim: str, verdict: str, *evidence: str) -> dict[str, Any]:
@@ -329,29 +280,19 @@ def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path)
     assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in html
 
 
-def test_each_mark_of_the_page_has_a_meaning_and_a_line_of_its_own() -> None:
-    """Marks are told apart without colour: by the line below them, and by a sign before what is contradicted."""
-    style = template_texts()["cases.css"]
-    lines = {mark: re.search(rf"mark\.{mark}\b[^}}]*border-bottom: (\S+ \S+)", style) for mark in MARKS}
-    assert [line and line[1] for line in lines.values()] == ["3px double", "2px solid", "2px dotted", "3px double", "2px dashed"]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("evidence", "passages"),
-    [
-        ([{"quote": "q", "places": [{"chunk": "a", "rank": 2, "start": 0, "end": 1}]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
-        (
-            [{"quote": "q", "places": [
-                {"chunk": "a", "rank": 2, "start": 0, "end": 1}, {"chunk": "a", "rank": 2, "start": 5, "end": 8}, {"chunk": "b", "rank": 3, "start": 4, "end": 5},
-            ]}],
-            [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")],
-        ),
-        ([{"quote": "q", "places": []}, {"quote": "r"}], [("q", NOWHERE), ("r", NOWHERE)]),
-        (["q", 5, None, {"quote": 5}, {"places": [1]}, {"quote": "q", "places": [1]}, {"quote": "q", "places": "x"}], [("q", NOWHERE), ("q", NOWHERE)]),
-        ("q", []),
-        (None, []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("evidence", "passages"), [
+    ([{"quote": "q", "places": [{"chunk": "a", "rank": 2, "start": 0, "end": 1}]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
+    (
+        [{"quote": "q", "places": [
+            {"chunk": "a", "rank": 2, "start": 0, "end": 1}, {"chunk": "a", "rank": 2, "start": 5, "end": 8}, {"chunk": "b", "rank": 3, "start": 4, "end": 5},
+        ]}],
+        [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")],
+    ),
+    ([{"quote": "q", "places": []}, {"quote": "r"}], [("q", NOWHERE), ("r", NOWHERE)]),
+    (["q", 5, None, {"quote": 5}, {"places": [1]}, {"quote": "q", "places": [1]}, {"quote": "q", "places": "x"}], [("q", NOWHERE), ("q", NOWHERE)]),
+    ("q", []),
+    (None, []),
+])  # fmt: skip
 def test_passages_are_read_from_any_details(evidence: Any, passages: list[tuple[str, str]]) -> None:
     assert [(passage.quote, passage.place) for passage in passages_of(evidence)] == passages
 
@@ -382,10 +323,7 @@ def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) 
 
 def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
     messages = [[{"role": "system", "content": "Judge."}, {"role": "user", "content": f"Part {i}"}] for i in (1, 2)]
-    calls = [
-        {**CALL, "sample_id": "q", "key": f"k{i}", "flags": [], "messages": json.dumps(m)}
-        for i, m in enumerate(messages)
-    ]
+    calls = [{**CALL, "sample_id": "q", "key": f"k{i}", "flags": [], "messages": json.dumps(m)} for i, m in enumerate(messages)]
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})], calls)
     score(tmp_path, SPECS[:1])
     case = only_case(tmp_path)
@@ -413,13 +351,9 @@ def test_details_of_any_metric_are_shown() -> None:
     assert evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
     listed = unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
     assert listed == [("u", "unsupported"), ("c", "unsupported")]
-    rows = DetailBlock(
-        "claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),)
-    )
+    rows = DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
     place = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
-    assert detail_blocks(
-        {"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}
-    ) == [rows]
+    assert detail_blocks({"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}) == [rows]
 
 
 def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
@@ -432,3 +366,52 @@ def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
     html = page(tmp_path)
     assert len(block_json(html, "index")["sample"]) == 3
     assert [len(case.get("k", ())) for case in block_json(html, "d0")] == [0, 0, 3]
+
+
+WORD_SPECS = [ScoreSpec(name, 0, 1) for name in ("faithfulness", "citation")]
+WEIGHTS = {"faithfulness": 0.4, "citation": 0.4, "rejection_calibration": 0.2}
+
+
+def report_of(root: Path, calls: list[dict[str, Any]], **report: Any) -> Report:
+    """Six questions, two methods, two of the three parts of the overall score."""
+    rows = [
+        Row(f"q{n}", method, {"faithfulness": value, "citation": value}) for method, value in (("old", 0.2), ("new", 0.8)) for n in range(6)
+    ]
+    write_run(root, rows, calls)
+    settings = {"thresholds": {"faithfulness": 0.5}, "weights": WEIGHTS, "fill_defaults": False}
+    score(root, WORD_SPECS, ScoringSettings.model_validate(settings))
+    run = RunFolder(root)
+    return build_report(read_report_data(run, run.iteration(1), ReportSettings.model_validate(report)))
+
+
+def embedded_call(key: str, status: str = "ok") -> dict[str, Any]:
+    names = {"sample_id": "q0", "method": "old", "metric": "faithfulness", "judge": "j"}
+    return {**names, "key": key, "status": status, "attempts": 0}
+
+
+def test_questions_that_were_answered_here_are_not_called_calls(tmp_path: Path) -> None:
+    page = markdown_of(report_of(tmp_path, [embedded_call("1"), embedded_call("2")]))
+    cost = page.partition("## Cost")[2].partition("\n## ")[0]
+    assert "| metric | questions | failed |" in cost
+    assert "| `all` | 2 | 0 |" in cost
+    assert "tokens" not in cost
+    assert "A case on average" not in cost
+
+
+def test_a_question_without_a_stored_reply_was_not_answered_here(tmp_path: Path) -> None:
+    page = markdown_of(report_of(tmp_path, [embedded_call("1", "missing_reply")]))
+    assert "answered without a call" not in page
+    assert "missing_reply" in page.partition("## Cost")[2].partition("\n## ")[0]
+
+
+def test_the_first_chart_names_the_parts_of_an_overall_score(tmp_path: Path) -> None:
+    report = report_of(tmp_path, [], formats=["html"])
+    (better,) = (section for section in report.sections if section.name == "better")
+    markup = "".join(str(part.markup) for part in better.parts if isinstance(part, Chart))
+    assert "overall_score: 2 of 3 parts (faithfulness, citation)." in markup
+
+
+@pytest.mark.parametrize(("percent", "count"), [([], 0), (["faithfulness"], 1)])
+def test_a_scale_is_explained_where_it_is_used(tmp_path: Path, percent: list[str], count: int) -> None:
+    page = markdown_of(report_of(tmp_path, [], percent=percent))
+    assert page.count("a score of 0 to 1, printed times 100") == count

@@ -1,16 +1,13 @@
-"""Advice where replies are missing: never one that cannot help without a network."""
-
-from __future__ import annotations
+"""Advice where replies are missing; the signature and alerts of a report."""
 
 from typing import Any
 
+import pytest
+
+from ragpipe.reports.alert_lines import alerted_gates
 from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.sections.diagnosis_section import (
-    MISSING_REPLY_FIX,
-    advice_for,
-    diagnosis_section,
-    transient_errors,
-)
+from ragpipe.reports.sections.diagnosis_section import MISSING_REPLY_FIX, advice_for, diagnosis_section, transient_errors
+from ragpipe.reports.signature import run_signature
 from ragpipe.scoring import settings
 from tests.support.reports import html_of, markdown_of, report_of, terminal_of
 
@@ -58,3 +55,53 @@ def test_terminal_and_pages_say_the_same() -> None:
 def test_what_another_start_may_fix() -> None:
     found = metrics({"missing_reply": 1, "refused": 2}, {"part_error": 3, "rate_limit": 1})
     assert transient_errors(found) == {"missing_reply", "rate_limit"}
+
+
+LINE = dict(
+    version="0.1.0", dataset="demo", dataset_digest="1a2b3c4d5e6f", judge="evidence 1", calibration="uncalibrated",
+    metrics={"faithfulness": "v1 extract:v1@aaaa", "mrr": ""}, scoring={"level": 0.95}, n=412, iteration=2,
+)  # fmt: skip
+
+
+def test_every_part_is_there() -> None:
+    # sha256 of {"level":0.95} starts with the eight digits below (sha256sum of the canonical text)
+    assert run_signature(**LINE) == (  # type: ignore[arg-type]
+        "ragpipe 0.1.0 | data demo@1a2b3c4d | judge evidence 1 (uncalibrated) | faithfulness(v1 extract:v1@aaaa) mrr | "
+        "scoring 7ec0d3b7 | n=412 | iteration 2"
+    )
+
+
+def test_a_calibrated_judge_and_no_metrics() -> None:
+    line = run_signature(**{**LINE, "calibration": "", "metrics": {}})  # type: ignore[arg-type]
+    assert "judge evidence 1 | no metrics |" in line
+
+
+def test_names_cannot_forge_a_part() -> None:
+    line = run_signature(**{**LINE, "dataset": "x | judge gpt\n\x1b[2J"})  # type: ignore[arg-type]
+    assert line.count(" | ") == 6
+    assert "\n" not in line
+    assert "\x1b" not in line
+
+
+DEFAULT = ("failed", "unmeasured", "drop")
+
+
+@pytest.mark.parametrize(
+    ("gate", "kinds", "is_alert"),
+    [
+        ({"min": 0.85}, DEFAULT, True),
+        ({"min": 0.85, "too_few": True}, DEFAULT, False),
+        ({"min": 0.85, "too_few": True}, ("inconclusive",), True),
+        ({"min": 1, "too_few": True}, DEFAULT, True),
+        ({"max": 0, "too_few": True}, DEFAULT, True),
+        ({"max": 0.2, "too_few": True}, DEFAULT, False),
+        ({"min": 0.85, "verdict": "inconclusive"}, DEFAULT, False),
+        ({"min": 0.85, "verdict": "not_enough_evidence", "too_few": True}, DEFAULT, True),
+        ({"min": 0.85, "outcome": "passed", "verdict": "passed"}, DEFAULT, False),
+    ],
+)
+def test_a_mean_of_fewer_than_five_questions_is_no_alert(gate: dict[str, Any], kinds: tuple[str, ...], is_alert: bool) -> None:
+    """A limit that allows no case at all counts cases: one is enough."""
+    few = {"too_few": True} if gate.pop("too_few", False) else {}
+    whole = {"verdict": "failed", "outcome": "warned", "interval": {"low": 0.0, "high": 0.7, **few}, **gate}
+    assert bool(alerted_gates([whole], kinds)) is is_alert

@@ -1,24 +1,30 @@
 """The short result of a run: its lines at every width, from runs written by hand."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.comparing.run_agreement import agreement
+from ragpipe.reports.agreement_report import short_agreement_lines
 from ragpipe.reports.console import Console
+from ragpipe.reports.job_comparison import Job
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_report import each_kind_once, print_short_report, result_lines, warning_lines
+from ragpipe.reports.short_report import cost_lines, each_kind_once, print_short_report, result_lines, warning_lines
+from ragpipe.reports.short_sweep import sweep_lines
 from ragpipe.reports.styled_text import (
     Bad,
     Good,
+    Grey,
     Screen,
     columns_of,
     cut,
@@ -32,11 +38,13 @@ from ragpipe.reports.styled_text import (
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.gates.gate_settings import Gate
 from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.stages.combine_iterations import combine_iterations
 from ragpipe.stages.write_reports import read_report_data
 from ragpipe.store.run.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 WIDTHS = (60, 80, 100, 160)
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
@@ -54,11 +62,7 @@ def data_of(root: Path, rows: Sequence[Row], **gates: Gate) -> ReportData:
 
 def rows_of(methods: Mapping[str, Sequence[float]]) -> list[Row]:
     """One case per method and value, of the questions q0, q1, ..."""
-    return [
-        Row(f"q{place}", method, {"faithfulness": value})
-        for method, values in methods.items()
-        for place, value in enumerate(values)
-    ]
+    return [Row(f"q{place}", method, {"faithfulness": value}) for method, values in methods.items() for place, value in enumerate(values)]
 
 
 def text_of(data: ReportData, columns: int) -> list[str]:
@@ -70,9 +74,7 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
     data = data_of(tmp_path, rows_of({"old": [0.25] * 6, "new": [0.75] * 6}))
     lines = text_of(data, 100)
     assert lines[0] == "no gates: 2 methods, 12 cases, 6 questions; no judge"
-    place = next(
-        number for number, line in enumerate(lines) if line.startswith("faithfulness: mean [95% interval], n,")
-    )
+    place = next(number for number, line in enumerate(lines) if line.startswith("faithfulness: mean [95% interval], n,"))
     assert lines[place].endswith("difference from old, pairs of cases")
     assert lines[place + 1].split()[:2] == ["old", "0.25"]
     assert lines[place + 1].split()[-1] == "6"
@@ -81,7 +83,6 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough(tried=4)
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("count", [1, 3, 12])
 def test_nothing_is_wider_than_the_screen(tmp_path: Path, columns: int, count: int) -> None:
@@ -101,8 +102,7 @@ def test_of_twelve_methods_the_first_the_best_and_the_worst_are_shown(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("output", "error"),
-    [({}, "first error: q0: faithfulness: timeout: no answer"), ({"error": "HTTP 500"}, "first error: q0: HTTP 500")],
+    ("output", "error"), [({}, "first error: q0: faithfulness: timeout: no answer"), ({"error": "HTTP 500"}, "first error: q0: HTTP 500")]
 )
 def test_a_run_without_a_value_says_why(tmp_path: Path, output: dict[str, str], error: str) -> None:
     rows = [Row(f"q{n}", "a", {"faithfulness": ("error", "timeout: no answer")}, output=output) for n in range(4)]
@@ -161,10 +161,7 @@ def test_the_first_line_is_the_verdict(tmp_path: Path, gates: list[dict[str, Any
 
 def test_warnings_stand_once_per_kind_and_in_four_lines() -> None:
     late = [("late", "faithfulness: 3 cases are late"), ("late", "mrr: 12 cases are late")]
-    assert each_kind_once([*late, ("x", "other"), late[0]]) == [
-        "faithfulness: 3 cases are late (and 1 more such warning)",
-        "other",
-    ]
+    assert each_kind_once([*late, ("x", "other"), late[0]]) == ["faithfulness: 3 cases are late (and 1 more such warning)", "other"]
     many = [f"{'word ' * 20}{letter}" for letter in "abcdef"]
     lines = ["".join(line) for line in warning_lines(many, "report.html", Screen(80))]
     assert len(lines) <= 4
@@ -205,7 +202,6 @@ MODELS = ("llama-2-7b-chat", "llama-2-13b-chat", "llama-2-70b-chat", "gpt-3.5-tu
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 150])
 def test_every_mean_has_its_count_and_too_few_is_said_at_every_width(tmp_path: Path, columns: int) -> None:
     """Six methods over four questions each: an interval says nothing, and each mean is of four values."""
@@ -224,13 +220,7 @@ def test_every_mean_has_its_count_and_too_few_is_said_at_every_width(tmp_path: P
 
 def test_one_method_keeps_its_count_on_a_narrow_screen(tmp_path: Path) -> None:
     lines = text_of(data_of(tmp_path, rows_of({"a": [1.0, 0.5, 0.0, 0.5]})), 40)
-    assert next(line for line in lines if line.startswith("faithfulness")).split() == [
-        "faithfulness",
-        "0.50",
-        "too",
-        "few",
-        "4",
-    ]
+    assert next(line for line in lines if line.startswith("faithfulness")).split() == ["faithfulness", "0.50", "too", "few", "4"]
 
 
 def printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
@@ -266,3 +256,216 @@ def test_an_ascii_stream_gets_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lines = out.read().splitlines()
     assert any(line.startswith("gr\\xf6\\xdfe ") for line in lines)
     assert lines[-1] == "report: outputs/x/report.html"
+
+
+TABLE_SPECS = [ScoreSpec("faithfulness")]
+
+
+def several_iterations(root: Path, methods: Mapping[str, Sequence[Sequence[float]]]) -> ReportData:
+    """A run of which each method has, by question, its value in each iteration."""
+    settings = ScoringSettings(slices=[])
+    count = len(next(iter(methods.values()))[0])
+    for number in range(1, count + 1):
+        rows = [
+            Row(f"q{q}", method, {"faithfulness": values[number - 1]})
+            for method, by_question in methods.items()
+            for q, values in enumerate(by_question)
+        ]
+        part = root / f"part-{number}"
+        write_run(part, rows)
+        score(part, TABLE_SPECS, settings)
+        shutil.move(part / "iteration-1", root / f"iteration-{number}")
+        path = root / f"iteration-{number}" / "metrics.json"
+        path.write_text(path.read_text().replace('"iteration": 1', f'"iteration": {number}'))
+        for file in ("samples.parquet", "outputs.parquet", "manifest.json"):
+            shutil.copy(part / file, root / file)
+    run = RunFolder(root)
+    combine_iterations(run, list(range(1, count + 1)), settings)
+    return read_report_data(run, run.iteration(count), ReportSettings(formats=["terminal"]))
+
+
+def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_path: Path) -> None:
+    """Six questions of .2 in the first iteration, .6 in the second: a mean of .4 between .20 and .60."""
+    data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6})
+    lines = text_of(data, 100)
+    heads = next(line for line in lines if line.startswith("score"))
+    assert heads.split()[-2:] == ["passed", "iterations"]
+    row = next(line for line in lines if line.startswith("faithfulness"))
+    assert row.split()[1] == "0.40"
+    assert row.split()[-1] == "0.20-0.60"
+    assert "2 iterations" in lines[0]
+
+
+def test_of_several_methods_the_spread_stands_where_there_is_room(tmp_path: Path) -> None:
+    data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6, "b": [(0.5, 0.7)] * 6})
+    wide, narrow = text_of(data, 160), text_of(data, 60)
+    assert any("n (all iterations), means of the iterations, difference from a, pairs of cases" in line for line in wide)
+    assert next(line for line in wide if line.startswith("b ")).split()[4:7] == ["12", "0.50-0.70", "+0.200"]
+    assert not any("0.50-0.70" in line for line in narrow)
+    assert "pairs of cases: b 6" in narrow, "12 values of 6 cases"
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_an_id_that_is_a_hash_stands_with_its_question(tmp_path: Path, columns: int) -> None:
+    sample, question = "h0123456789ab", "May a parcel stay at the counter over night?"
+    write_run(tmp_path, [Row(sample, "a", {"faithfulness": 0.0}, labels={"question": question})])
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
+    run = RunFolder(tmp_path)
+    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    lines = text_of(data, columns)
+    assert data.questions == {sample: question}
+    row = next(line for line in lines if sample in line)
+    assert columns_of(row) <= columns
+    if columns >= 80:
+        assert "May a parcel stay" in row
+    if columns >= 160:
+        assert question in row
+        assert "sources do not support" in row, "and what is wrong"
+
+
+def used(**counts: Any) -> dict[str, Any]:
+    none = {"calls": 12, "calls_computed": 0, "calls_failed": 0, "uses": 12, "usd": 0.0, "usd_known": 0.0, "unpriced": 0}
+    return {**none, "unpriced_reasons": {}, "failures": {}, "replies": 12, "tokens_in": 0, "tokens_out": 0, **counts}
+
+
+@pytest.mark.parametrize(
+    ("bill", "spent", "text"),
+    [
+        ({}, {"calls": 0}, "cost: judge 12 recorded replies, no call"),
+        ({}, {"calls": 12}, "cost: judge 12 calls, $0.00"),
+        ({"usd": 0.6, "usd_known": 0.6}, {"calls": 12}, "cost: judge 12 calls, $0.6000"),
+        ({"usd": 0.6, "usd_known": 0.6}, {"calls": 0}, "cost: judge 12 calls, $0.6000, paid by this run 0 calls, $0.00"),
+        ({"calls_failed": 2, "usd": 1.0, "usd_known": 1.0}, {"calls": 10}, "cost: judge 12 calls (2 failed), $1.00"),
+        ({"calls": 1, "usd": 1.0, "usd_known": 1.0}, {"calls": 1}, "cost: judge 1 call, $1.00"),
+        ({"calls_computed": 12}, {"calls": 0}, "cost: embedded judge 12 questions, no call"),
+        ({"calls_computed": 12, "by_judge": {"detector/m@ab12": {}}}, {"calls": 0}, "cost: judge 12 questions, no call"),
+    ],
+)
+def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dict[str, Any], spent: dict[str, Any], text: str) -> None:
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0})])
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
+    run = RunFolder(tmp_path)
+    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    cost = {"used": used(**bill), "spent": {**used(), **spent}, "wasted": {"replies": 0, "usd": 0.0}}
+    lines = cost_lines(replace(data, cost={**data.cost, **cost}), Screen(100))
+    assert ["".join(line) for line in lines] == [text]
+
+
+def job(number: int, *words: str) -> Job:
+    declared = {"low": 0, "high": 1, "higher_is_better": True, "threshold": 0.5}
+    names = ("faithfulness", "groundedness", "correctness")
+    figures = {"mean": 0.5, "n_ok": 8, "interval": None}
+    metrics = {
+        "iterations": [1],
+        "scoring": {"weights_used": {}, "coverage_floor": 0.95},
+        "declared": dict.fromkeys(names, declared),
+        "overall": {"n_cases": 10, "n_samples": 10, "scores": dict.fromkeys(names, figures)},
+        "by": {"method": {}},
+    }
+    cost = {"total": {"used": used(usd=0.5, usd_known=0.5), "spent": used()}}
+    return Job(number, words, 0, "complete", folder=Path("out"), metrics=metrics, cost=cost)
+
+
+def row(number: int, name: str) -> dict[str, Any]:
+    empty = dict.fromkeys(("interval_low", "interval_high", "to_best", "to_best_low", "to_best_high", "standing"))
+    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "n_ok": 8, "ranked_with": 0}
+
+
+def swept(first: str, second: str, columns: int) -> list[str]:
+    jobs = [job(0, first), job(1, second)]
+    rows = [row(number, name) for number in (0, 1) for name in jobs[0].metrics["declared"]]  # type: ignore[index]
+    return ["".join(line) for line in sweep_lines(jobs, rows, Screen(columns))]
+
+
+def test_jobs_whose_words_are_long_are_cut_where_they_differ() -> None:
+    long = "judge.extra={}" + "x" * 40
+    lines = swept(long.format("a") + "yyyyyyyyyyyyyyyyyyyy", long.format("b") + "yyyyyyyyyyyyyyyyyyyy", 60)
+    labels = [line.split()[0] for line in lines[1:3]]
+    assert labels[0] == labels[1].replace("bx", "ax") != labels[1]
+    assert [line[:3] for line in swept("k=1", "k=1", 60)[1:3]] == ["1: ", "2: "], "jobs of the same words have their numbers"
+    assert [line.split()[0] for line in swept("judge=a", "judge=b", 60)[1:3]] == ["judge=a", "judge=b"]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_mean_of_too_few_questions_says_so_in_a_sweep(columns: int) -> None:
+    """Job 1 has an interval of fewer than five questions, job 2 a single value and none, job 3 enough of them."""
+    words = ("k=1", "k=2", "k=3")
+    jobs = [job(number, word) for number, word in enumerate(words)]
+    bounds = {"low": 0.1, "high": 0.9}
+    figures = (
+        {"mean": 0.5, "n_ok": 4, "interval": {**bounds, "too_few": True}},
+        {"mean": 0.5, "n_ok": 1, "interval": None, "interval_reason": "one_value"},
+        {"mean": 0.5, "n_ok": 8, "interval": bounds},
+    )
+    rows = []
+    for each, shown in zip(jobs, figures, strict=True):
+        assert each.metrics
+        each.metrics["overall"]["scores"] = dict.fromkeys(each.metrics["declared"], shown)  # type: ignore[index]
+        interval = shown["interval"] or {"low": None, "high": None}
+        ends = {"interval_low": interval["low"], "interval_high": interval["high"], "n_ok": shown["n_ok"]}  # type: ignore[index]
+        rows += [{**row(each.number, name), **ends} for name in each.metrics["declared"]]
+    lines = sweep_lines(jobs, rows, Screen(columns))
+    texts = ["".join(line) for line in lines]
+    assert max(map(columns_of, texts)) <= columns
+    assert [text.split()[:5] for text in texts[1:3]] == [["k=1", "0.50", "too", "few", "4"], ["k=2", "0.50", "too", "few", "1"]]
+    assert texts[3].split()[:4] == ["k=3", "0.50", "[0.10,", "0.90]"]
+    assert next(piece for piece in lines[1] if type(piece) is Grey) == "0.50 too few"
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_sweep_says_how_many_scores_have_no_room(columns: int) -> None:
+    lines = swept("judge=a_rather_long_name_of_a_judge", "judge=b", columns)
+    shown = [name for name in ("faithfulness", "groundedness", "correctness") if name in lines[0].split()]
+    notes = [line for line in lines if line.startswith("compared by")]
+    assert max(map(columns_of, lines)) <= columns
+    assert bool(notes) == (len(shown) < 3)
+    if notes:
+        left_out = 3 - len(shown)
+        noun = "score" if left_out == 1 else "scores"
+        assert notes == [f"compared by {lines[0].split()[1]}; {left_out} other {noun} in comparison.md"]
+
+
+def test_what_jobs_of_unlike_many_iterations_cost_says_for_how_many() -> None:
+    """Job 1 has an iteration of an earlier start beside its own, and paid for both."""
+    jobs = [job(0, "k=1"), job(1, "k=2")]
+    rows = [row(number, name) for number in (0, 1) for name in ("faithfulness", "groundedness", "correctness")]
+    assert "iteration" not in "".join(piece for line in sweep_lines(jobs, rows, Screen(160)) for piece in line)
+    assert jobs[1].metrics
+    jobs[1].metrics["iterations"].append(2)  # type: ignore[index]
+    lines = ["".join(line) for line in sweep_lines(jobs, rows, Screen(160))]
+    assert [line[line.index("$") :] for line in lines[1:3]] == ["$0.5000 for 1 iteration", "$0.5000 for 2 iterations"]
+    assert lines[0].split()[:3] == ["job", "faithfulness", "n"]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_two_judges_stand_in_one_table(tmp_path: Path, columns: int) -> None:
+    """Of four cases the old judge passes two and the new one three: means of .5 and .75, three of four values are equal."""
+
+    def records(name: str, values: Sequence[float]) -> dict[int, Path]:
+        path = tmp_path / f"{name}.parquet"
+        columns = {
+            "sample_id": [f"q{n}" for n in range(len(values))],
+            "method": ["default"] * len(values),
+            "repeat": pa.array([1] * len(values), pa.int64()),
+            "grade": values,
+            "grade.passed": [value >= 0.5 for value in values],
+        }
+        pq.write_table(pa.table(columns), path)
+        return {1: path}
+
+    declared = {"low": 0.0, "high": 1.0, "higher_is_better": True, "threshold": 0.5, "n_ok": 4, "coverage": 1.0}
+    scores = {"grade": declared}
+    old, new = records("old", [0.0, 0.0, 1.0, 1.0]), records("new", [0.0, 1.0, 1.0, 1.0])
+    found = agreement(old, new, old_scores=scores, new_scores=scores)
+    title = "old (a-judge) against new (another-judge-with-a-rather-long-name-2026-01-01@127.0.0.1:8765)"
+    lines = ["".join(line) for line in short_agreement_lines(found, title, Screen(columns))]
+    assert max(map(columns_of, lines)) <= columns
+    heads, cells = lines[-2].split("  "), lines[-1].split()
+    heads = [head.strip() for head in heads if head.strip()]
+    assert cells[0] == "grade"
+    assert {"score", "old", "new", "difference", "flips"} <= set(heads)
+    assert cells[heads.index("old")] == "0.500"
+    assert "0.750" in cells
+    assert "+0.250" in cells
+    assert cells[-3:-1] == ["+1", "-0"] or cells[-2:] == ["+1", "-0"]
+    assert ("kappa" in heads) == (columns >= 80)

@@ -1,6 +1,7 @@
-from __future__ import annotations
+"""Composites, whose verdict a score takes over, and several outputs of one method for one question."""
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,27 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from ragpipe.comparing.run_agreement import agreement
 from ragpipe.reports.console import Console
 from ragpipe.reports.metrics_view import measured_parts, missing_overall_score
+from ragpipe.reports.model import CaseName
 from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.diagnosis_section import diagnosis_section
 from ragpipe.reports.sections.verdict import verdict_of
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.run_warning import warning_texts
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings, shipped
+from ragpipe.stages.combine_iterations import combine_iterations
+from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.stages.write_reports import write_reports
-from tests.support.run_tables import Row, records, score, write_run
+from ragpipe.store.run.run_folder import RunFolder
+from tests.support.reports import markdown_of, report_of, terminal_of
+from tests.support.run_tables import Row, records, score, spent, stored, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 PARTS = [
     ScoreSpec("faithfulness"),
@@ -61,9 +70,7 @@ def test_ragas_score(tmp_path: Path, values: tuple[Any, ...], expected: float | 
 
 
 @pytest.mark.parametrize(("threshold", "passed"), [(93.72, True), (93.73, False), (None, None)])
-def test_a_composite_has_a_threshold_on_its_own_scale(
-    tmp_path: Path, threshold: float | None, passed: bool | None
-) -> None:
+def test_a_composite_has_a_threshold_on_its_own_scale(tmp_path: Path, threshold: float | None, passed: bool | None) -> None:
     results = {"faithfulness": 1.0, "context_recall": 100, "answer_relevance": 0.8327}  # 93.72625
     specs = [spec for spec in PARTS if spec.name in results]
     row = scored(tmp_path, specs, results, thresholds={"ragas_score": threshold})
@@ -111,9 +118,7 @@ def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
     assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
     assert measured_parts("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
     every = ScoringSettings(slices=[], weights={name: 0 for name in shipped()["weights"] if name not in NAMES})
-    assert measured_parts("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), (
-        "it has no other part"
-    )
+    assert measured_parts("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), "it has no other part"
 
 
 def test_a_weight_for_what_the_run_does_not_measure_is_a_part_that_it_lacks(tmp_path: Path) -> None:
@@ -183,12 +188,7 @@ def test_a_composite_of_ones_own(tmp_path: Path) -> None:
 def test_an_override_of_a_shipped_composite_keeps_what_it_does_not_name() -> None:
     found = ScoringSettings(composites={"ragas_score": {"scale": [0, 1]}}).active_composites()["ragas_score"]
     assert found.scale == [0, 1]
-    assert found.weights == {
-        "faithfulness": 0.3,
-        "context_precision": 0.2,
-        "context_recall": 0.2,
-        "answer_relevance": 0.3,
-    }
+    assert found.weights == {"faithfulness": 0.3, "context_precision": 0.2, "context_recall": 0.2, "answer_relevance": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -242,16 +242,10 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
     failed = {"faithfulness": ("error", "refused: no"), "answer_relevance": 1.0}
     write_run(tmp_path, [Row(f"q{n}", "a", failed) for n in range(12)])
     said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
-    assert said == [
-        "no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"
-    ]
-    write_run(
-        tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})]
-    )
+    assert said == ["no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"]
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})])
     said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
-    assert said[0].startswith(
-        "no case has an overall_score: none of the scores with a weight was measured (retrieval_score"
-    )
+    assert said[0].startswith("no case has an overall_score: none of the scores with a weight was measured (retrieval_score")
 
 
 @pytest.mark.parametrize(
@@ -261,9 +255,7 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
         ({"faithfulness": 0.4}, True),  # a weight of the user's own counts nothing
     ],
 )
-def test_metrics_without_a_shipped_weight_have_no_overall_score_to_miss(
-    tmp_path: Path, weights: dict[str, float], warns: bool
-) -> None:
+def test_metrics_without_a_shipped_weight_have_no_overall_score_to_miss(tmp_path: Path, weights: dict[str, float], warns: bool) -> None:
     write_run(tmp_path, [Row(f"q{n}", "a", {"correctness": 4.0}) for n in range(12)])
     found = score(tmp_path, [ScoreSpec("correctness", 1, 5)], ScoringSettings(weights=weights))
     assert any(text.startswith("no case has an overall_score") for text in warning_texts(found)) == warns
@@ -287,3 +279,159 @@ def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -
     assert metrics["n_failed_judgements"] == 4
     bill = {"used": {"uses": 0, "calls": 0, "calls_computed": 0, "usd_known": 0.0}}
     assert "4 judgements failed" in verdict_of(ReportData(metrics, bill)).remarks
+
+
+FAITHFUL, RETRIEVAL, RELEVANT = ScoreSpec("faithfulness"), ScoreSpec("retrieval_score"), ScoreSpec("answer_relevance")
+FAIL_OF_PASSES_WITH, SKIP_OF_PASSES_WITH = ("error", "refused: no"), ("skipped", "no_label")
+
+
+def of(root: Path, results: list[dict[str, Any]], specs: list[ScoreSpec], **settings: Any) -> dict[str, Any]:
+    write_run(root, [Row(f"q{n}", "a", one) for n, one in enumerate(results)])
+    return score(root, specs, ScoringSettings(slices=[], **settings))
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "passed"),
+    [
+        (1.0, 1.0, True),
+        (0.0, 1.0, True),  # it is the other one that decides
+        (1.0, 0.0, False),
+        (1.0, FAIL_OF_PASSES_WITH, None),
+        (1.0, SKIP_OF_PASSES_WITH, None),
+        (SKIP_OF_PASSES_WITH, 1.0, None),  # what has no value neither passes nor fails
+        (SKIP_OF_PASSES_WITH, 0.0, None),
+        (FAIL_OF_PASSES_WITH, 0.0, None),
+    ],
+)
+def test_the_verdict_is_that_of_the_others(tmp_path: Path, own: Any, other: Any, passed: bool | None) -> None:
+    of(tmp_path, [{"retrieval_score": own, "faithfulness": other}], [RETRIEVAL, FAITHFUL],
+       passes_with={"retrieval_score": ["faithfulness"]})  # fmt: skip
+    assert records(tmp_path)[0]["retrieval_score.passed"] is passed
+    examples = stored(tmp_path, "low_scores.json")["scores"].get("retrieval_score", {"bands": []})["bands"]
+    assert all(isinstance(one["value"], float) for band in examples for one in band["examples"])
+
+
+@pytest.mark.parametrize("others", [["faithfulness"], ["retrieval_score", "faithfulness"]])
+def test_a_run_without_one_of_the_others_does_not_judge_it(tmp_path: Path, others: list[str]) -> None:
+    settings = {"passes_with": {"retrieval_score": others}}
+    metrics = of(tmp_path, [{"retrieval_score": 0.1}, {"retrieval_score": 1.0}], [RETRIEVAL], **settings)
+    found = metrics["overall"]["scores"]["retrieval_score"]
+    assert found["n_ok"] == 2
+    assert not {"pass_rate", "pass_interval", "n_judged", "n_unjudged"} & found.keys()
+    said = "retrieval_score is not judged passed or failed: scoring.passes_with.retrieval_score asks for faithfulness"
+    assert any(text.startswith(said) for text in warning_texts(metrics))
+    before = ScoringSettings(**settings).warnings([RETRIEVAL])
+    assert any(text.startswith(said) for text in before), "said before anything is spent"
+
+
+def test_the_shipped_ones_ask_for_nothing_where_their_metric_is_off() -> None:
+    assert ScoringSettings().warnings([RETRIEVAL]) == []
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_chain_does_not_depend_on_the_order_of_its_keys(tmp_path: Path, turned: bool) -> None:
+    pairs = [("retrieval_score", ["answer_relevance"]), ("answer_relevance", ["faithfulness"])]
+    given = dict(pairs[::-1] if turned else pairs)
+    results = {"retrieval_score": 1.0, "answer_relevance": 1.0, "faithfulness": 0.0}
+    of(tmp_path, [results], [RETRIEVAL, RELEVANT, FAITHFUL], passes_with=given)
+    found = records(tmp_path)[0]
+    assert (found["retrieval_score.passed"], found["answer_relevance.passed"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "said"),
+    [
+        (
+            {"retrieval_score": ["answer_relevance"], "answer_relevance": ["retrieval_score"]},
+            "scoring.passes_with.retrieval_score",
+            "answer_relevance, which itself passes only when retrieval_score does",
+        ),
+        ({"overall_score": ["faithfulness"]}, "scoring.passes_with.overall_score", "overall_score"),
+        ({"faithfulness": ["overall_score"]}, "scoring.passes_with.faithfulness", "overall_score"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(given: dict[str, Any], key: str, said: str) -> None:
+    problems = scoring_faults(ScoringSettings(passes_with=given), [RETRIEVAL, RELEVANT, FAITHFUL])
+    assert (problems[0].where, problems[0].key, problems[0].found) == ("scoring", key, said)
+
+
+FAITHFUL_OF_OUTPUT_REPEATS = ScoreSpec("faithfulness")
+SETTINGS = ScoringSettings(thresholds={"faithfulness": 0.5})
+VALUES = {"q1": (1.0, 0.0), "q2": (0.4, 0.8), "q3": (0.9, 0.9), "q4": (0.0, 0.0), "q5": (1.0, 0.6)}
+ROWS = [
+    Row(sample, "a", {"faithfulness": value}, repeat=repeat) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
+]
+"""Both repeats of a question stand beside each other, where nothing but the repeat tells them apart."""
+
+
+def test_each_repeat_keeps_its_own_scores(tmp_path: Path) -> None:
+    write_run(tmp_path, ROWS)
+    score(tmp_path, [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
+    assert [(row["sample_id"], row["repeat"], row["faithfulness"]) for row in records(tmp_path)] == [
+        (sample, repeat, value) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
+    ]
+
+
+def test_repeats_are_no_more_questions(tmp_path: Path) -> None:
+    """Two answers with the same score to each of five questions say as much as one: mean and interval are the same, and the
+    interval of the share that passed is no narrower."""
+    found = {}
+    for times in (1, 2):
+        rows = [
+            Row(sample, "a", {"faithfulness": first}, repeat=repeat)
+            for sample, (first, _) in VALUES.items()
+            for repeat in range(1, times + 1)
+        ]
+        write_run(tmp_path / str(times), rows)
+        found[times] = score(tmp_path / str(times), [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
+    assert [(one["n_cases"], one["n_samples"]) for one in found.values()] == [(5, 5), (10, 5)]
+    once, twice = (one["overall"]["scores"]["faithfulness"] for one in found.values())
+    assert once["mean"] == twice["mean"] == pytest.approx(0.66)
+    for bound in ("low", "high"):
+        assert once["interval"][bound] == pytest.approx(twice["interval"][bound])
+    width_once, width_twice = (one["pass_interval"]["high"] - one["pass_interval"]["low"] for one in (once, twice))
+    assert width_twice >= width_once
+
+
+def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Path) -> None:
+    write_run(tmp_path, ROWS)
+    metrics = score(tmp_path, [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
+    band = stored(tmp_path, "low_scores.json")["scores"]["faithfulness"]["bands"][0]
+    assert [(one["sample_id"], one["method"], one["repeat"]) for one in band["examples"]] == [
+        ("q1", "a", 2), ("q4", "a", 1), ("q4", "a", 2),
+    ]  # fmt: skip
+    report = report_of(diagnosis_section(ReportData(metrics, {})))
+    assert "for example: q1/a repeat 2, q2/a, q4/a\n" in terminal_of(report, 200)
+    assert "`q1` / `a` repeat 2, `q2` / `a`" in markdown_of(report)
+    assert CaseName.of({"sample_id": "q1", "method": "a", "repeat": 2}).address == "#v=1&case=q1/a/2"
+
+
+def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
+    """Iteration 2 (and the new run) says the same but of q1, whose second answer passes now."""
+    other = [Row(r.sample, r.method, {"faithfulness": 1.0}, repeat=r.repeat) if (r.sample, r.repeat) == ("q1", 2) else r
+             for r in ROWS]  # fmt: skip
+    for number, rows in enumerate((ROWS, other), 1):
+        made = write_run(tmp_path / str(number), rows)
+        target = tmp_path / f"iteration-{number}"
+        shutil.move(made, target)
+        for name in ("samples.parquet", "outputs.parquet"):
+            shutil.copy(tmp_path / str(number) / name, tmp_path / name)
+        score_iteration(ScoreInputs(
+            target, samples=tmp_path / "samples.parquet", outputs=tmp_path / "outputs.parquet", specs=[FAITHFUL_OF_OUTPUT_REPEATS],
+            settings=SETTINGS, signature=f"ragpipe 0 | test | iteration {number}",
+            judge={"label": "scripted", "uncalibrated": False}, run_id="me", spent=spent(), rates={},
+        ))  # fmt: skip
+    found = combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
+    assert [case for case in found["flips"]["cases"] if case["score"] == "faithfulness"] == [
+        {"sample_id": "q1", "method": "a", "repeat": 2, "score": "faithfulness", "passed": 1, "of": 2}
+    ]
+    tables = [{1: tmp_path / f"iteration-{number}" / "records.parquet"} for number in (1, 2)]
+    scores = {name: {**found["declared"][name], **one} for name, one in found["overall"]["scores"].items()}
+    compared = agreement(*tables, old_scores=scores, new_scores=scores)
+    assert compared["cases"] == {"both": 10, "only_old": 0, "only_new": 0}
+    shuffled = pq.read_table(tables[1][1]).take([9, 3, 0, 1, 2, 8, 7, 6, 5, 4])  # the same cases in another order
+    pq.write_table(shuffled, tmp_path / "shuffled.parquet")
+    assert agreement(tables[0], {1: tmp_path / "shuffled.parquet"}, old_scores=scores, new_scores=scores) == compared
+    flips = compared["scores"]["faithfulness"]["flips"]
+    assert flips["to_failed"]["n"] == 0
+    assert flips["to_passed"]["examples"] == [{"sample_id": "q1", "method": "a", "repeat": 2, "iteration": 1, "old": 0.0, "new": 1.0}]

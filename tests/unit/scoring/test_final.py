@@ -1,7 +1,5 @@
 """Over several iterations: the figures of small tables worked by hand, and of larger ones by trusted libraries."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import statistics
@@ -14,16 +12,23 @@ import pytest
 from scipy import stats
 
 from ragpipe.core.errors import DataError
-from ragpipe.schema.score import ScoreSpec
+from ragpipe.reports.report_data import ReportData
+from ragpipe.reports.sections.results_section import distributions_section
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.run_warning import warning_texts
+from ragpipe.schema.score import ScoreSpec, whole_grades
 from ragpipe.scoring.iterations import over_iterations as module
 from ragpipe.scoring.iterations.over_iterations import final_cost, findings_document, group_findings
 from ragpipe.scoring.settings import ScoringSettings, shipped
+from ragpipe.scoring.value_distributions import add_grades, merge_extremes
 from ragpipe.stages.combine_iterations import combine_iterations, is_combined, scored_iterations
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 from ragpipe.store.run.run_folder import RunFolder
-from tests.support.run_tables import Result, Row, score, spent, write_run
+from tests.support.reports import markdown_of, page_of, report_of
+from tests.support.run_tables import Result, Row, score, spent, stored, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 FAITHFUL = ScoreSpec("faithfulness")
 CHUNKY = ScoreSpec("chunk_faithfulness", binary=True)
@@ -62,7 +67,6 @@ SMALL: Table = [
 ]
 
 
-@pytest.mark.slow
 def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     found = final(tmp_path, SMALL)
     one = found["overall"]["scores"]["faithfulness"]
@@ -95,7 +99,6 @@ def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:
     assert (found["n_cases"], found["n_samples"]) == (4, 4)
 
 
-@pytest.mark.slow
 def test_a_group_counts_its_own_cases(tmp_path: Path) -> None:
     by = final(tmp_path, SMALL)["by"]["method"]
     a, b = by["a"]["scores"]["faithfulness"], by["b"]["scores"]["faithfulness"]
@@ -129,7 +132,6 @@ def test_what_cannot_be_said_is_null_with_its_reason(tmp_path: Path, table: Tabl
         assert (one[key], one[f"{key}_reason"]) == (None, reason)
 
 
-@pytest.mark.slow
 def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) -> None:
     settings = ScoringSettings(thresholds={"faithfulness": None, "overall_score": None})
     one = final(tmp_path, SMALL, settings=settings)["overall"]["scores"]["faithfulness"]
@@ -137,7 +139,6 @@ def test_without_a_threshold_nothing_passes_and_nothing_flips(tmp_path: Path) ->
     assert one["noise"] is not None
 
 
-@pytest.mark.slow
 def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
     draw = random.Random(3)
     table = [(f"q{i // 2}", "ab"[i % 2], (float(draw.random() < 0.6),)) for i in range(40)]
@@ -153,7 +154,6 @@ def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
         assert table_of_spec["declared"] == own["declared"]
 
 
-@pytest.mark.slow
 def test_one_iteration_has_the_figures_of_two_that_are_alike(tmp_path: Path) -> None:
     """The figures of one iteration are taken over as they are; two alike are computed from the cases' means over both."""
     draw = random.Random(4)
@@ -172,7 +172,6 @@ def test_one_iteration_has_the_figures_of_two_that_are_alike(tmp_path: Path) -> 
     assert (one["flips"]["n"], two["flips"]["n"]) == (0, 0)
 
 
-@pytest.mark.slow
 def test_a_table_without_a_score_of_its_metrics_is_refused(tmp_path: Path) -> None:
     final(tmp_path, SMALL[:2])
     path = tmp_path / "iteration-1" / "records.parquet"
@@ -195,7 +194,6 @@ def on_0_to_1(means: Sequence[float]) -> tuple[Any, Any]:
     return pytest.approx((centre - half) / (1 + square)), pytest.approx((centre + half) / (1 + square))
 
 
-@pytest.mark.slow
 def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     """One mean a case; repeating the judging adds no question."""
     draw = random.Random(5)
@@ -208,7 +206,6 @@ def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     assert one["noise"]["judge_variance"] == pytest.approx(pooled)
 
 
-@pytest.mark.slow
 def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> None:
     """Faithfulness 1 in all of ten cases: Wilson with 10 rows and t(9), 10 / (10 + t^2)."""
     table = [(f"q{i}", "a", (1.0, 1.0)) for i in range(10)]
@@ -217,7 +214,6 @@ def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> 
     assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(10 / (10 + t * t)), 1.0)
 
 
-@pytest.mark.slow
 def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
     """Two equal rows a question: the clustered interval is that of the questions alone (G - 1 degrees of freedom)."""
     draw = random.Random(7)
@@ -227,7 +223,6 @@ def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
     assert (one["interval"]["low"], one["interval"]["high"]) == on_0_to_1([statistics.fmean(v) for v in values])
 
 
-@pytest.mark.slow
 def test_a_rate_keeps_the_width_of_its_cases(tmp_path: Path) -> None:
     """Wilson 1927 for 7 of 10, by scipy: three equal iterations are no thirty cases."""
     table = [(f"q{i}", "a", (float(i < 7),) * 3) for i in range(10)]
@@ -247,7 +242,6 @@ def test_a_count_has_a_mean_and_no_score(tmp_path: Path) -> None:
     assert (one["mean"], one["noise"]["judge_variance"]) == (4.0, 1.0)  # 2 · 1² over 2 degrees of freedom
 
 
-@pytest.mark.slow
 def test_crossed_fields_and_fields_with_several_labels(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"slices": ["method*tag", "meta.kind"]})
     found = final(tmp_path, SMALL, settings=settings, tags=["x", "y"], meta={"kind": "k"})
@@ -256,13 +250,9 @@ def test_crossed_fields_and_fields_with_several_labels(tmp_path: Path) -> None:
     assert found["by"]["meta.kind"]["k"]["scores"]["faithfulness"]["flips"]["n_cases"] == 3
 
 
-def test_the_list_of_flipping_cases_is_bounded_and_in_data_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_of_flipping_cases_is_bounded_and_in_data_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FLIPS_SHOWN", 3)
-    alone = {
-        name: 0.0 for name in shipped()["weights"] if name != "faithfulness"
-    }  # so that it is the overall score, too
+    alone = {name: 0.0 for name in shipped()["weights"] if name != "faithfulness"}  # so that it is the overall score, too
     settings = ScoringSettings(thresholds={"faithfulness": 0.5, "overall_score": 0.5}, weights=alone)
     found = final(tmp_path, [(f"q{i}", "a", (0.1, 0.9)) for i in range(5)], settings=settings)
     assert found["flips"]["n"] == 10
@@ -281,7 +271,6 @@ def test_iterations_of_other_cases_are_refused(tmp_path: Path) -> None:
         combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
 
 
-@pytest.mark.slow
 def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
     final(tmp_path, SMALL)
     folder = RunFolder(tmp_path)
@@ -326,21 +315,12 @@ def test_cost_over_iterations() -> None:
 def test_a_rate_stays_one_where_the_first_iteration_has_no_interval(tmp_path: Path) -> None:
     """In the first iteration one case alone has a value. Over both 3 of 4 are 1: Wilson's interval (NIST Handbook
     7.2.4.1), which a mean of as many numbers would not have."""
-    table = [
-        ("q1", "a", (1.0, 1.0)),
-        *((f"q{n}", "a", (("error", "refused: no"), v)) for n, v in ((2, 1.0), (3, 1.0), (4, 0.0))),
-    ]
+    table = [("q1", "a", (1.0, 1.0)), *((f"q{n}", "a", (("error", "refused: no"), v)) for n, v in ((2, 1.0), (3, 1.0), (4, 0.0)))]
     found = final(tmp_path, table, [CHUNKY])["overall"]["scores"]["chunk_faithfulness"]
     z, n, p = stats.norm.ppf(0.975), 4, 0.75
-    centre, half = (
-        (p + z * z / (2 * n)) / (1 + z * z / n),
-        z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5,
-    )
+    centre, half = ((p + z * z / (2 * n)) / (1 + z * z / n), z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5)
     assert "wilson" in found["interval"]["method"]
-    assert (found["interval"]["low"], found["interval"]["high"]) == (
-        pytest.approx(centre - half),
-        pytest.approx(centre + half),
-    )
+    assert (found["interval"]["low"], found["interval"]["high"]) == (pytest.approx(centre - half), pytest.approx(centre + half))
     assert (found["n_ok"], found["n_judged"]) == (5, 5)
 
 
@@ -369,12 +349,132 @@ def test_items_of_all_iterations_are_counted() -> None:
         "diagnosis": [], "failure_items": {"unsupported_claim": "unsupported claims"},
         "not_applicable": {"failure_modes": [], "diagnosis": []},
     }  # fmt: skip
-    other = {
-        **one,
-        "overall": {**one["overall"], "failure_modes": {"unsupported_claim": {"n": 0, "n_judged": 2, "n_items": 1}}},
-    }
+    other = {**one, "overall": {**one["overall"], "failure_modes": {"unsupported_claim": {"n": 0, "n_judged": 2, "n_items": 1}}}}
     counted = group_findings([one["overall"], other["overall"]])["failure_modes"]
     assert counted == {"unsupported_claim": {"n": 1, "n_judged": 4, "n_items": 4}}
-    assert findings_document([{**other, "failure_items": {}}, one])["failure_items"] == {
-        "unsupported_claim": "unsupported claims"
+    assert findings_document([{**other, "failure_items": {}}, one])["failure_items"] == {"unsupported_claim": "unsupported claims"}
+
+
+LETTERS = (("A", 80.0), ("B", 60.0), ("C", 40.0), ("D", 20.0), ("E", 0.0))
+ACCURACY = ScoreSpec("factual_accuracy", 0, 100, grades=LETTERS)
+CORRECT = ScoreSpec("correctness", 1, 5, grades=whole_grades(1, 5))
+CLASSES = [
+    ScoreSpec(name, binary=True, in_class=("answer_class", label))
+    for name, label in (("correct_answers", "correct"), ("wrong_answers", "wrong"), ("dont_know_answers", "don't know"))
+]
+RAGAS, FAITHFUL_OF_DISTRIBUTIONS, NOISE = (
+    ScoreSpec("ragas", 0, 100),
+    ScoreSpec("faithfulness"),
+    ScoreSpec("noise", higher_is_better=False),
+)
+
+
+def of(name: str, values: list[Any], method: str = "a") -> list[Row]:
+    return [Row(f"q{n}", method, {name: value}) for n, value in enumerate(values)]
+
+
+def test_grades_are_counted(tmp_path: Path) -> None:
+    """graphrag-metrics.md 6: A 12, B 1, C 3, D 4, E 4 of 24 results; a failed and a skipped one have no grade."""
+    values = [100.0] * 11 + [80.0, 79.9, 59.0, 40.0, 45.0, 20.0, 39.0, 30.0, 20.5, 19.9, 0.0, 5.0, 1.0]
+    write_run(tmp_path, of("factual_accuracy", [*values, ("error", "refused: no"), ("skipped", "no_reference_answer")]))
+    found = score(tmp_path, [ACCURACY], block=7)["grades"]["factual_accuracy"]
+    assert found["overall"] == {"A": 12, "B": 1, "C": 3, "D": 4, "E": 4}
+    assert found["by"] == {"method": {"a": found["overall"]}}, "no question has a type"
+
+
+def test_a_value_between_two_grades_counts_as_the_lower(tmp_path: Path) -> None:
+    write_run(tmp_path, of("correctness", [1.0, 4.0, 4.5, 4.99, 5.0]))
+    found = score(tmp_path, [CORRECT])["grades"]["correctness"]["overall"]
+    assert found == {"5": 1, "4": 3, "3": 0, "2": 0, "1": 1}
+
+
+def classed(method: str, question: int, kind: str, **row: Any) -> Row:
+    return Row(f"q{question}", method, {spec.name: float(spec.in_class[1] == kind) for spec in CLASSES}, **row)  # type: ignore[index]
+
+
+def test_classes_are_counts_beside_shares(tmp_path: Path) -> None:
+    """graphrag-metrics.md 9: two methods 6 correct and 2 wrong of 8 questions, the third 5, 2 and 1: 17, 6 and 1 of 24."""
+    rows = []
+    for method, kinds in (("local_search", "ccccccww"), ("basic_search", "ccccccww"), ("llm_with_context", "cccccwwd")):
+        for n, kind in enumerate(kinds):
+            name = {"c": "correct", "w": "wrong", "d": "don't know"}[kind]
+            rows.append(classed(method, n, name, labels={"question_type": "creative" if n == 7 else "fact"}))
+    write_run(tmp_path, rows)
+    found = score(tmp_path, CLASSES)
+    counts = found["grades"]["answer_class"]
+    assert counts["overall"] == {"correct": 17, "wrong": 6, "don't know": 1}
+    assert counts["by"]["method"] == {
+        "local_search": {"correct": 6, "wrong": 2, "don't know": 0}, "basic_search": {"correct": 6, "wrong": 2, "don't know": 0},
+        "llm_with_context": {"correct": 5, "wrong": 2, "don't know": 1},
+    }  # fmt: skip
+    assert counts["by"]["question_type"]["creative"] == {"correct": 0, "wrong": 2, "don't know": 1}
+    crossed = counts["by"]["method*question_type"]
+    assert crossed["llm_with_context * fact"] == {"correct": 5, "wrong": 2, "don't know": 0}
+    assert crossed["llm_with_context * creative"] == {"correct": 0, "wrong": 0, "don't know": 1}
+    assert len(crossed) == 6
+    page = page_of(found, stored(tmp_path, "cost.json"))
+    assert "### Cases by `answer_class`" in page
+    assert "| `method*question_type: local_search * creative` | 0 (0.0%) | 1 (100.0%) | 0 (0.0%) | 1 |" in page
+    assert "| `all` | 17 (70.8%) | 6 (25.0%) | 1 (4.2%) | 24 |" in page  # the document's percentages
+    assert found["overall"]["scores"]["correct_answers"]["mean"] == pytest.approx(17 / 24)
+
+
+def test_best_worst_and_mean_are_of_the_shared_questions(tmp_path: Path) -> None:
+    """q0 has no value of b, q3 none of a; on q1 and q2 a has 50 and 90, b 20 and 60. `c` never has the score: it would
+    leave no question. Where lower is better the best is the least."""
+    values = {"a": [99.0, 50.0, 90.0, ("skipped", "x")], "b": [("error", "refused: no"), 20.0, 60.0, 1.0], "c": [("skipped", "x")] * 4}
+    rows = [
+        Row(f"q{n}", method, {"ragas": value, "noise": 0.1 * n})
+        for method, some in values.items() for n, value in enumerate(some)
+    ]  # fmt: skip
+    write_run(tmp_path, rows)
+    found = score(tmp_path, [RAGAS, NOISE])
+    assert found["extremes"]["ragas"] == {
+        "n_questions": 2,
+        "methods": {
+            "a": {"n": 2, "mean": 70.0, "best": 90.0, "worst": 50.0}, "b": {"n": 2, "mean": 40.0, "best": 60.0, "worst": 20.0},
+        },
+    }  # fmt: skip
+    noise = found["extremes"]["noise"]["methods"]["c"]
+    assert (noise["best"], noise["worst"], noise["n"]) == (0.0, pytest.approx(0.3), 4)
+    page = markdown_of(report_of(distributions_section(ReportData(found, {}))))
+    assert "| `ragas` | `a` | 70.00 | 90.00 | 50.00 | 2 | 2 |" in page
+    settings = ReportSettings(percent=["noise"])
+    page = markdown_of(report_of(distributions_section(ReportData(found, {}, settings))))
+    assert "| `noise x100` | `a` | 15.0 |" in page
+
+
+def test_binary_scores_and_counts_have_no_extremes(tmp_path: Path) -> None:
+    rows = [Row("q1", "a", {"correct_answers": 1.0, "n": 3.0})]
+    write_run(tmp_path, rows)
+    assert score(tmp_path, [CLASSES[0], ScoreSpec("n", None, None)])["extremes"] == {}
+
+
+@pytest.mark.thorough(tried=3)
+@pytest.mark.parametrize(("spec", "values", "warned"), [
+    (CORRECT, [5.0] * 19 + [4.0], True),  # 19 of 20 are 95 %
+    (CORRECT, [5.0] * 37 + [4.0] * 3, False),  # 92.5 %
+    (CORRECT, [5.0] * 19, False),  # fewer than 20 judged cases
+    (CORRECT, [5.0] * 19 + [("error", "refused: no")] * 9, False),
+    (ACCURACY, [85.0, 95.0] * 20, False),  # one letter, two grades of the judge
+    (FAITHFUL_OF_DISTRIBUTIONS, [1.0] * 40, False),  # a share of verdicts is no grade
+    (CLASSES[0], [1.0] * 40, False),
+])  # fmt: skip
+def test_a_judge_that_gives_one_grade_is_warned_of(tmp_path: Path, spec: ScoreSpec, values: list[Any], warned: bool) -> None:
+    write_run(tmp_path, of(spec.name, values))
+    warnings = [line for line in warning_texts(score(tmp_path, [spec])) if "the judge gave" in line]
+    assert len(warnings) == warned
+    if warned:
+        assert warnings[0].startswith("correctness: the judge gave 5 in 19 of 20 cases (95%)")
+
+
+def test_over_iterations_counts_add_up_and_extremes_are_those_of_all() -> None:
+    one = {"correctness": {"overall": {"5": 2, "4": 0}, "by": {"method": {"a": {"5": 2, "4": 0}}}}}
+    other = {"correctness": {"overall": {"5": 1, "4": 1}, "by": {"method": {"a": {"5": 1, "4": 1}}}}}
+    assert add_grades([one, other]) == {"correctness": {"overall": {"5": 3, "4": 1}, "by": {"method": {"a": {"5": 3, "4": 1}}}}}
+    assert one["correctness"]["overall"]["5"] == 2, "the parts stay as they are"
+    first = {"noise": {"n_questions": 2, "methods": {"a": {"n": 2, "mean": 0.2, "best": 0.1, "worst": 0.3}}}}
+    second = {"noise": {"n_questions": 1, "methods": {"a": {"n": 1, "mean": 0.4, "best": 0.4, "worst": 0.4}}}}
+    assert merge_extremes([first, second], {"noise": {"higher_is_better": False}}) == {
+        "noise": {"n_questions": 2, "methods": {"a": {"n": 3, "mean": pytest.approx(0.3), "best": 0.1, "worst": 0.4}}}
     }

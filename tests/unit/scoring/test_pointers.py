@@ -1,7 +1,5 @@
 """Ids that lead nowhere and contexts without a text are said, with the ids; a run in order is told nothing."""
 
-from __future__ import annotations
-
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -83,22 +81,13 @@ def test_nothing_retrieved_says_nothing_of_the_ids(tmp_path: Path) -> None:
     assert warnings(tmp_path, ({"relevant_docs": ["a"]}, {"chunks": None} | cited("x"))) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("https://example.org/a", True),
-        ("[1] https://example.org/a\n\n[2] http://example.org/b?x=1", True),
-        ("- www.example.org", True),
-        ("[1] https://example.org/a\n\nThe room is large.", False),
-        ("See https://example.org/a", False),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("https://example.org/a", True), ("[1] https://example.org/a\n\n[2] http://example.org/b?x=1", True), ("- www.example.org", True),
+    ("[1] https://example.org/a\n\nThe room is large.", False), ("See https://example.org/a", False), ("", False),
+])  # fmt: skip
 def test_contexts_that_are_nothing_but_addresses(tmp_path: Path, text: str, said: bool) -> None:
     found = warnings(tmp_path, ({}, chunks("a", "b", text=text)), method="bing")
-    assert [line.startswith("method bing: 2 of 2 contexts are nothing but addresses") for line in found] == [
-        True
-    ] * said
+    assert [line.startswith("method bing: 2 of 2 contexts are nothing but addresses") for line in found] == [True] * said
 
 
 def test_one_id_in_another_form_is_a_fault_among_many_in_order(tmp_path: Path) -> None:
@@ -111,10 +100,7 @@ def test_one_id_in_another_form_is_a_fault_among_many_in_order(tmp_path: Path) -
 def test_every_id_that_leads_nowhere_has_its_first_case(tmp_path: Path) -> None:
     cases = [
         ({"relevant_docs": ["a", "b"]}, chunks("a", "b") | cited("a", "b")),
-        (
-            {"relevant_docs": ["a", "x"], "required_support_groups": [["a"], ["y"]]},
-            chunks("a", "b") | cited("a", "b", "z"),
-        ),
+        ({"relevant_docs": ["a", "x"], "required_support_groups": [["a"], ["y"]]}, chunks("a", "b") | cited("a", "b", "z")),
         ({"relevant_docs": ["x", "b"]}, chunks("a") | cited("a")),
     ]
     assert warnings(tmp_path, *cases) == []

@@ -1,7 +1,5 @@
 """The judge stage over a scripted transport: order, resuming, bugs, stops."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -117,9 +115,7 @@ def bench(tmp_path: Path) -> SimpleNamespace:
     folder = RunFolder(tmp_path / "run")
     folder.create()
     load_dataset.BLOCK = 8
-    yield SimpleNamespace(
-        path=tmp_path, folder=folder, metrics=[TwoSteps(name="two", ask=prompt), Length(name="length")]
-    )
+    yield SimpleNamespace(path=tmp_path, folder=folder, metrics=[TwoSteps(name="two", ask=prompt), Length(name="length")])
     load_dataset.BLOCK = 1000
 
 
@@ -160,27 +156,18 @@ def scores(bench: SimpleNamespace, iteration: int = 1) -> list[dict[str, Any]]:
 ANSWERS = [f"answer number {i}" for i in range(20)]
 
 
-@pytest.mark.slow
 async def test_rows_stand_in_data_order_whatever_came_back_first(bench: SimpleNamespace) -> None:
     cases(bench, ANSWERS)
     await judge(bench, transport := Scripted(seed=1))
-    first = [
-        bench.folder.iteration(1).scores.read_bytes(),
-        pq.read_table(bench.folder.iteration(1).judge_inputs).to_pylist(),
-    ]
-    assert [(r["sample_id"], r["score_name"]) for r in scores(bench)] == [
-        (f"s{i}", n) for i in range(20) for n in ("two", "length")
-    ]
+    first = [bench.folder.iteration(1).scores.read_bytes(), pq.read_table(bench.folder.iteration(1).judge_inputs).to_pylist()]
+    assert [(r["sample_id"], r["score_name"]) for r in scores(bench)] == [(f"s{i}", n) for i in range(20) for n in ("two", "length")]
     assert len(transport.asked) == len(set(transport.asked)) == 80
     assert transport.peak == 4
     for path in (bench.folder.iteration(1).scores, bench.folder.iteration(1).judge_inputs):
         path.unlink()
     await judge(bench, other := Scripted(seed=2, width=1), store="other.sqlite")
     assert len(other.asked) == 80
-    assert [
-        bench.folder.iteration(1).scores.read_bytes(),
-        pq.read_table(bench.folder.iteration(1).judge_inputs).to_pylist(),
-    ] == first
+    assert [bench.folder.iteration(1).scores.read_bytes(), pq.read_table(bench.folder.iteration(1).judge_inputs).to_pylist()] == first
 
 
 async def test_a_dead_provider_ends_the_run_and_a_second_start_asks_only_the_rest(bench: SimpleNamespace) -> None:
@@ -230,9 +217,7 @@ async def test_a_failed_judgement_is_an_error_row_and_the_others_go_on(bench: Si
     assert stage.state.errors == 1
 
 
-async def test_a_permanent_failure_is_not_asked_again_by_the_same_run_and_a_transient_one_is(
-    bench: SimpleNamespace,
-) -> None:
+async def test_a_permanent_failure_is_not_asked_again_by_the_same_run_and_a_transient_one_is(bench: SimpleNamespace) -> None:
     cases(bench, ["permanent", "passing"])
     await judge(bench, first := Scripted(statuses={"permanent": "refused", "passing": "network"}))
     for path in (bench.folder.iteration(1).scores, bench.folder.iteration(1).judge_inputs):
@@ -245,9 +230,7 @@ async def test_a_permanent_failure_is_not_asked_again_by_the_same_run_and_a_tran
 
 async def test_the_first_bug_stops_the_run_and_is_named(bench: SimpleNamespace) -> None:
     cases(bench, ["fine", "boom", "also fine"])
-    with pytest.raises(
-        MetricBug, match=r"metric length on case s1/default.*ZeroDivisionError.*\n.*on_metric_error=record"
-    ):
+    with pytest.raises(MetricBug, match=r"metric length on case s1/default.*ZeroDivisionError.*\n.*on_metric_error=record"):
         await judge(bench, Scripted())
 
 
@@ -301,9 +284,7 @@ async def test_iterations_ask_again_under_their_own_keys(bench: SimpleNamespace)
 
 
 async def test_a_system_error_is_skipped_not_scored(bench: SimpleNamespace) -> None:
-    records = [
-        SimpleNamespace(sample=Sample(id="s", question="q"), output=Output(sample_id="s", error="timeout"), where="1")
-    ]
+    records = [SimpleNamespace(sample=Sample(id="s", question="q"), output=Output(sample_id="s", error="timeout"), where="1")]
     load_dataset.load_dataset(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
     await judge(bench, transport := Scripted())
     assert [(r["status"], r["reason"]) for r in scores(bench)] == [("skipped", "system_error")] * 2
@@ -323,7 +304,6 @@ async def test_running_out_of_budget_is_incomplete(bench: SimpleNamespace) -> No
         await judge(bench, Poor())
 
 
-@pytest.mark.slow
 async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: SimpleNamespace) -> None:
     cases(bench, ANSWERS)
     with pytest.raises(ProviderUnusable):  # the first block of eight is written, the run is not finished
@@ -336,10 +316,7 @@ async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: Simp
     assert len(set(first.asked) & set(second.asked)) == 1, "only the question that failed goes out again"
 
 
-@pytest.mark.slow
-async def test_a_finished_block_with_a_lasting_failure_is_done_again_when_errors_are_retried(
-    bench: SimpleNamespace,
-) -> None:
+async def test_a_finished_block_with_a_lasting_failure_is_done_again_when_errors_are_retried(bench: SimpleNamespace) -> None:
     cases(bench, ANSWERS)
     with pytest.raises(ProviderUnusable):  # the first block of eight is written, the run is not finished
         await judge(bench, Scripted(statuses={"number 2": "refused"}, limit=60, width=1))
@@ -353,31 +330,14 @@ async def test_a_finished_block_with_a_lasting_failure_is_done_again_when_errors
     assert rows == {f"s{i}": "ok" for i in range(20)}
 
 
-LINE = {
-    "sample_id": "s0",
-    "method": "default",
-    "repeat": 1,
-    "question": "q",
-    "transient": False,
-    "result": {"two": 1.0},
-}
+LINE = {"sample_id": "s0", "method": "default", "repeat": 1, "question": "q", "transient": False, "result": {"two": 1.0}}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("result", None),
-        ("result", [1]),
-        ("sample_id", 7),
-        ("method", None),
-        ("question", None),
-        ("transient", "no"),
-        ("repeat", True),
-    ],
+    [("result", None), ("result", [1]), ("sample_id", 7), ("method", None), ("question", None), ("transient", "no"), ("repeat", True)],
 )
-async def test_a_journal_edited_by_hand_is_refused_with_its_line(
-    bench: SimpleNamespace, name: str, value: object
-) -> None:
+async def test_a_journal_edited_by_hand_is_refused_with_its_line(bench: SimpleNamespace, name: str, value: object) -> None:
     cases(bench, ANSWERS)
     good = {**LINE, "completed_at": "2026-01-01T00:00:00+00:00"}
     bad = {key: found for key, found in {**good, name: value}.items() if found is not None}
@@ -389,7 +349,6 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(
     assert not untouched.asked
 
 
-@pytest.mark.slow
 async def test_a_stop_ends_the_run_while_it_waits_for_slow_blocks(bench: SimpleNamespace) -> None:
     """Three blocks are held open by one slow case each, nothing else is left to do: the fourth must not wait for ever."""
     cases(bench, [f"{'slow' if i % 8 == 0 else 'answer'} number {i}" for i in range(32)])
@@ -417,9 +376,7 @@ async def test_an_exception_outside_of_the_metrics_ends_the_run_too(bench: Simpl
     assert not bench.folder.iteration(1).scores.exists()
 
 
-async def test_a_case_whose_line_found_no_room_is_done_again(
-    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_case_whose_line_found_no_room_is_done_again(bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk at one line, and room again for what comes after: the block must not stand without that case's line."""
     cases(bench, ANSWERS[:8])
     append, refused = Journal.append_all, []
@@ -447,7 +404,6 @@ def lines(bench: SimpleNamespace) -> list[str]:
     return [json.loads(line)["sample_id"] for line in text.splitlines()[1:]]
 
 
-@pytest.mark.slow
 async def test_a_journal_that_was_moved_away_is_written_again(bench: SimpleNamespace) -> None:
     """Also for the blocks that are finished: its own error message says that its cases are then done again."""
     cases(bench, ANSWERS)
@@ -475,10 +431,7 @@ async def test_what_the_machine_lacks_is_no_bug_of_a_metric(bench: SimpleNamespa
     assert not isinstance(found.value, MetricBug)
 
 
-@pytest.mark.slow
-async def test_blocks_and_row_groups_do_not_change_what_is_in_them(
-    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_blocks_and_row_groups_do_not_change_what_is_in_them(bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables of a run hold the same rows however its cases were cut into blocks and its questions into row groups."""
     found = []
     for number, (block, group) in enumerate([(1000, 1 << 30), (3, 1), (8, 2000)], 1):

@@ -1,7 +1,5 @@
 """Questions that several metrics ask in the same words are planned once."""
 
-from __future__ import annotations
-
 from ragpipe.metrics.base import Metric, PlannedCall
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
@@ -38,9 +36,7 @@ def test_shared_questions_are_counted_once():
 def test_what_methods_share_is_counted_once():
     """The same chunks and reference, other answers: all that looks at no answer is asked once for both methods."""
     cases = [
-        make_case(
-            f"It is {town}.", id=f"q{i}", method=town, references=["Paris is the capital."], chunks=[f"a {i}", f"b {i}"]
-        )
+        make_case(f"It is {town}.", id=f"q{i}", method=town, references=["Paris is the capital."], chunks=[f"a {i}", f"b {i}"])
         for i in range(3)
         for town in ("Paris", "Rome")
     ]

@@ -1,7 +1,5 @@
 """Rows of `scores.parquet` from columns: the same rows, in the same order, as score by score."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from ragpipe.schema.sample import Case, CaseKey, Output, Sample
 from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec
 from ragpipe.schema.table_schemas import SCORES
 from ragpipe.stages import load_dataset
+from ragpipe.stages.calibration_states import calibration_words, judge_calibrated
 from ragpipe.stages.case_measuring import CaseMeasuring, MetricBug, computed_table, in_case_order
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage
@@ -88,9 +87,7 @@ def judged(root: Path, metric: Computed, answers: Sequence[str | None], **option
     folder = RunFolder(root)
     folder.create()
     records = [
-        SimpleNamespace(
-            sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where=""
-        )
+        SimpleNamespace(sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where="")
         for i, answer in enumerate(answers)
     ]
     load_dataset.load_dataset(records, samples=folder.samples, outputs=folder.outputs)
@@ -98,9 +95,7 @@ def judged(root: Path, metric: Computed, answers: Sequence[str | None], **option
     session = JudgeSession(identity={}, label="none", transport=SimpleNamespace(stop=lambda _: None), store=None)  # type: ignore[arg-type]
     folder.iteration(1).create()
     measuring = CaseMeasuring([metric], session, on_metric_error=options.pop("on_metric_error", "stop"))
-    stage = JudgeStage(
-        cases=reader, measuring=measuring, session=session, folder=folder.iteration(1), window=4, **options
-    )
+    stage = JudgeStage(cases=reader, measuring=measuring, session=session, folder=folder.iteration(1), window=4, **options)
     if "on_change" in options:
         options["on_change"].stage = stage
     try:
@@ -154,9 +149,7 @@ class Debris(Computed):
         (float("nan"), "Out of range float values are not JSON compliant"),
     ],
 )
-def test_details_that_no_table_can_hold_are_a_fault_of_the_metric_on_that_case(
-    tmp_path: Path, debris: Any, words: str
-) -> None:
+def test_details_that_no_table_can_hold_are_a_fault_of_the_metric_on_that_case(tmp_path: Path, debris: Any, words: str) -> None:
     refused = rf"metric d on case s1/default: .*the details of the score d are no plain JSON: {words}"
     with pytest.raises(MetricBug, match=refused):
         judged(tmp_path / "stops", Debris(name="d", debris=debris), ["a", "odd", "b"])
@@ -185,3 +178,23 @@ def test_computed_blocks_stop_between_two_blocks_and_go_on(tmp_path: Path) -> No
     assert [entry["sample_id"] for entry in read_entries(folder.journal)] == [f"s{i}" for i in range(10)]
     judged(tmp_path / "at_once", Words(name="w"), answers)
     assert folder.scores.read_bytes() == RunFolder(tmp_path / "at_once").iteration(1).scores.read_bytes()
+
+
+def states(**values: bool | None) -> dict[str, dict[str, Any]]:
+    return {name: {"calibrated": value, "why": "because"} for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("values", "calibrated", "words"),
+    [
+        ({}, None, "uncalibrated"),
+        ({"a": None, "b": None}, None, "uncalibrated"),
+        ({"a": True, "b": True}, True, ""),
+        ({"a": True, "b": None}, None, "calibrated a; uncalibrated b"),
+        ({"a": True, "b": False, "c": None}, False, "calibrated a; failed calibration b; uncalibrated c"),
+        ({"a": False}, False, "failed calibration a"),
+    ],
+)
+def test_a_judge_is_calibrated_where_all_its_scores_are(values: dict[str, bool | None], calibrated: bool | None, words: str) -> None:
+    assert judge_calibrated(states(**values)) is calibrated
+    assert calibration_words(states(**values)) == words

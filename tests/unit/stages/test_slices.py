@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import DataError, RagpipeError
 from ragpipe.judging.session import JudgeSession
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.schema.sample import Case, Output, Sample
+from ragpipe.reports.console import Console
+from ragpipe.reports.model import Report
+from ragpipe.reports.settings import ReportSettings
+from ragpipe.schema.sample import Case, Chunk, Output, Sample
 from ragpipe.schema.score import Score, ScoreSpec
 from ragpipe.stages import load_dataset
+from ragpipe.stages import write_reports as stage
+from ragpipe.stages.case_batches import text_bytes
 from ragpipe.stages.case_measuring import CaseMeasuring
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.judge_cases import JudgeStage
 from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice, slices_of
+from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
+from tests.support.run_tables import Row, score, write_run
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
 
 
 @given(st.integers(0, 9), st.integers(1, 2000), st.integers(1, 1200))
@@ -93,9 +105,7 @@ def measured(
     folder = RunFolder(root)
     folder.create()
     records = [
-        SimpleNamespace(
-            sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where=""
-        )
+        SimpleNamespace(sample=Sample(id=f"s{i}", question=f"q{i}"), output=Output(sample_id=f"s{i}", answer=answer), where="")
         for i, answer in enumerate(answers)
     ]
     load_dataset.load_dataset(records, samples=folder.samples, outputs=folder.outputs)
@@ -106,9 +116,7 @@ def measured(
 
     async def run() -> tuple[JudgeStage, list[Slice]]:
         slices = None if largest is None else Here(reader, measuring, largest)
-        stage = JudgeStage(
-            cases=reader, measuring=measuring, session=session, folder=iteration, window=4, slices=slices
-        )
+        stage = JudgeStage(cases=reader, measuring=measuring, session=session, folder=iteration, window=4, slices=slices)
         await stage.run()
         return stage, [] if slices is None else slices.seen
 
@@ -119,11 +127,7 @@ def measured(
     return [path.read_bytes() for path in (iteration.scores, iteration.judge_inputs)], stage, seen
 
 
-METRICS = {
-    "computed": [Letters(name="letters")],
-    "asking": [Late(name="late")],
-    "both": [Letters(name="letters"), Late(name="late")],
-}
+METRICS = {"computed": [Letters(name="letters")], "asking": [Late(name="late")], "both": [Letters(name="letters"), Late(name="late")]}
 
 
 @pytest.fixture
@@ -145,12 +149,9 @@ def test_the_same_bytes_whatever_the_slices(tmp_path: Path, small_blocks: None, 
         )  # fmt: skip
 
 
-@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=20), st.integers(1, 9))
-def test_any_answers_give_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, answers: list[str], largest: int
-) -> None:
+def test_any_answers_give_the_same_bytes(tmp_path_factory: pytest.TempPathFactory, answers: list[str], largest: int) -> None:
     load_dataset.BLOCK, before = 8, load_dataset.BLOCK
     try:
         root = tmp_path_factory.mktemp("slices")
@@ -180,9 +181,7 @@ def test_a_start_after_a_stop_measures_only_the_blocks_that_are_not_written(tmp_
 
 @pytest.mark.parametrize("kind", METRICS)
 @pytest.mark.parametrize("largest", [None, 3, 8])
-def test_lines_of_an_earlier_start_are_not_written_again(
-    tmp_path: Path, small_blocks: None, kind: str, largest: int | None
-) -> None:
+def test_lines_of_an_earlier_start_are_not_written_again(tmp_path: Path, small_blocks: None, kind: str, largest: int | None) -> None:
     """Eleven lines and no part: a power cut, for example."""
     answers = ["word " * (i % 7) for i in range(21)]
     whole, *_ = measured(tmp_path / "whole", answers, METRICS[kind], None)
@@ -213,3 +212,219 @@ def test_a_case_with_another_result_than_before_is_counted(tmp_path: Path, small
     _, stage, _ = measured(tmp_path / "run", answers, METRICS["asking"], 8)
     assert (stage.state.resumed, stage.state.changed) == (18, 3)
     assert stage.state.first_changed in ("s3/default", "s10/default", "s17/default")
+
+
+def record(number: int, answer: str, *, question: str = "q", method: str = "default") -> SimpleNamespace:
+    output = Output(sample_id=f"s{number}", method=method, answer=answer, chunks=[Chunk(id="c", rank=1, text="x")])
+    return SimpleNamespace(sample=Sample(id=f"s{number}", question=question), output=output, where="")
+
+
+def frozen(folder: Path, records: Sequence[SimpleNamespace]) -> tuple[Path, Path]:
+    samples, outputs = folder / "samples.parquet", folder / "outputs.parquet"
+    load_dataset.load_dataset(records, samples=samples, outputs=outputs)
+    return samples, outputs
+
+
+def groups(path: Path) -> list[int]:
+    found = pq.ParquetFile(path).metadata
+    return [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+
+
+def test_a_block_is_closed_by_the_text_of_its_cases(tmp_path: Path) -> None:
+    """16 MiB, reached by the fourth case of 5 MiB; a case that is larger than a block stands alone."""
+    mib = "x" * (1 << 20)
+    records = [record(i, mib * 5) for i in range(6)] + [record(6, "small"), record(7, mib * 20), record(8, "small")]
+    samples, outputs = frozen(tmp_path, records)
+    assert groups(outputs) == [4, 4, 1]
+    assert groups(samples) == [9]
+    assert load_dataset.block_limits() == {"cases": 1000, "text_bytes": 16_777_216}
+
+
+def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) -> None:
+    question = "x" * (6 << 20)
+    samples, outputs = frozen(tmp_path, [record(0, "a", question=question, method=f"m{i}") for i in range(7)])
+    assert groups(outputs) == [3, 3, 1]
+    assert groups(samples) == [1]
+
+
+def test_letters_count_by_their_bytes(tmp_path: Path) -> None:
+    """A text of three bytes a letter fills a block in a third of the letters."""
+    rows = {"a": ["x" * 9, ""], "b": ["\u20ac" * 3, "z"], "c": [None, "w"], "d": [["y", "\u20ac"], None], "e": [7, 8]}
+    table = pa.table(rows)
+    assert text_bytes(table).tolist() == [9 + 9 + 4, 2]
+    assert text_bytes(table.slice(1)).tolist() == [2]
+    empty = pa.table({"d": pa.array([[], ["ab"], []], pa.list_(pa.string()))})
+    assert text_bytes(empty).tolist() == [0, 2, 0]
+
+
+def test_small_cases_are_a_thousand(tmp_path: Path) -> None:
+    _, outputs = frozen(tmp_path, [record(i, "a") for i in range(2500)])
+    assert groups(outputs) == [1000, 1000, 500]
+
+
+def test_every_case_finds_its_sample_in_whichever_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_dataset, "BLOCK", 7)
+    order = [(i, method) for i in range(40) for method in ("a", "b")]
+    random.Random(4).shuffle(order)
+    samples, outputs = frozen(tmp_path, [record(i, f"{i} by {m}", question=f"is it {i}?", method=m) for i, m in order])
+    reader = CaseReader(samples, outputs, iteration=3)
+    monkeypatch.setattr("ragpipe.stages.case_reader._KEPT_BYTES", 1)  # two groups are held at most
+    found = [(case.sample.question, case.output.answer) for case in reader]
+    assert found == [(f"is it {i}?", f"{i} by {m}") for i, m in order]
+    keys = [key for block in range(reader.blocks) for key in reader.keys(block)]
+    assert keys == [case.key for case in reader]
+
+
+@pytest.mark.parametrize("victim", ["samples", "outputs"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "other"])
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, victim: str, damage: str) -> None:
+    paths = dict(zip(("samples", "outputs"), frozen(tmp_path, [record(i, "a" * 50) for i in range(30)]), strict=True))
+    path = paths[victim]
+    whole = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "other":
+        path.write_bytes(b"no table")
+    else:
+        path.write_bytes(whole[:-30] if damage == "cut" else whole[:4] + bytes(b ^ 0x5A for b in whole[4:400]) + whole[400:])
+    with pytest.raises(DataError) as found:
+        list(CaseReader(**paths))
+    assert found.value.problems[0].where == str(path)
+
+
+@pytest.mark.parametrize("order", ["by method", "by question"])
+def test_a_batch_may_bring_no_new_sample(tmp_path: Path, order: str) -> None:
+    """A thousand cases are a batch: the second one holds samples of the first one alone."""
+    if order == "by method":
+        cases = [(number, method) for method in "ab" for number in range(1000)]
+    else:
+        cases = [(number, method) for number in range(334) for method in "abc"]
+    answers = [f"{number} by {method}" for number, method in cases]
+    records = [record(number, answer, method=method) for (number, method), answer in zip(cases, answers, strict=True)]
+    samples, outputs = frozen(tmp_path, records)
+    found = [(case.sample.id, case.output.answer) for case in CaseReader(samples, outputs)]
+    assert found == [(f"s{number}", answer) for (number, _), answer in zip(cases, answers, strict=True)]
+    assert groups(samples) == [1000 if order == "by method" else 334]
+
+
+FORMATS = ReportSettings(formats=["terminal", "markdown", "html", "junit", "csv"])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": i / 4}) for i in range(5)])
+    score(tmp_path, [ScoreSpec("faithfulness")])
+    return RunFolder(tmp_path)
+
+
+@pytest.fixture
+def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each page that is rendered."""
+    made = list[str]()
+    render = stage.write_run_page
+
+    def noted(path: Path, report: Report, *args: Any, **options: Any) -> list[Path]:
+        made.append(report.name)
+        return render(path, report, *args, **options)
+
+    monkeypatch.setattr(stage, "write_run_page", noted)
+    return made
+
+
+def reports(run: RunFolder, settings: ReportSettings = FORMATS) -> tuple[str, dict[str, bytes]]:
+    """What is printed, and each file that is written with its content."""
+    out = io.StringIO()
+    console = Console(out=out, err=io.StringIO())
+    written = write_reports(run.iteration(1).root, target=run.root, settings=settings, console=console)
+    return out.getvalue(), {path.relative_to(run.root).as_posix(): path.read_bytes() for path in written}
+
+
+def test_a_second_start_makes_no_report_again_and_says_the_same(run: RunFolder, pages_made: list[str]) -> None:
+    first = reports(run)
+    assert {"report.md", "report.html", "report.junit.xml"} < set(first[1])
+    assert reports(run) == first
+    assert len(pages_made) == 1
+
+
+def edit_page(run: RunFolder) -> None:
+    run.html.write_text("edited")
+
+
+def remove_page(run: RunFolder) -> None:
+    run.report.unlink()
+
+
+def link_page(run: RunFolder) -> None:
+    run.html.rename(run.root / "elsewhere")
+    run.html.symlink_to(run.root / "elsewhere")
+
+
+def remove_export(run: RunFolder) -> None:
+    next(run.export.rglob("*.csv")).unlink()
+
+
+def forget(run: RunFolder) -> None:
+    run.reports_made.unlink()
+
+
+def break_note(run: RunFolder) -> None:
+    run.reports_made.write_text("{")
+
+
+def empty_note(run: RunFolder) -> None:
+    noted = json.loads(run.reports_made.read_text())
+    run.reports_made.write_text(json.dumps({**noted, "written": ["report.html"]}))
+
+
+@pytest.mark.thorough(tried=3)
+@pytest.mark.parametrize(
+    "damage", [edit_page, remove_page, link_page, remove_export, forget, break_note, empty_note], ids=lambda f: f.__name__
+)  # fmt: skip
+def test_reports_that_are_not_what_was_written_are_made_again(
+    run: RunFolder, pages_made: list[str], damage: Callable[[RunFolder], None]
+) -> None:
+    first = reports(run)
+    damage(run)
+    assert reports(run) == first
+    assert len(pages_made) == 2
+    assert reports(run) == first
+    assert len(pages_made) == 2
+
+
+def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = reports(run)[1]
+    fewer = FORMATS.model_copy(update={"percent": ["faithfulness"]})
+    assert reports(run, fewer)[1]["report.md"] != first["report.md"]
+    records = run.iteration(1).records
+    table = pq.read_table(records)
+    answers = table.schema.get_field_index("answer")
+    pq.write_table(table.set_column(answers, table.schema.field(answers), [["changed"] * len(table)]), records)
+    assert b"changed" in reports(run, fewer)[1]["report.html"]  # the worst cases stand in the page itself
+    assert len(pages_made) == 3
+    run.iteration(1).wall.write_text('{"judging_s": 75.0}')
+    reports(run, fewer)
+    assert len(pages_made) == 4
+    monkeypatch.setattr("ragpipe.stages.write_reports.code_digest", lambda: "another state of the code")
+    reports(run, fewer)
+    assert len(pages_made) == 5
+
+
+def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> None:
+    (run.root.parent / "outside").write_text("not ours")
+    reports(run)
+    noted = json.loads(run.reports_made.read_text())
+    noted["written"]["../outside"] = noted["written"]["report.md"]
+    run.reports_made.write_text(json.dumps(noted))
+    assert "../outside" not in reports(run)[1]
+
+
+def test_a_page_whose_side_file_is_gone_is_made_again(run: RunFolder, pages_made: list[str]) -> None:
+    settings = ReportSettings(formats=["html"], single_file_mb=0)
+    _, first = reports(run, settings)
+    beside = [name for name in first if name.startswith("report.data/")]
+    assert beside
+    assert reports(run, settings)[1] == first
+    assert len(pages_made) == 1
+    (run.root / beside[0]).unlink()
+    assert reports(run, settings)[1] == first
+    assert len(pages_made) == 2

@@ -1,7 +1,5 @@
 """The embedded judge gives no value to the cases alone that cost no question: a mean must not cover failures only."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,14 +20,7 @@ from ragpipe.stages.case_measuring import measure_case
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 JUDGED = [metric for metric in default_metrics() if not isinstance(metric, Computed) and metric.prompts()]
-REFERENCES: tuple[list[str], ...] = (
-    [],
-    ["It has four basins."],
-    ["No."],
-    ["x"],
-    ["I cannot say.", "Yes, it is."],
-    ["No.", "Four."],
-)
+REFERENCES: tuple[list[str], ...] = ([], ["It has four basins."], ["No."], ["x"], ["I cannot say.", "Yes, it is."], ["No.", "Four."])
 MISSING: tuple[Mapping[str, Any], ...] = ({"chunks": []}, {"answer": ""}, {"citations": []})
 
 
@@ -55,10 +46,7 @@ def test_no_value_where_the_whole_case_could_not_be_judged(metric: Metric) -> No
                 continue
             for fields in MISSING:
                 less = replace(case, output=case.output.model_copy(update=fields))
-                assert not [score.value for score in _scores(metric, less) if score.value is not None], (
-                    references,
-                    fields,
-                )
+                assert not [score.value for score in _scores(metric, less) if score.value is not None], (references, fields)
 
 
 @pytest.mark.parametrize("answer", ["", "I don't know.", "Whales sing."])

@@ -1,7 +1,5 @@
 """What a name in a file of an unknown shape may mean: guesses by name and type, and none where a type does not fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -9,31 +7,29 @@ import yaml
 
 from ragpipe.datasets.path_expressions import Expression
 from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.profiling.label_fields import SeenVerdicts
 from ragpipe.starting.guessed_mapping import GuessedField, guessed_fields, names_in_file, passages_in
-from ragpipe.starting.option_files import FileOrigin, guessed_dataset, scalar
+from ragpipe.starting.option_files import FileOrigin, RecordedEntry, guessed_dataset, recorded_entries, scalar
 
 
-@pytest.mark.parametrize(
-    ("record", "guesses"),
-    [
-        ({"q": "Who?", "reply": "Ada."}, {"question": "q", "answer": "reply"}),
-        ({"userInput": "Who?", "actualOutput": "Ada."}, {"question": "userInput", "answer": "actualOutput"}),
-        ({"qid": 7, "query": "Who?"}, {"id": "to_string(qid)", "question": "query"}),
-        ({"query": "Who?", "hits": [{"url": "a", "body": "Ada."}]}, {"question": "query", "contexts": "hits[].body"}),
-        ({"query": "Who?", "passages": ["Ada."]}, {"question": "query", "contexts": "passages"}),
-        ({"query": "Who?", "documents": '["Ada."]'}, {"question": "query", "contexts": "parse(documents)"}),
-        ({"query": "Who?", "ground_truth": ["Ada.", "Lovelace."]}, {"question": "query", "references": "ground_truth"}),
-        ({"query": "Who?", "ground_truth": "Ada."}, {"question": "query", "reference": "ground_truth"}),
-        ({"turn": {"query": "Who?"}, "a b": {"response": "Ada."}}, {"question": "turn.query", "answer": '"a b".response'}),
-        ({"request": '{"query": "Who?"}', "result": '{"answer": "Ada."}'}, {"question": "parse(request).query", "answer": "parse(result).answer"}),
-        ({"input": '{"question": "Who?"}', "metadata": '{"contexts": ["Ada."]}'}, {"question": "parse(input).question", "contexts": "parse(metadata).contexts"}),
-        ({"query": "Who?", "documents": '[{"text": "Ada."}]'}, {"question": "query", "contexts": "parse(documents)[].text"}),
-        ({"query": "{braces} are what?", "reply": "[1] says so"}, {"question": "query", "answer": "reply"}),
-        ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
-        ({"query": "Who?", "hits": []}, {"question": "query"}),
-        ({"note": "Who?", "value": "Ada."}, {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("record", "guesses"), [
+    ({"q": "Who?", "reply": "Ada."}, {"question": "q", "answer": "reply"}),
+    ({"userInput": "Who?", "actualOutput": "Ada."}, {"question": "userInput", "answer": "actualOutput"}),
+    ({"qid": 7, "query": "Who?"}, {"id": "to_string(qid)", "question": "query"}),
+    ({"query": "Who?", "hits": [{"url": "a", "body": "Ada."}]}, {"question": "query", "contexts": "hits[].body"}),
+    ({"query": "Who?", "passages": ["Ada."]}, {"question": "query", "contexts": "passages"}),
+    ({"query": "Who?", "documents": '["Ada."]'}, {"question": "query", "contexts": "parse(documents)"}),
+    ({"query": "Who?", "ground_truth": ["Ada.", "Lovelace."]}, {"question": "query", "references": "ground_truth"}),
+    ({"query": "Who?", "ground_truth": "Ada."}, {"question": "query", "reference": "ground_truth"}),
+    ({"turn": {"query": "Who?"}, "a b": {"response": "Ada."}}, {"question": "turn.query", "answer": '"a b".response'}),
+    ({"request": '{"query": "Who?"}', "result": '{"answer": "Ada."}'}, {"question": "parse(request).query", "answer": "parse(result).answer"}),
+    ({"input": '{"question": "Who?"}', "metadata": '{"contexts": ["Ada."]}'}, {"question": "parse(input).question", "contexts": "parse(metadata).contexts"}),
+    ({"query": "Who?", "documents": '[{"text": "Ada."}]'}, {"question": "query", "contexts": "parse(documents)[].text"}),
+    ({"query": "{braces} are what?", "reply": "[1] says so"}, {"question": "query", "answer": "reply"}),
+    ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
+    ({"query": "Who?", "hits": []}, {"question": "query"}),
+    ({"note": "Who?", "value": "Ada."}, {}),
+])  # fmt: skip
 def test_a_guess_needs_a_name_and_a_fitting_type(record: dict[str, Any], guesses: dict[str, str]) -> None:
     assert {guess.field: guess.path for guess in guessed_fields(names_in_file([record]))} == guesses
 
@@ -47,12 +43,9 @@ def test_names_of_all_first_records_with_the_first_value_that_is_not_null() -> N
     records = [{"a": None, "b": [{"c": 1}]}, {"a": "text", "d": {"e": True}}]
     names = {name.path: (name.kind, name.shown_example) for name in names_in_file(records)}
     assert names == {
-        "a": ("text", "text"),
-        "b": ("list of objects", '[{"c": 1}]'),
-        "b[].c": ("number", "1"),
-        "d": ("object", '{"e": true}'),
+        "a": ("text", "text"), "b": ("list of objects", '[{"c": 1}]'), "b[].c": ("number", "1"), "d": ("object", '{"e": true}'),
         "d.e": ("boolean", "true"),
-    }
+    }  # fmt: skip
 
 
 def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
@@ -63,26 +56,10 @@ def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
     assert len(name.shown_example) <= 63
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "id",
-        "a.b[].c",
-        "here:../../x.jsonl",
-        '"a b".c',
-        "parse(x)",
-        "true",
-        "No",
-        "7",
-        "a: b",
-        "#x",
-        "",
-        "é",
-        "x:",
-        """it's "a b".c""",
-        '"a\\n".c',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "id", "a.b[].c", "here:../../x.jsonl", '"a b".c', "parse(x)", "true", "No", "7", "a: b", "#x", "", "é", "x:", """it's "a b".c""",
+    '"a\\n".c',
+])  # fmt: skip
 def test_a_written_text_is_read_back_as_it_is(text: str) -> None:
     assert yaml.safe_load(f"key: {scalar(text)}   # a comment") == {"key": text}
 
@@ -138,3 +115,65 @@ def test_the_first_list_of_texts_may_be_the_contexts(record: dict[str, Any], pat
 def test_the_longest_text_of_several_words_may_be_the_passage() -> None:
     record = {"quellen": [{"titel": "a", "KB inhalt": "Two years, by law."}]}
     assert passages_in(names_in_file([record])) == 'quellen[]."KB inhalt"'
+
+
+def _seen(*verdicts: Any) -> SeenVerdicts:
+    seen = SeenVerdicts()
+    for verdict in verdicts:
+        seen.add(verdict)
+    return seen
+
+
+def _entry(name: str, *verdicts: Any, option: str = "ragas") -> RecordedEntry:
+    (entry,), left_out = recorded_entries({name: _seen(*verdicts)}, option, ())
+    assert left_out == []
+    return entry
+
+
+@pytest.mark.parametrize(("verdicts", "scale"), [
+    ((0.2, 0.9), (0, 1)), ((0, 1), (0, 1)), ((1, 3, 5), (1, 5)), ((0, 4), (0, 5)), ((2, 5), (1, 5)), ((0, 7.5), (0, 10)),
+    ((12, 88), (0, 100)), ((-1, 0.5), None), ((3, 400), None),
+])  # fmt: skip
+def test_the_scale_is_the_narrowest_that_holds_every_value(verdicts: tuple[float, ...], scale: tuple[float, float] | None) -> None:
+    assert _entry("x", *verdicts).scale == scale
+
+
+def test_only_true_and_false_are_binary_and_ones_and_zeros_are_not() -> None:
+    assert _entry("x", True, False).is_binary
+    assert not _entry("x", 1, 0).is_binary
+    assert not _entry("x", True, 0.5).is_binary
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["harmfulness", "Hallucination", "toxicity", "Bias [GEval]", "maliciousness", "noise_sensitivity_in_relevant", "latency", "PIILeakage"],
+)  # fmt: skip
+def test_of_a_score_with_such_a_name_high_is_bad(name: str) -> None:
+    assert not _entry(name, 0.5).higher_is_better
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "answer_relevancy", "correctness", "unbiased", "score"])
+def test_of_any_other_high_is_good(name: str) -> None:
+    assert _entry(name, 0.5).higher_is_better
+
+
+def test_open_rag_evals_hallucination_score_is_good_at_1() -> None:
+    assert _entry("hallucination_score", 0.5, option="open_rag_eval").higher_is_better
+
+
+def test_a_name_that_is_taken_gets_the_name_of_the_tool() -> None:
+    verdicts = {"faithfulness": _seen(0.5), "Correctness [GEval]": _seen(0.5), "correctness_geval": _seen(1)}
+    entries, _ = recorded_entries(verdicts, "deepeval", {"faithfulness"})
+    names = {entry.source: entry.score for entry in entries}
+    assert names["faithfulness"] == "deepeval_faithfulness"
+    assert names["Correctness [GEval]"] == "correctness_geval"
+    assert names["correctness_geval"] == "deepeval_correctness_geval"
+
+
+def test_what_holds_no_number_is_left_out_with_the_reason() -> None:
+    verdicts = {"a": _seen(None), "b": _seen({"unreadable": "good"}), "c.d": _seen(1), "e": _seen(1, None, {"unreadable": "x"})}
+    entries, left_out = recorded_entries(verdicts, "ragas", ())
+    assert [(entry.source, entry.seen) for entry in entries] == [("e", "seen: 1 to 1 in 1 verdict, 1 unreadable")]
+    assert [line.split(":")[0] for line in left_out] == ["a", "b", "c.d"]
+    assert "no verdict was given" in left_out[0]
+    assert "no verdict is a number" in left_out[1]

@@ -1,7 +1,5 @@
 """Which metrics a file allows without a model, and what the others need."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.registry import option_files

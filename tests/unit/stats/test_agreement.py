@@ -1,7 +1,5 @@
 """Agreement against worked examples of the literature, and against scikit-learn and scipy as oracles."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kappa with its interval: by hand, by the page written down once more, and what always holds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -147,9 +145,7 @@ def test_the_interval_of_a_correlation_is_that_of_the_page(correlation) -> None:
     assert result.value == correlation(labels, scores).value
     centre, half = math.atanh(result.value), stats.t.ppf(0.975, len(groups) - 1) * error / (1 - result.value**2)
     assert result.interval is not None
-    assert (result.interval.low, result.interval.high) == pytest.approx(
-        (math.tanh(centre - half), math.tanh(centre + half))
-    )
+    assert (result.interval.low, result.interval.high) == pytest.approx((math.tanh(centre - half), math.tanh(centre + half)))
     assert (result.interval.method, result.error) == ("jackknife_z", pytest.approx(error))
 
 
@@ -178,9 +174,7 @@ def test_no_interval_of_a_correlation_without_grounds(
 @pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])
-def test_raters_rows_and_numbers_of_questions_may_change_places(
-    estimate, rows: list[tuple[int, int, int]], random
-) -> None:
+def test_raters_rows_and_numbers_of_questions_may_change_places(estimate, rows: list[tuple[int, int, int]], random) -> None:
     first = estimate(*columns(rows))
     labels, verdicts, questions = columns(random.sample(rows, len(rows)))
     second = estimate(verdicts, labels, 90 - 7 * questions)
@@ -190,9 +184,7 @@ def test_raters_rows_and_numbers_of_questions_may_change_places(
         assert first.interval is second.interval
         return
     assert first.value == pytest.approx(second.value, abs=1e-12)
-    assert (first.interval.low, first.interval.high) == pytest.approx(
-        (second.interval.low, second.interval.high), abs=1e-9
-    )
+    assert (first.interval.low, first.interval.high) == pytest.approx((second.interval.low, second.interval.high), abs=1e-9)
     assert -1 <= first.interval.low <= first.value <= first.interval.high <= 1
     assert first.interval.high - first.interval.low > 0.01
 

@@ -1,7 +1,5 @@
 """Numbers of clusters against the slow functions of numpy."""
 
-from __future__ import annotations
-
 from functools import reduce
 
 import numpy as np

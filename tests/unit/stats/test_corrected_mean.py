@@ -1,7 +1,5 @@
 """Corrected means: worked examples, ppi-python and statsmodels, and what always holds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -172,9 +170,7 @@ def test_the_value_is_that_of_ppi_python(seed: int) -> None:
     is_labelled[rng.choice(400, 60, replace=False)] = True
     result = corrected_mean(scores, np.where(is_labelled, labels, NONE), low=0, high=1)
     assert result.slope is not None
-    theirs = ppi.ppi_mean_pointestimate(
-        labels[is_labelled], scores[is_labelled], scores[~is_labelled], lam=result.slope * 340 / 400
-    )
+    theirs = ppi.ppi_mean_pointestimate(labels[is_labelled], scores[is_labelled], scores[~is_labelled], lam=result.slope * 340 / 400)
     assert result.value == pytest.approx(theirs.item(), abs=1e-12)
 
 
@@ -209,12 +205,7 @@ def test_only_these_cases() -> None:
 def test_refusals(labelled: int, per_question: int, strata: list[int] | None, reason: str | None) -> None:
     labels = np.array(([1.0, 0.0, 1.0] * 34)[:labelled] + [NONE] * (100 - labelled))
     result = corrected_mean(
-        np.tile([1.0, 0.0], 50),
-        labels,
-        np.arange(100) // per_question,
-        strata=None if strata is None else np.array(strata),
-        low=0,
-        high=1,
+        np.tile([1.0, 0.0], 50), labels, np.arange(100) // per_question, strata=None if strata is None else np.array(strata), low=0, high=1
     )
     assert result.reason == reason
     assert (result.value is None, result.interval is None) == (reason is not None, reason is not None)
@@ -232,9 +223,7 @@ def test_what_is_no_case_is_refused() -> None:
         corrected_mean(scores, labels, low=0, high=1)
 
 
-CASES = st.lists(
-    st.tuples(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 4)), st.integers(0, 60)), min_size=60, max_size=120
-)
+CASES = st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 4)), st.integers(0, 60)), min_size=60, max_size=120)
 """Grade by the judge, grade by people, question."""
 
 
@@ -257,9 +246,7 @@ def test_order_names_and_direction_mean_nothing(rows: list[tuple[int, int | None
         return
     low, high = bounds(result.interval)
     assert (moved.value, *bounds(moved.interval)) == pytest.approx((result.value, low, high), abs=1e-9)
-    assert (mirrored.value, *bounds(mirrored.interval)) == pytest.approx(
-        (5 - result.value, 5 - high, 5 - low), abs=1e-9
-    )
+    assert (mirrored.value, *bounds(mirrored.interval)) == pytest.approx((5 - result.value, 5 - high, 5 - low), abs=1e-9)
     assert 0 <= low <= result.value <= high <= 4
     assert high - low > 0.01
 
@@ -275,9 +262,7 @@ def test_labels_alone_are_a_mean_like_any() -> None:
     [(0, None, 1000, 60), (45, 0.01, 1000, 15), (60, 0.2, 1000, 20), (60, None, 1000, 20), (60, 0.1, 1000, 0),
      (80, 0.11, 7, 7), (0, None, 40, 40), (100, 0.3, 0, 0)],
 )  # fmt: skip
-def test_labels_are_asked_for_until_the_interval_is_narrow(
-    labels: int, width: float | None, unlabelled: int, asked: int
-) -> None:
+def test_labels_are_asked_for_until_the_interval_is_narrow(labels: int, width: float | None, unlabelled: int, asked: int) -> None:
     assert labels_to_ask(labels, width, 0.1, unlabelled) == asked
     with pytest.raises(ValueError, match="wider than 0"):
         labels_to_ask(labels, width, 0, unlabelled)

@@ -1,7 +1,5 @@
 """The intervals of agreement hold the true value as often as docs/agreement.md says: a part of its simulation, other draws."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
@@ -14,9 +12,7 @@ from scipy import stats
 from ragpipe.stats.agreement_coefficients import cohen_kappa, quadratic_kappa
 from ragpipe.stats.kappa_verdict import decide_kappa
 
-SPEC = importlib.util.spec_from_file_location(
-    "agreement_benchmark", Path(__file__).parents[3] / "benchmarks" / "agreement.py"
-)
+SPEC = importlib.util.spec_from_file_location("agreement_benchmark", Path(__file__).parents[3] / "benchmarks" / "agreement.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)
@@ -69,11 +65,7 @@ def test_the_simulated_rows_have_the_kappa_that_they_are_said_to_have() -> None:
         assert kappa(labels, verdicts).value == pytest.approx(0.7, abs=0.02)
 
 
-PASSES = {
-    0.5: {100: 0.29, 200: 0.68, 300: 0.85},
-    0.8: {100: 0.08, 200: 0.46, 300: 0.60},
-    0.95: {100: 0.0, 200: 0.07, 300: 0.09},
-}
+PASSES = {0.5: {100: 0.29, 200: 0.68, 300: 0.85}, 0.8: {100: 0.08, 200: 0.46, 300: 0.60}, 0.95: {100: 0.0, 200: 0.07, 300: 0.09}}
 """Shares that pass at a true kappa of .9, by the share of positive labels and the number of labels: the page's table."""
 
 

@@ -1,7 +1,5 @@
 """Corrected means hold the true mean as often as docs/corrected-means.md says: a part of its simulation, with other draws."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
@@ -13,9 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-SPEC = importlib.util.spec_from_file_location(
-    "corrected_means_benchmark", Path(__file__).parents[3] / "benchmarks" / "corrected_means.py"
-)
+SPEC = importlib.util.spec_from_file_location("corrected_means_benchmark", Path(__file__).parents[3] / "benchmarks" / "corrected_means.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)

@@ -1,7 +1,5 @@
 """The intervals hold the true mean as often as docs/statistics.md says: a tenth of its simulation, with other draws."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
@@ -13,9 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-SPEC = importlib.util.spec_from_file_location(
-    "intervals_benchmark", Path(__file__).parents[3] / "benchmarks" / "intervals.py"
-)
+SPEC = importlib.util.spec_from_file_location("intervals_benchmark", Path(__file__).parents[3] / "benchmarks" / "intervals.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)

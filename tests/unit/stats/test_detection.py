@@ -1,7 +1,5 @@
 """AUROC, sensitivity, specificity and balanced accuracy: by hand, against scikit-learn, and what always holds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -31,11 +29,7 @@ def array(*values: float) -> np.ndarray:
 
 
 def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        array(*(r[0] for r in rows)),
-        array(*(r[1] / 8 for r in rows)),
-        np.array([r[2] for r in rows], dtype=np.int64),
-    )
+    return (array(*(r[0] for r in rows)), array(*(r[1] / 8 for r in rows)), np.array([r[2] for r in rows], dtype=np.int64))
 
 
 LABELS, SCORES = array(1, 1, 1, 0, 0), array(0.9, 0.6, 0.4, 0.6, 0.1)
@@ -226,9 +220,7 @@ def test_order_of_rows_and_numbers_of_questions_mean_nothing(rows: list[tuple[in
             assert first.interval is second.interval
             continue
         assert first.value == pytest.approx(second.value, abs=1e-12)
-        assert (first.interval.low, first.interval.high) == pytest.approx(
-            (second.interval.low, second.interval.high), abs=1e-9
-        )
+        assert (first.interval.low, first.interval.high) == pytest.approx((second.interval.low, second.interval.high), abs=1e-9)
         assert 0 <= first.interval.low <= first.value <= first.interval.high <= 1
 
 
@@ -242,10 +234,6 @@ def test_other_class_and_turned_scores_mirror_auroc(rows: list[tuple[int, int, i
     assert here.reason == turned.reason == swapped.reason
     if here.interval is None or turned.interval is None or swapped.interval is None:
         return
-    assert (swapped.interval.low, swapped.interval.high) == pytest.approx(
-        (here.interval.low, here.interval.high), abs=1e-9
-    )
-    assert (1 - turned.interval.high, 1 - turned.interval.low) == pytest.approx(
-        (here.interval.low, here.interval.high), abs=1e-9
-    )
+    assert (swapped.interval.low, swapped.interval.high) == pytest.approx((here.interval.low, here.interval.high), abs=1e-9)
+    assert (1 - turned.interval.high, 1 - turned.interval.low) == pytest.approx((here.interval.low, here.interval.high), abs=1e-9)
     assert here.interval.high - here.interval.low > 0.05

@@ -1,7 +1,5 @@
 """Verdicts on a paired difference: the order of decisions by hand, both directions, several scores, drops, and rows needed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,7 +16,11 @@ from ragpipe.stats.difference_verdict import (
     default_smallest_effect,
     rows_needed,
 )
+from ragpipe.stats.gate_resolution import effective_rows, resolve_drop, resolve_limit, rows_for_drop, rows_to_tell, strictest_limit
+from ragpipe.stats.intervals import estimate_mean, estimate_rate, wilson_bounds
+from ragpipe.stats.looks import LOOKS, look_at
 from ragpipe.stats.paired_difference import paired_difference
+from ragpipe.stats.student_t import normal_quantile, t_quantile
 
 ROWS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(0, 30)), min_size=1, max_size=60)
 """Base, candidate, question."""
@@ -53,11 +55,7 @@ def test_the_order_of_decisions(changes: tuple[tuple[int, float], ...], state: s
     assert (verdict.state, verdict.reason) == (state, reason)
     turned = of(*((count, -difference) for count, difference in changes), higher_is_better=False)
     assert (turned.state, turned.reason) == (state, reason)
-    assert (turned.wins, turned.losses, turned.at_least) == (
-        verdict.wins,
-        verdict.losses,
-        pytest.approx(verdict.at_least),
-    )
+    assert (turned.wins, turned.losses, turned.at_least) == (verdict.wins, verdict.losses, pytest.approx(verdict.at_least))
 
 
 def test_the_bounds_that_decide_are_those_of_the_t_test() -> None:
@@ -67,9 +65,7 @@ def test_the_bounds_that_decide_are_those_of_the_t_test() -> None:
     test = stats.ttest_rel(candidate, base)
     wide, narrow = test.confidence_interval(0.95), test.confidence_interval(0.9)
     assert (verdict.paired.interval.low, verdict.paired.interval.high) == pytest.approx((wide.low, wide.high))
-    assert (verdict.interval_90.level, verdict.interval_90.low, verdict.interval_90.high) == pytest.approx(
-        (0.9, narrow.low, narrow.high)
-    )
+    assert (verdict.interval_90.level, verdict.interval_90.low, verdict.interval_90.high) == pytest.approx((0.9, narrow.low, narrow.high))
     assert (verdict.state, verdict.at_least) == ("better", pytest.approx(wide.low))
 
 
@@ -221,12 +217,8 @@ def test_without_a_scale_few_changes_pass_nothing() -> None:
 def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, higher: bool) -> None:
     base, candidate = (np.array([row[place] / 10 for row in rows]) for place in (0, 1))
     questions = np.array([row[2] for row in rows], dtype=np.int64)
-    verdict = decide_difference(
-        base, candidate, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher
-    )
-    turned = decide_difference(
-        candidate, base, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher
-    )
+    verdict = decide_difference(base, candidate, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher)
+    turned = decide_difference(candidate, base, questions, low=0, high=1, smallest_effect=effect, higher_is_better=higher)
     opposite = {"better": "worse", "worse": "better"}
     assert turned.state == opposite.get(verdict.state, verdict.state)
     assert verdict.n_needed is None or (verdict.state == "inconclusive" and verdict.n_needed > len(rows))
@@ -240,3 +232,151 @@ def test_what_always_holds(rows: list[tuple[int, int, int]], effect: float, high
         assert drop.drop > effect
     if drop.state == "passed":
         assert drop.drop <= effect
+
+
+Z, OF_POWER = stats.norm.ppf(0.975), stats.norm.ppf(0.8)
+
+
+@pytest.mark.parametrize(("n", "fails_at", "passes_at"), [(30, 0.65, 0.99), (100, 0.74, 0.94), (300, 0.79, 0.905), (1000, 0.82, 0.88)])
+def test_a_rate_of_85_percent(n: int, fails_at: float, passes_at: float) -> None:
+    """The rounded figures of docs/statistics.md, and the exact power of the gate at both values: .78 to .86."""
+    resolution = resolve_limit(0.85, n)
+    assert resolution.fails_at == pytest.approx(fails_at, abs=0.005)
+    assert resolution.passes_at == pytest.approx(passes_at, abs=0.005)
+    hits = np.arange(n + 1)
+    bounds = [wilson_bounds(k / n, n, normal_quantile(0.95)) for k in hits]
+    fails = sum(stats.binom.pmf(k, n, resolution.fails_at) for k in hits if bounds[k][1] < 0.85)
+    passes = sum(stats.binom.pmf(k, n, resolution.passes_at) for k in hits if bounds[k][0] >= 0.85)
+    assert 0.77 < fails < 0.86
+    assert 0.77 < passes < 0.86
+
+
+@given(st.floats(0.02, 0.98), st.floats(2, 5000))
+def test_both_values_solve_their_equation(limit: float, rows: float) -> None:
+    resolution = resolve_limit(limit, rows)
+    margin = Z * math.sqrt(limit * (1 - limit) / rows)
+    for value, distance in ((resolution.fails_at, limit), (resolution.passes_at, 1 - limit)):
+        if value is None:
+            assert margin >= distance - 1e-12
+        else:
+            spread = OF_POWER * math.sqrt(value * (1 - value) / rows)
+            assert abs(value - limit) == pytest.approx(margin + spread, abs=1e-9)
+    # a limit passes for some true value exactly where a run without a fault passes it
+    assert (resolution.passes_at is None) == (limit >= strictest_limit(rows) - 1e-12)
+    mirrored = resolve_limit(1 - limit, rows)
+    assert (mirrored.fails_at is None) == (resolution.passes_at is None)
+    if mirrored.fails_at is not None:
+        assert 1 - mirrored.fails_at == pytest.approx(resolution.passes_at)
+
+
+@pytest.mark.parametrize("n", [5, 30, 200])
+def test_a_run_without_a_fault_passes_the_strictest_limit(n: int) -> None:
+    interval = estimate_rate(np.ones(n)).interval
+    assert interval.low == pytest.approx(strictest_limit(n))
+    assert strictest_limit(n) == pytest.approx(n / (n + 3.84), abs=1e-4)
+
+
+def test_rows_to_tell_two_rates_apart() -> None:
+    """((1.96 sqrt(.85 * .15) + .84 sqrt(.88 * .12)) / .03)^2 = ((.6999 + .2735) / .03)^2 = 1,053; from below as well."""
+    assert rows_to_tell(0.88, 0.85) == 1053
+    assert rows_to_tell(0.88, 0.85, 2.5) == math.ceil(2.5 * ((0.69985 + 0.27349) / 0.03) ** 2)
+    assert rows_to_tell(0.82, 0.85) > 1053
+    assert rows_to_tell(0.85, 0.85) is None
+    n = rows_to_tell(0.9, 0.8)
+    assert resolve_limit(0.8, n).passes_at == pytest.approx(0.9, abs=0.001)
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(0, 10), (1, 10), (0.5, 0), (math.nan, 10)])
+def test_a_limit_inside_the_scale(limit: float, rows: float) -> None:
+    with pytest.raises(ValueError, match="limit between 0 and 1"):
+        resolve_limit(limit, rows)
+    with pytest.raises(ValueError, match="limit between"):
+        rows_to_tell(1.5, 0.5)
+
+
+def test_a_drop_of_gate_resolution() -> None:
+    """Spread .45 over 100 rows: S = .045; .84 S + max(1.96 S, .05) = .0379 + .0882; unchanged from 2.80 S = .126 on."""
+    resolution = resolve_drop(0.45, 100, 0.05)
+    assert resolution.finds == pytest.approx(0.12607, abs=1e-4)
+    assert resolution.smallest_max_drop == pytest.approx(0.12607, abs=1e-4)
+    assert resolve_drop(0.45, 100, 0.1).finds == pytest.approx(0.1379, abs=1e-4)
+    assert rows_for_drop(0.45, 0.05) == math.ceil((2.80158 * 0.45 / 0.05) ** 2)
+    assert rows_for_drop(0.45, 0.05, 2) == math.ceil(2 * (2.80158 * 0.45 / 0.05) ** 2)
+    n = rows_for_drop(0.25, 0.05)
+    assert resolve_drop(0.25, n, 0.05).smallest_max_drop == pytest.approx(0.05, abs=2e-4)
+    with pytest.raises(ValueError, match="above 0"):
+        rows_for_drop(0.45, 0)
+    with pytest.raises(ValueError, match="0 or more"):
+        resolve_drop(0.45, 100, -0.1)
+
+
+def test_rows_of_an_interval() -> None:
+    """Read back from the bounds that a run wrote: the rows divided by the design effect."""
+    rng = np.random.default_rng(2)
+    for values, questions in (
+        (rng.binomial(5, 0.8, 60) / 5, None),
+        (rng.binomial(1, 0.3, 60).astype(float), np.repeat(np.arange(20), 3)),
+        (np.ones(12), None),
+    ):
+        estimate = estimate_mean(values, questions, low=0, high=1)
+        interval = estimate.interval
+        quantile = t_quantile(0.95, estimate.clusters - 1)
+        rows = effective_rows(estimate.mean, interval.low, interval.high, quantile=quantile)
+        assert wilson_bounds(estimate.mean, rows, quantile) == pytest.approx((interval.low, interval.high))
+    assert rows == pytest.approx(12)
+    assert effective_rows(0.5, 0.5, 0.5, quantile=2) is None
+    assert effective_rows(0.5, 0.0, 1.0, quantile=2) is None
+
+
+@pytest.mark.parametrize(("n", "bound"), [
+    (0, None), (24, None), (25, 4.333), (49, 4.333), (50, 2.963), (74, 2.963), (75, 2.359), (99, 2.359), (100, 2.014),
+    (130, 2.014),
+])  # fmt: skip
+def test_the_bound_of_the_last_share_that_is_reached(n: int, bound: float | None) -> None:
+    look = look_at(n, 100)
+    assert (None if look is None else look.bound) == bound
+    assert look is None or look.is_last == (n >= 100)
+
+
+def test_a_plan_that_is_no_multiple_of_four() -> None:
+    assert look_at(2, 10) is None
+    assert look_at(3, 10).share == 0.25
+    with pytest.raises(ValueError, match="4 cases or more"):
+        look_at(1, 3)
+
+
+def test_four_looks_together_have_a_level_of_five_percent() -> None:
+    """The density of the sum at each look, of the paths that no earlier look stopped, by numerical integration
+    (Armitage, McPherson and Rowe 1969)."""
+    grid = np.linspace(-9, 9, 3601)
+    step = grid[1] - grid[0]
+    kernel = stats.norm.pdf(grid, scale=0.5) * step
+    density = stats.norm.pdf(grid, scale=0.5)
+    for share, bound in LOOKS:
+        if share > LOOKS[0][0]:
+            density = np.convolve(density, kernel, mode="same")
+        density = np.where(np.abs(grid) >= bound * share**0.5, 0.0, density)
+    assert 1 - np.sum(density) * step == pytest.approx(0.05, abs=5e-4)
+
+
+@pytest.mark.parametrize(("share", "bound"), LOOKS)
+@pytest.mark.parametrize("df", [5, 24, 399])
+def test_the_level_has_the_same_tail_in_t(share: float, bound: float, df: int) -> None:
+    look = look_at(round(400 * share), 400)
+    assert t_quantile(look.level, df) == pytest.approx(stats.t.isf(stats.norm.sf(bound), df), rel=1e-6)
+
+
+def test_an_early_verdict_needs_much_and_six_changes() -> None:
+    """Differences of .2 with a standard deviation of .3: t of 3.3 at 25 cases, 6.7 at 100."""
+    differences = np.tile([0.5, -0.1], 50)
+    base = np.full(100, 0.4)
+
+    def state(n: int) -> str:
+        level = look_at(n, 100).level
+        return decide_difference(base[:n], base[:n] + differences[:n], low=0, high=1, smallest_effect=0.05, level=level).state
+
+    assert [state(n) for n in (26, 50, 76, 100)] == ["inconclusive", "better", "better", "better"]
+    verdict = decide_difference(
+        np.zeros(100), np.repeat([1.0, 0.0], [5, 95]), low=0, high=1, smallest_effect=0.05, level=look_at(100, 100).level
+    )
+    assert verdict.state == "inconclusive"

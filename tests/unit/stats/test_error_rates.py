@@ -1,7 +1,5 @@
 """Decisions are wrong as often as docs/error-rates.md says: a part of its simulation with other draws, and exact sums."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
@@ -13,9 +11,7 @@ from scipy import stats
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-SPEC = importlib.util.spec_from_file_location(
-    "decisions_benchmark", Path(__file__).parents[3] / "benchmarks" / "decisions.py"
-)
+SPEC = importlib.util.spec_from_file_location("decisions_benchmark", Path(__file__).parents[3] / "benchmarks" / "decisions.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 benchmark = importlib.util.module_from_spec(SPEC)
@@ -67,38 +63,28 @@ NULL_CELLS = len(benchmark.QUESTIONS) * len(benchmark.NULLS)
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("cell", benchmark.QUESTIONS, ids=str)
 def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tuple[int, bool]) -> None:
     """False alarms of any cell at most .07, coverage of any at least .92; on the mean .05 at most."""
     nulls = [benchmark.compare(cell, kind, 0.0, REPETITIONS, SEED) for kind in benchmark.NULLS]
-    changed = [
-        benchmark.compare(cell, kind, -0.05, REPETITIONS, SEED) for kind in (benchmark.RATE_SAME, benchmark.SHARES_SAME)
-    ]
+    changed = [benchmark.compare(cell, kind, -0.05, REPETITIONS, SEED) for kind in (benchmark.RATE_SAME, benchmark.SHARES_SAME)]
     assert max(result.alarms for result in nulls) <= 0.07 + chance(0.07, REPETITIONS, NULL_CELLS)
     assert np.mean([result.alarms for result in nulls]) <= 0.05 + chance(0.05, REPETITIONS * 4)
     assert min(result.covered for result in (*nulls, *changed)) >= 0.92 - chance(0.92, REPETITIONS, NULL_CELLS)
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("values", "likeness", "change", "overlap", "paired"),
-    [
-        ("shares", 0.5, -0.05, 0.04, 0.48), ("shares", 0.5, -0.1, 0.50, 0.96), ("shares", 0.84, -0.05, 0.01, 0.86),
-        ("0/1", 0.5, -0.05, 0.02, 0.22), ("0/1", 0.5, -0.1, 0.11, 0.55), ("0/1", 0.84, -0.05, 0.00, 0.31),
-        ("0/1", 0.84, -0.1, 0.06, 0.75),
-    ],
-)  # fmt: skip
-def test_pairs_find_what_overlap_does_not(
-    values: str, likeness: float, change: float, overlap: float, paired: float
-) -> None:
+@pytest.mark.parametrize(("values", "likeness", "change", "overlap", "paired"), [
+    ("shares", 0.5, -0.05, 0.04, 0.48), ("shares", 0.5, -0.1, 0.50, 0.96), ("shares", 0.84, -0.05, 0.01, 0.86),
+    ("0/1", 0.5, -0.05, 0.02, 0.22), ("0/1", 0.5, -0.1, 0.11, 0.55), ("0/1", 0.84, -0.05, 0.00, 0.31),
+    ("0/1", 0.84, -0.1, 0.06, 0.75),
+])  # fmt: skip
+def test_pairs_find_what_overlap_does_not(values: str, likeness: float, change: float, overlap: float, paired: float) -> None:
     result = benchmark.compare((100, False), benchmark.Kind(values, 0.85, likeness), change, REPETITIONS, SEED)
     assert result.overlap == pytest.approx(overlap, abs=chance(overlap, REPETITIONS, 14) + 0.01)
     assert result.alarms == pytest.approx(paired, abs=chance(paired, REPETITIONS, 14) + 0.01)
 
 
-@pytest.mark.slow
 def test_verdicts_on_normal_differences() -> None:
     """Equal systems: 2.5 % better, 2.5 % worse. A true .05: at most 1 % the wrong sign, 5 % `same`. With the rows of the formula
     each is found in 8 of 10."""
@@ -115,14 +101,11 @@ def test_verdicts_on_normal_differences() -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("n", [30, 100, 300])
 def test_gates_against_a_baseline(n: int) -> None:
     """A/A blocks at most 5 % of runs in every cell; what is found at n = 300; a drop of just max_drop passes at most 5 %."""
     for kind in benchmark.GATED:
-        null, tolerated, dropped = (
-            benchmark.compare((n, False), kind, -drop, REPETITIONS, SEED) for drop in (0.0, 0.05, 0.1)
-        )
+        null, tolerated, dropped = (benchmark.compare((n, False), kind, -drop, REPETITIONS, SEED) for drop in (0.0, 0.05, 0.1))
         for max_drop in (0.02, 0.05):
             assert null.drops[max_drop].get("failed", 0) <= 0.037 + chance(0.037, REPETITIONS, 30)
         assert tolerated.drops[0.05].get("passed", 0) <= 0.05 + chance(0.05, REPETITIONS, 30)
@@ -131,7 +114,6 @@ def test_gates_against_a_baseline(n: int) -> None:
             assert dropped.drops[0.02].get("failed", 0) >= 0.96 - chance(0.96, REPETITIONS, 5)
 
 
-@pytest.mark.slow
 def test_several_gates_scores_and_slices() -> None:
     """Twelve gates or scores of identical systems: at most 5 % with Holm's method, .26 and .46 without."""
     blocked, unadjusted = benchmark.false_blocks(12, 400, SEED)
@@ -146,7 +128,6 @@ def test_several_gates_scores_and_slices() -> None:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "0/1", "steps"])
 @pytest.mark.parametrize("planned", [60, 100, 400])
 def test_looking_four_times_keeps_five_percent(kind: str, planned: int) -> None:
@@ -159,7 +140,6 @@ def test_looking_four_times_keeps_five_percent(kind: str, planned: int) -> None:
     assert moved[0] == pytest.approx(moved[2], abs=0.04), "power as one look"
 
 
-@pytest.mark.slow
 def test_the_noise_floor_and_flips() -> None:
     """Two runs over the same answers stay within the floor in .94 to .96; flips have the same mean for any number of judgings."""
     for n, repeats in ((30, 2), (100, 3)):

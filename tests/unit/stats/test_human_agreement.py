@@ -1,26 +1,26 @@
 """Agreement on recorded human labels: the figures of EXPECTED.json, which other libraries computed, to 6 places."""
 
-from __future__ import annotations
-
+import itertools
 import json
+import math
+from functools import lru_cache
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from ragpipe.stats.agreement_coefficients import cohen_kappa, kendall, pearson, spearman
-from ragpipe.stats.agreement_intervals import estimate_correlation, estimate_kappa, estimate_quadratic_kappa
-from ragpipe.stats.detection import (
-    balanced_accuracy,
-    estimate_auroc,
-    estimate_balanced_accuracy,
-    estimate_sensitivity,
-)
+from ragpipe.metrics.shared.rank_metrics import from_ids, rank_values
+from ragpipe.stats.agreement_coefficients import cohen_kappa
+from ragpipe.stats.detection import balanced_accuracy
+from ragpipe.stats.difference_verdict import decide_difference, decide_together
 from ragpipe.stats.jackknife import difference_of_versions
+from ragpipe.stats.multiple_testing import benjamini_hochberg, holm
+from ragpipe.stats.paired_difference import paired_difference
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 COVERAGE = {"not_covered": 0.0, "partially_covered": 0.5, "fully_covered": 1.0}
 PREDICTED = {"NO_COVERAGE": 0.0, "PARTIAL_COVERAGE": 0.5, "FULL_COVERAGE": 1.0}
@@ -34,75 +34,6 @@ def expected(folder: Path, block: str) -> Any:
     return read(folder, "EXPECTED.json")[block]
 
 
-def evaluations(folder: Path) -> list[dict[str, Any]]:
-    """MT-RAG: task, the annotators' mean of each quality, the recorded judge's faithfulness `rl_f`."""
-    return [
-        {
-            "task": row["task_id"],
-            "model": row["model_id"],
-            "rl_f": next(iter(row["annotations"]["rl_f"].values()))["value"],
-            **{
-                quality: mean(int(mark["value"]) for mark in row["annotations"][quality].values())
-                for quality in ("faithfulness", "completeness", "appropriateness", "naturalness")
-            },
-        }
-        for row in read(folder, "mtrag_human/mtrag_human_evaluations.json")["evaluations"]
-    ]
-
-
-def test_faithful_answers_told_apart_by_a_recorded_judge(real_data: Path) -> None:
-    figures = expected(real_data, "mtrag")["faithful (human mean >= 3) vs rl_f >= 0.75"]
-    rows = evaluations(real_data)
-    labels = np.array([float(row["faithfulness"] >= 3) for row in rows])
-    scores = np.array([row["rl_f"] for row in rows])
-    verdicts = (scores >= 0.75).astype(float)
-    _, questions = np.unique([row["task"] for row in rows], return_inverse=True)
-
-    area = estimate_auroc(labels, scores, questions)
-    kappa = estimate_kappa(labels, verdicts, questions)
-    accuracy = estimate_balanced_accuracy(labels, verdicts, questions)
-    recall = estimate_sensitivity(labels, verdicts, questions)
-    assert (area.n, area.clusters) == (figures["n"], 78)
-    assert area.value == pytest.approx(figures["auroc"], abs=1e-6)
-    assert kappa.value == pytest.approx(figures["cohen_kappa"], abs=1e-6)
-    assert accuracy.value == pytest.approx(figures["balanced_accuracy"], abs=1e-6)
-    assert recall.mean == pytest.approx(figures["recall"], abs=1e-6)
-    for estimate in (area, kappa, accuracy, recall):
-        assert estimate.interval is not None
-        assert 0.05 < estimate.interval.high - estimate.interval.low < 0.5
-
-
-@pytest.mark.parametrize("judge", ["gpt-3.5-turbo", "pandalm-7b"])
-def test_preferences_of_a_judge_against_the_majority(real_data: Path, judge: str) -> None:
-    """Unordered classes 0 (tie), 1, 2; a reply without a readable verdict is left out."""
-    figures = expected(real_data, "pandalm")[judge]
-    majority = {
-        row["idx"]: max(marks := [row[f"annotator{i}"] for i in (1, 2, 3)], key=marks.count)
-        for row in read(real_data, "pandalm/testset-v1.json")
-    }
-    field = "gpt_result" if judge.startswith("gpt") else "pandalm_result"
-    verdict_of = {"Tie": 0, "0": 0, "1": 1, "2": 2}
-    pairs = [
-        (majority[row["idx"]], verdict_of[str(row[field])])
-        for row in read(real_data, f"pandalm/{judge}-testset-v1.json")
-        if str(row[field]) in verdict_of
-    ]
-    labels, verdicts = np.array(pairs, dtype=float).T
-    kappa = estimate_kappa(labels, verdicts)
-    assert (kappa.n, kappa.value) == (figures["n"], pytest.approx(figures["cohen_kappa"], abs=1e-6))
-    assert kappa.interval is not None
-    assert kappa.interval.low < kappa.value < kappa.interval.high
-
-
-@pytest.mark.parametrize("recorded", ["ChatGPT/Rating", "Falcon/Vanilla", "GPT-4/Vanilla", "LLaMA2/Vanilla"])
-def test_both_orders_of_a_pair(real_data: Path, recorded: str) -> None:
-    """The same judge shown both orders, its verdicts mapped back: how far it agrees with itself."""
-    figures = expected(real_data, "llmbar")[f"Natural/{recorded}"]
-    results = [row["results"][-1] for row in read(real_data, f"llmbar/Natural/{recorded}/result.json")]
-    first, second = (np.array([float(row[f"swap = {order}"]["winner"]) for row in results]) for order in (False, True))
-    assert estimate_kappa(first, second).value == pytest.approx(figures["kappa_agreement"], abs=1e-6)
-
-
 def coverage(folder: Path, judge: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Summary of a Haystack: people's and the judge's grades of insights, 0, 1/2 or 1, and the summary of each."""
     rows = []
@@ -111,17 +42,6 @@ def coverage(folder: Path, judge: str) -> tuple[np.ndarray, np.ndarray, np.ndarr
         rows += [(COVERAGE[row["coverage"]], grades[row["insight_id"]], number) for row in sample["annotation"]]
     labels, verdicts, numbers = zip(*rows, strict=True)
     return np.array(labels), np.array(verdicts), np.array(numbers)
-
-
-@pytest.mark.parametrize("judge", ["predictions_prompted_gpt-4o", "predictions_prompted_gpt3.5"])
-def test_grades_of_insights(real_data: Path, judge: str) -> None:
-    figures = expected(real_data, "summhay")[judge]["ordinal"]
-    labels, verdicts, summaries = coverage(real_data, judge)
-    grades = estimate_quadratic_kappa(labels, verdicts, summaries, low=0, high=1)
-    classes = estimate_kappa(labels, verdicts, summaries)
-    assert (grades.n, grades.clusters) == (figures["n"], 119)
-    assert grades.value == pytest.approx(figures["kappa_quadratic"], abs=1e-6)
-    assert classes.value == pytest.approx(figures["cohen_kappa"], abs=1e-6)
 
 
 def test_difference_of_two_judges(real_data: Path) -> None:
@@ -135,20 +55,142 @@ def test_difference_of_two_judges(real_data: Path) -> None:
     assert result.difference == pytest.approx(kappas[1] - kappas[0], abs=2e-6)
     assert result.interval is not None
     assert result.interval.low > 0.1
-    whole = difference_of_versions(
-        balanced_accuracy, *((grades == 1).astype(float) for grades in (labels, worse, better)), summaries
-    )
+    whole = difference_of_versions(balanced_accuracy, *((grades == 1).astype(float) for grades in (labels, worse, better)), summaries)
     assert whole.interval is not None
 
 
-@pytest.mark.parametrize("quality", ["faithfulness", "completeness", "appropriateness"])
-def test_correlations_with_the_annotators_mean(real_data: Path, quality: str) -> None:
-    figures = expected(real_data, "mtrag")[f"all: human {quality} vs rl_f"]
-    rows = evaluations(real_data)
-    labels, scores = (np.array([float(row[field]) for row in rows]) for field in (quality, "rl_f"))
-    _, questions = np.unique([row["task"] for row in rows], return_inverse=True)
-    for correlation, name in ((pearson, "pearson"), (spearman, "spearman"), (kendall, "kendall_tau_b")):
-        estimate = estimate_correlation(correlation, labels, scores, questions)
-        assert (estimate.n, estimate.value) == (figures["n"], pytest.approx(figures[name], abs=1e-6))
-        assert estimate.interval is not None
-        assert estimate.interval.low < estimate.value < estimate.interval.high
+MEASURES = {"recip_rank": "mrr", "ndcg_cut_10": "ndcg@10", "recall_10": "recall@10", "success_5": "hit@5"}
+MODELS = (
+    "gpt-3.5-turbo-0613", "gpt-4-0613", "llama-2-13b-chat", "llama-2-70b-chat", "llama-2-7b-chat", "mistral-7B-instruct",
+)  # fmt: skip
+
+
+def lines_of(path: Path) -> list[list[str]]:
+    return [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+@lru_cache
+def measured(folder: Path, run_name: str) -> dict[str, np.ndarray]:
+    """Each measure of every judged query of a run, in the order of the queries; `recall_all@10` is made from recall."""
+    gains: dict[str, dict[str, int]] = {}
+    scores: dict[str, dict[str, float]] = {}
+    for query, _, document, gain in lines_of(folder / "qrels.txt"):
+        gains.setdefault(query, {})[document] = int(gain)
+    for query, _, document, _, score, _ in lines_of(folder / f"run.{run_name}.trec"):
+        scores.setdefault(query, {})[document] = float(score)
+    queries = sorted(set(gains) & set(scores))
+    ranking = from_ids(
+        [list(scores[query]) for query in queries], [gains[query] for query in queries], [list(scores[query].values()) for query in queries]
+    )
+    values = rank_values(ranking, [5, 10])
+    return {**values, "recall_all@10": (values["recall@10"] == 1).astype(np.float64)}
+
+
+@pytest.mark.parametrize("data", ["clapnq_dev", "mtrag_un"])
+@pytest.mark.parametrize("block", [*MEASURES, "recall_all_10"])
+def test_two_retrievers(real_data: Path, data: str, block: str) -> None:
+    """BM25 against TF-IDF on the same queries: `retrieval.paired` of EXPECTED.json, to 6 places. Few queries differ, so p is
+    exact, as scipy's permutation test over them is."""
+    figures = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["retrieval"]["paired"]
+    expected = figures[f"shared {data} bm25 minus tfidf: {block}"]
+    name = MEASURES.get(block, "recall_all@10")
+    candidate, base = (measured(real_data / data, run)[name] for run in ("bm25", "tfidf"))
+    verdict = decide_difference(base, candidate, low=0, high=1, smallest_effect=0.05)
+    paired = verdict.paired
+    assert (paired.n, paired.wins, paired.ties, paired.losses) == tuple(expected[key] for key in ("n", "wins", "ties", "losses"))
+    assert paired.difference == pytest.approx(expected["mean_diff"], abs=1e-6)
+    if expected["t"] is None:
+        assert (paired.changed, paired.standardized, paired.p_value) == (0, None, 1.0)
+    else:
+        assert paired.standardized == pytest.approx(expected["cohen_dz"], abs=1e-6)
+        assert paired.standardized * math.sqrt(paired.n) == pytest.approx(expected["t"], abs=1e-5)
+    changed = (candidate - base)[candidate != base]
+    if paired.changed <= 12:
+        assert paired.p_value == pytest.approx(_exact(changed))
+    else:
+        assert paired.p_value == pytest.approx(expected["p_t"], abs=1e-6)
+    if paired.can_decide:
+        bounds = stats.ttest_rel(candidate, base).confidence_interval(0.95)
+        assert (paired.interval.low, paired.interval.high) == pytest.approx((bounds.low, bounds.high))
+    assert verdict.state == ("same" if paired.can_decide else "inconclusive")
+
+
+def _exact(changed: np.ndarray) -> float:
+    if not len(changed):
+        return 1.0
+    sums = np.concatenate([[0.0], changed])  # scipy needs two values; a 0 has no sign
+    test = stats.permutation_test(
+        (sums,), lambda x, axis: np.sum(x, axis=axis), permutation_type="samples", n_resamples=np.inf, vectorized=True
+    )
+    return float(test.pvalue)
+
+
+@lru_cache
+def hallucinated(path: Path) -> dict[str, dict[int, float]]:
+    """By model and question: 1 where people marked a hallucination in the answer."""
+    found: dict[str, dict[int, float]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        for response in record["responses"]:
+            found.setdefault(response["model"], {})[record["source_id"]] = float(bool(response["labels"]))
+    return found
+
+
+def pair(real_data: Path, base: str, candidate: str) -> tuple[np.ndarray, np.ndarray]:
+    marks = hallucinated(real_data / "ragtruth_qa/ragtruth_qa.jsonl")
+    shared = sorted(set(marks[base]) & set(marks[candidate]))
+    return np.array([marks[base][q] for q in shared]), np.array([marks[candidate][q] for q in shared])
+
+
+@pytest.mark.parametrize(("base", "candidate"), list(itertools.combinations(MODELS, 2)))
+def test_two_language_models(real_data: Path, base: str, candidate: str) -> None:
+    """The rate of hallucinated answers on shared questions: interval and t of scipy, exact p of statsmodels where few changed."""
+    tables = pytest.importorskip("statsmodels.stats.contingency_tables")
+    old, new = pair(real_data, base, candidate)
+    paired = paired_difference(old, new, low=0, high=1)
+    counts = np.array([[np.sum((old == i) & (new == j)) for j in (0, 1)] for i in (0, 1)])
+    assert (paired.n, paired.wins, paired.losses) == (len(old), counts[0, 1], counts[1, 0])
+    assert paired.difference == pytest.approx(new.mean() - old.mean())
+    exact = tables.mcnemar(counts, exact=True).pvalue
+    test = stats.ttest_rel(new, old)
+    assert paired.p_value == pytest.approx(exact if paired.changed <= 12 else test.pvalue)
+    asymptotic = tables.mcnemar(counts, exact=False, correction=False).pvalue
+    assert paired.p_value == pytest.approx(exact if paired.changed <= 12 else asymptotic, abs=0.02)
+    if paired.can_decide:
+        bounds = test.confidence_interval(0.95)
+        assert (paired.interval.low, paired.interval.high) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_fifteen_comparisons_together(real_data: Path) -> None:
+    """Holm and Benjamini-Hochberg over the pairs as statsmodels adjusts the same p-values; what stands after it."""
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    verdicts = []
+    for base, candidate in itertools.combinations(MODELS, 2):
+        old, new = pair(real_data, base, candidate)
+        verdicts.append(decide_difference(old, new, low=0, high=1, smallest_effect=0.05, higher_is_better=False))
+    p_values = [verdict.paired.p_value for verdict in verdicts]
+    rejected, adjusted, *_ = multitest.multipletests(p_values, alpha=0.05, method="holm")
+    assert holm(p_values) == pytest.approx(list(adjusted))
+    assert benjamini_hochberg(p_values) == pytest.approx(list(multitest.multipletests(p_values, method="fdr_bh")[1]))
+    decided = decide_together(verdicts)
+    assert [verdict.state in ("better", "worse") for verdict in decided] == list(rejected)
+    assert 0 < sum(rejected) < sum(verdict.state in ("better", "worse") for verdict in verdicts)
+
+
+def test_five_models_against_one_by_question(real_data: Path) -> None:
+    """Each question is in up to five rows: the cluster-robust interval of statsmodels with t(G - 1)."""
+    api = pytest.importorskip("statsmodels.api")
+    marks = hallucinated(real_data / "ragtruth_qa/ragtruth_qa.jsonl")
+    base, *others = "gpt-4-0613", *(model for model in MODELS if model != "gpt-4-0613")
+    rows = [
+        (marks[base][question], mark, question) for model in others for question, mark in marks[model].items() if question in marks[base]
+    ]
+    old, new = (np.array([row[place] for row in rows]) for place in (0, 1))
+    questions = np.array([row[2] for row in rows], dtype=np.int64)
+    paired = paired_difference(old, new, questions, low=0, high=1)
+    fit = api.OLS(new - old, np.ones(len(rows))).fit(cov_type="cluster", cov_kwds={"groups": questions}, use_t=True)
+    assert (paired.n, paired.clusters) == (len(rows), 69)
+    assert paired.difference == pytest.approx(fit.params[0])
+    assert paired.error == pytest.approx(fit.bse[0])
+    assert (paired.interval.low, paired.interval.high) == pytest.approx(tuple(fit.conf_int(0.05)[0]))
+    assert paired.p_value == pytest.approx(fit.pvalues[0], rel=1e-6)

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Intervals of means and rates, on scales and in clusters: by hand, by the page written once more, against scipy."""
 
 import math
 import subprocess
@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import proportions_ztest
 
 from ragpipe.stats.intervals import check_scale, estimate_mean, estimate_rate
+from ragpipe.stats.limit_tests import lower_tail, p_below
+from ragpipe.stats.student_t import normal_quantile, t_quantile, two_sided_tail
 
 
 def array(*values: float) -> np.ndarray:
@@ -145,9 +148,7 @@ def test_values_that_are_equal_but_for_rounding_are_equal() -> None:
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=2, max_size=60),
     st.sampled_from([(0.0, 1.0), (1.0, 5.0), (0.0, 100.0)]),
 )
-def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(
-    rows: list[tuple[int, int]], scale: tuple[float, float]
-) -> None:
+def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(rows: list[tuple[int, int]], scale: tuple[float, float]) -> None:
     low, high = scale
     values = array(*(low + (high - low) * v / 20 for v, _ in rows))
     found = estimate_mean(values, np.array([g for _, g in rows]), low=low, high=high)
@@ -197,9 +198,7 @@ def test_fewer_than_five_questions_are_too_few(questions: int, too_few: bool) ->
         ([0.7, 0.7, 0.7], None, 0.7, "no_spread"),
     ],
 )
-def test_no_interval_without_grounds(
-    values: list[float], clusters: list[int] | None, mean: float | None, reason: str
-) -> None:
+def test_no_interval_without_grounds(values: list[float], clusters: list[int] | None, mean: float | None, reason: str) -> None:
     found = estimate_mean(array(*values), np.array(clusters) if clusters else None)
     assert (found.n, found.clusters) == (len(values), len(set(clusters or range(len(values)))))
     assert found.interval is None
@@ -252,8 +251,7 @@ def test_all_equal_rates_count_clusters_not_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hits", "clusters", "reason"),
-    [([], None, "no_values"), ([1.0], None, "one_value"), ([1.0, 0.0], [4, 4], "one_sample")],
+    ("hits", "clusters", "reason"), [([], None, "no_values"), ([1.0], None, "one_value"), ([1.0, 0.0], [4, 4], "one_sample")]
 )
 def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int] | None, reason: str) -> None:
     found = estimate_rate(array(*hits), np.array(clusters) if clusters else None)
@@ -271,9 +269,7 @@ def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int]
         ((), 2, 1, "from low to high"),
     ],
 )
-def test_values_lie_on_a_scale_that_runs_upwards(
-    values: tuple[float, ...], low: float, high: float, fault: str | None
-) -> None:
+def test_values_lie_on_a_scale_that_runs_upwards(values: tuple[float, ...], low: float, high: float, fault: str | None) -> None:
     with pytest.raises(ValueError, match=fault) if fault else nullcontext():
         check_scale(array(*values), low, high)
 
@@ -295,3 +291,100 @@ def test_scipy_is_not_imported() -> None:
     code = "import sys, ragpipe.stages.score_iteration, ragpipe.stages.write_reports; print([m for m in ('scipy', 'pandas', 'rich', 'litellm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+SHARES = st.lists(st.sampled_from([0.0, 0.2, 0.4, 0.5, 0.8, 1.0]), min_size=4, max_size=60)
+
+
+def floats(values: list[float]) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+@pytest.mark.parametrize(("t", "degrees"), [(-2.0, None), (1.3, None), (0.0, 7), (-2.5, 3), (0.4, 58)])
+def test_tails_are_those_of_scipy(t: float, degrees: int | None) -> None:
+    expected = stats.norm.cdf(t) if degrees is None else stats.t.cdf(t, degrees)
+    assert lower_tail(t, degrees) == pytest.approx(expected, rel=1e-8)
+
+
+def test_a_rate_of_single_rows_is_the_score_test() -> None:
+    """statsmodels tests against the variance at the limit where it is told so: z = (.7 - .85) / sqrt(.85 * .15 / 40)."""
+    hits = floats([1.0] * 28 + [0.0] * 12)
+    _, expected = proportions_ztest(28, 40, value=0.85, alternative="smaller", prop_var=0.85)
+    assert p_below(hits, None, 0.85, low=0.0, high=1.0, binary=True) == pytest.approx(expected)
+
+
+def test_a_count_is_students_test() -> None:
+    values = floats([3, 5, 8, 4, 4, 7])
+    expected = stats.ttest_1samp(values, 7.0, alternative="less").pvalue
+    assert p_below(values, None, 7.0) == pytest.approx(expected)
+
+
+@given(SHARES, st.floats(0.05, 0.95), st.sampled_from([1, 2, 3]))
+def test_it_is_below_half_the_risk_exactly_where_the_interval_ends_below_the_limit(values: list[float], limit: float, rows: int) -> None:
+    array, clusters = floats(values), np.arange(len(values)) // rows
+    if len(np.unique(clusters)) < 2:
+        return
+    p = p_below(array, clusters, limit, low=0.0, high=1.0)
+    interval = estimate_mean(array, clusters, low=0.0, high=1.0).interval
+    assert interval is not None
+    assert p is not None
+    if abs(interval.high - limit) > 1e-9:
+        assert (p < 0.025) == (interval.high < limit)
+    if abs(interval.low - limit) > 1e-9:
+        assert (1 - p < 0.025) == (interval.low > limit)
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=80), st.floats(0.05, 0.95))
+def test_so_it_is_for_rates(values: list[bool], limit: float) -> None:
+    hits = floats([float(value) for value in values])
+    p, interval = p_below(hits, None, limit, low=0.0, high=1.0, binary=True), estimate_rate(hits).interval
+    assert interval is not None
+    assert p is not None
+    if abs(interval.high - limit) > 1e-9:
+        assert (p < 0.025) == (interval.high < limit)
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "limit", "scale"),
+    [
+        ([0.5], None, 0.6, (0.0, 1.0)),  # one row
+        ([0.5, 0.6], [1, 1], 0.6, (0.0, 1.0)),  # one question
+        ([0.5, 0.6], None, 1.0, (0.0, 1.0)),  # no mean is beyond the end of the scale
+        ([4.0, 4.0], None, 5.0, (None, None)),  # no spread
+    ],
+)
+def test_where_it_is_not_defined_there_is_none(
+    values: list[float], clusters: list[int] | None, limit: float, scale: tuple[float | None, float | None]
+) -> None:
+    codes = None if clusters is None else np.array(clusters)
+    assert p_below(floats(values), codes, limit, low=scale[0], high=scale[1]) is None
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 9, 10, 29, 30, 100, 411, 5000, 100_000, 1_000_000])
+def test_quantile_equals_scipys(level: float, df: int) -> None:
+    assert t_quantile(level, df) == pytest.approx(stats.t.ppf(0.5 + level / 2, df), rel=1e-8)
+
+
+@pytest.mark.parametrize(("t", "df"), [(0.1, 1), (1.0, 3), (2.262157, 9), (4.0, 7), (0.5, 200), (12.7, 1)])
+def test_tail_equals_scipys(t: float, df: int) -> None:
+    assert two_sided_tail(t, df) == pytest.approx(2 * stats.t.sf(t, df), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    # two-sided 95 % and 99 % points as printed in Fisher and Yates' table
+    ("level", "df", "printed"),
+    [(0.95, 1, 12.706), (0.95, 4, 2.776), (0.95, 9, 2.262), (0.95, 30, 2.042), (0.99, 5, 4.032), (0.99, 120, 2.617)],
+)
+def test_quantile_equals_the_printed_table(level: float, df: int, printed: float) -> None:
+    assert round(t_quantile(level, df), 3) == printed
+
+
+def test_normal_quantile() -> None:
+    assert normal_quantile(0.95) == pytest.approx(1.959963984540054, rel=1e-12)
+
+
+@pytest.mark.parametrize(("level", "df"), [(0.95, 0), (0.0, 5), (1.0, 5)])
+def test_nonsense_is_refused(level: float, df: int) -> None:
+    with pytest.raises(ValueError, match="expected df"):
+        t_quantile(level, df)

@@ -1,7 +1,5 @@
 """Whether kappa lies above .8: passed, failed, or how many labels it would take."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """McNemar's exact test against hand calculation and scipy's binomial test."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.stats.mcnemar import mcnemar_p

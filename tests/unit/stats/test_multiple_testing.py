@@ -1,7 +1,5 @@
 """Adjusted p-values: the examples of the literature by hand, statsmodels as an oracle, and what always holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,7 +69,6 @@ def test_holm_rejects_step_by_step(p_values: list[float], level: float) -> None:
     assert sum(p is not None and p <= level for p in holm(p_values)) == rejected
 
 
-@pytest.mark.slow
 @given(P_VALUES, st.randoms(use_true_random=False))
 def test_never_below_the_p_value_and_in_any_order(p_values: list[float], random) -> None:
     places = random.sample(range(len(p_values)), len(p_values))

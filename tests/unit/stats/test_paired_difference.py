@@ -1,6 +1,4 @@
-"""The paired difference: by hand, against scipy's exact and t tests, on recorded data, and what always holds."""
-
-from __future__ import annotations
+"""Differences: paired, of two independent samples, and of two versions over the jackknife; by hand and against scipy."""
 
 import json
 import math
@@ -12,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep
 
+from ragpipe.stats.agreement_coefficients import Coefficient, cohen_kappa
+from ragpipe.stats.detection import auroc, balanced_accuracy
+from ragpipe.stats.independent_difference import IndependentRows, independent_difference
+from ragpipe.stats.intervals import estimate_mean
+from ragpipe.stats.jackknife import difference_of_versions, fisher_bounds, jackknife_error, questions_of
 from ragpipe.stats.paired_difference import PairedDifference, paired_difference
 
 ROWS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(0, 8)), max_size=40)
@@ -24,11 +28,7 @@ def array(*values: float) -> np.ndarray:
 
 
 def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        array(*(r[0] / 10 for r in rows)),
-        array(*(r[1] / 10 for r in rows)),
-        np.array([r[2] for r in rows], dtype=np.int64),
-    )
+    return (array(*(r[0] / 10 for r in rows)), array(*(r[1] / 10 for r in rows)), np.array([r[2] for r in rows], dtype=np.int64))
 
 
 def bounds(result: PairedDifference) -> tuple[float, float]:
@@ -117,9 +117,7 @@ def test_equal_gains_but_for_rounding_are_no_certainty() -> None:
     assert (result.interval, result.reason, result.p_value) == (None, "no_spread", 2 / 2**13)
 
 
-@pytest.mark.parametrize(
-    ("n", "drop"), [(15, 0.1), (30, 0.05), (40, 0.05), (80, 0.02), (100, 0.02), (30, 0.2), (100, 0.05)]
-)
+@pytest.mark.parametrize(("n", "drop"), [(15, 0.1), (30, 0.05), (40, 0.05), (80, 0.02), (100, 0.02), (30, 0.2), (100, 0.05)])
 def test_a_drop_that_may_not_show_is_in_the_interval(n: int, drop: float) -> None:
     """Of 0/1 rows a share of `drop` falls and none rises: the exact coverage, summed over the binomial distribution, is never
     below .92. The least is that of t where just 6 or 7 change."""
@@ -143,12 +141,7 @@ def test_a_drop_that_may_not_show_is_in_the_interval(n: int, drop: float) -> Non
     ],
 )
 def test_no_interval_without_grounds(
-    base: list[float],
-    candidate: list[float],
-    questions: list[int],
-    changed: int,
-    difference: float | None,
-    reason: str,
+    base: list[float], candidate: list[float], questions: list[int], changed: int, difference: float | None, reason: str
 ) -> None:
     result = paired_difference(array(*base), array(*candidate), np.array(questions, dtype=np.int64))
     assert (result.n, result.clusters, result.changed) == (len(base), len(set(questions)), changed)
@@ -163,9 +156,7 @@ def test_values_are_on_the_scale_and_of_the_same_rows() -> None:
         paired_difference(array(0, 1), array(1))
 
 
-@pytest.mark.parametrize(
-    ("better", "worse", "same"), [(9, 2, 5), (2, 3, 95), (6, 0, 4), (5, 5, 90), (12, 0, 1), (0, 7, 0)]
-)
+@pytest.mark.parametrize(("better", "worse", "same"), [(9, 2, 5), (2, 3, 95), (6, 0, 4), (5, 5, 90), (12, 0, 1), (0, 7, 0)])
 def test_zeros_and_ones_are_mcnemars_exact_test(better: int, worse: int, same: int) -> None:
     base = array(*[0] * better, *[1] * worse, *[1] * same)
     candidate = array(*[1] * better, *[0] * worse, *[1] * same)
@@ -216,18 +207,10 @@ def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None
     assert 0 < result.p_value <= 1
 
 
-@pytest.mark.parametrize(
-    ("block", "field"),
-    [
-        ("human faithfulness", "faithfulness"),
-        ("human completeness", "completeness"),
-        ("human appropriateness", "appropriateness"),
-        ("human naturalness", "naturalness"),
-        ("rl_f", "rl_f"),
-        ("rb_llm", "rb_llm"),
-        ("rb_agg", "rb_agg"),
-    ],
-)
+@pytest.mark.parametrize(("block", "field"), [
+    ("human faithfulness", "faithfulness"), ("human completeness", "completeness"), ("human appropriateness", "appropriateness"),
+    ("human naturalness", "naturalness"), ("rl_f", "rl_f"), ("rb_llm", "rb_llm"), ("rb_agg", "rb_agg"),
+])  # fmt: skip
 def test_two_recorded_systems(real_data: Path, block: str, field: str) -> None:
     """The same 78 tasks answered by both: figures of EXPECTED.json by scipy, to 6 places."""
     figures = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["mtrag"]
@@ -257,10 +240,223 @@ def test_recorded_verdicts_in_both_orders(real_data: Path, recorded: str) -> Non
     expected = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["llmbar"][f"Natural/{recorded}"]
     rows = json.loads((real_data / f"llmbar/Natural/{recorded}/result.json").read_text(encoding="utf-8"))
     base, candidate = (
-        array(*(str(row["results"][-1][f"swap = {order}"]["winner"]) == str(row["label"]) for row in rows))
-        for order in (False, True)
+        array(*(str(row["results"][-1][f"swap = {order}"]["winner"]) == str(row["label"]) for row in rows)) for order in (False, True)
     )
     result = paired_difference(base, candidate, low=0, high=1)
     counts = expected["mcnemar_order"]
     assert {result.wins, result.losses} == {counts["b10"], counts["b01"]}
     assert result.p_value == pytest.approx(counts["p_exact"], abs=1e-6)
+
+
+def hits(count: int, n: int) -> IndependentRows:
+    return IndependentRows(np.repeat([1.0, 0.0], [count, n - count]))
+
+
+# Newcombe (1998), table II, method 10: two proportions and the interval of their difference
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((6, 7), (2, 7), 0.0582, 0.8062),
+        ((5, 56), (0, 29), -0.0381, 0.1926),
+        ((0, 10), (0, 20), -0.1611, 0.2775),
+        ((0, 10), (0, 10), -0.2775, 0.2775),
+        ((10, 10), (0, 20), 0.6791, 1.0000),
+        ((10, 10), (0, 10), 0.6075, 1.0000),
+    ],
+)
+def test_published_intervals(first: tuple[int, int], second: tuple[int, int], low: float, high: float) -> None:
+    found = independent_difference(hits(*second), hits(*first), low=0, high=1, binary=True).interval
+    assert found
+    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+@given(st.data())
+def test_rates_are_those_of_another_library(data: st.DataObject) -> None:
+    sizes = [data.draw(st.integers(2, 300)) for _ in range(2)]
+    counts = [data.draw(st.integers(0, size)) for size in sizes]
+    expected = confint_proportions_2indep(counts[0], sizes[0], counts[1], sizes[1], method="newcomb", compare="diff")
+    found = independent_difference(hits(counts[1], sizes[1]), hits(counts[0], sizes[0]), low=0, high=1, binary=True)
+    assert found.interval
+    assert (found.interval.low, found.interval.high) == pytest.approx(expected, abs=1e-9)
+    assert found.interval.low <= found.difference <= found.interval.high
+
+
+def test_rows_of_one_question_count_as_one() -> None:
+    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    alone = independent_difference(IndependentRows(values), IndependentRows(values), low=0, high=1).interval
+    asked = np.repeat(np.arange(6), 3)
+    repeated = IndependentRows(np.repeat(values, 3), asked)
+    together = independent_difference(repeated, repeated, low=0, high=1).interval
+    assert alone
+    assert together
+    assert (together.low, together.high) == pytest.approx((alone.low, alone.high))
+
+
+def test_without_an_interval_there_is_none() -> None:
+    single, several = IndependentRows(np.array([0.5])), IndependentRows(np.array([0.5, 0.7]))
+    assert independent_difference(single, several, low=0, high=1).interval is None
+    assert independent_difference(single, several, low=0, high=1).difference == pytest.approx(0.1)
+    assert independent_difference(IndependentRows(np.array([])), several, low=0, high=1).difference is None
+    assert independent_difference(IndependentRows(np.array([2.0, 2.0])), several).interval is None, "equal counts have no spread"
+
+
+@pytest.mark.parametrize(("rate", "sizes"), [(0.85, (200, 200)), (0.5, (60, 200)), (0.95, (100, 40))])
+def test_equal_systems_seldom_differ(rate: float, sizes: tuple[int, int]) -> None:
+    """The interval of two equal rates leaves out 0 in about 5 % of 400 repetitions, give or take three standard errors of .011."""
+    rng = np.random.default_rng(11)
+    counts = [rng.binomial(size, rate, 400) for size in sizes]
+    wrong = 0
+    for first, second in zip(*counts, strict=True):
+        interval = independent_difference(hits(first, sizes[0]), hits(second, sizes[1]), low=0, high=1, binary=True).interval
+        assert interval
+        wrong += not interval.low <= 0 <= interval.high
+    assert wrong / 400 <= 0.083
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "low", "high"), [("shares", 0.030, 0.066), ("two rows a question", 0.026, 0.064)])
+def test_graded_and_repeated_rows_of_equal_systems(kind: str, low: float, high: float) -> None:
+    """With other draws than the table of docs/statistics.md (.053 and .045 of 100 questions), give or take three standard errors of .006."""
+    rng = np.random.default_rng(23)
+
+    def sample() -> IndependentRows:
+        rates = rng.beta(1.275, 0.225, 100) if kind == "shares" else rng.beta(1.7, 0.3, 50)
+        if kind == "shares":
+            return IndependentRows(rng.binomial(5, rates) / 5)
+        asked = np.repeat(np.arange(50), 2)
+        return IndependentRows((rng.random(100) < rates[asked]).astype(float), asked)
+
+    wrong = 0
+    for _ in range(1500):
+        interval = independent_difference(sample(), sample(), low=0, high=1, binary=kind != "shares").interval
+        assert interval
+        wrong += not interval.low <= 0 <= interval.high
+    assert low <= wrong / 1500 <= high
+
+
+ROWS_OF_JACKKNIFE = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 6)), min_size=1, max_size=40)
+"""Label, verdict of the first version, of the second, question."""
+
+
+def columns_of_jackknife(rows: list[tuple[int, int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    labels, base, candidate = (array(*(r[k] for r in rows)) for k in range(3))
+    return labels, base, candidate, np.array([r[3] for r in rows], dtype=np.int64)
+
+
+def accuracy(labels: np.ndarray, verdicts: np.ndarray) -> Coefficient:
+    return Coefficient(len(labels), float(np.mean(labels == verdicts)))
+
+
+def test_of_a_mean_it_is_the_usual_standard_error() -> None:
+    """The jackknife of a mean of n independent rows is s / sqrt(n): Tukey 1958."""
+    values = array(3.0, 4.5, 2.0, 5.0, 4.0, 3.5)
+    error, reason = jackknife_error(lambda kept: float(np.mean(values[kept])), *questions_of(6, None))
+    assert (error, reason) == (pytest.approx(stats.sem(values)), None)
+
+
+def test_of_questions_with_equally_many_rows_it_is_the_clustered_standard_error() -> None:
+    """Then leaving a question out moves the mean by (mean - its mean) / (G - 1), so G/(G-1) * sum of (m * deviation)^2 / n^2."""
+    values, questions = array(2, 4, 6, 8, 4, 6), np.array([0, 0, 1, 1, 2, 2])
+    error, _ = jackknife_error(lambda kept: float(np.mean(values[kept])), *questions_of(6, questions))
+    interval = estimate_mean(values, questions).interval
+    assert interval is not None
+    assert error == pytest.approx((interval.high - interval.low) / 2 / 4.302652729911275) == math.sqrt(4 / 3)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "groups", "expected"),
+    [
+        (lambda kept: 1.0, 1, (None, "one_sample")),
+        (lambda kept: 1.0, 4, (0.0, "no_spread")),
+        (lambda kept: None if not kept[2] else 1.0, 4, (None, "rests_on_one_question")),
+    ],
+)
+def test_no_error_without_grounds(statistic, groups: int, expected: tuple[float | None, str]) -> None:
+    assert jackknife_error(statistic, np.arange(groups), groups) == expected
+
+
+def test_fishers_bounds() -> None:
+    """atanh(1/2) is half the logarithm of 3: that much to each side gives tanh(0) = 0 and tanh(ln 3) = (9 - 1) / (9 + 1)."""
+    error = 0.75 * math.log(3) / 4  # brought to the scale of z: divided by 1 - 1/4
+    assert fisher_bounds(0.5, error, 2.0) == pytest.approx((0.0, 0.8))
+    assert fisher_bounds(-0.5, error, 2.0) == pytest.approx((-0.8, 0.0))
+    assert fisher_bounds(1.0, 0.0, 2.0) == (1.0, 1.0)
+    assert fisher_bounds(-1.0, 0.1, 2.0) == (-1.0, -1.0)
+
+
+def test_difference_by_hand() -> None:
+    """Share of right verdicts of three questions with two rows each: the first version is right in 1, 1, 1 of 2, the second
+    in 2, 2, 1. Difference 5/6 - 3/6 = 1/3; without each question (3 - 2)/4, (3 - 2)/4 and (4 - 2)/4: mean 1/3, squares
+    2/144 + 1/36 = 1/24, times 2/3 = 1/36. t(2) = 4.302652729911275."""
+    labels = np.ones(6)
+    result = difference_of_versions(accuracy, labels, array(1, 0, 1, 0, 1, 0), array(1, 1, 1, 1, 0, 1), np.array([5, 5, 8, 8, 2, 2]))
+    assert (result.n, result.clusters, result.base, result.candidate) == (6, 3, 0.5, pytest.approx(5 / 6))
+    assert result.difference == pytest.approx(1 / 3)
+    assert result.interval is not None
+    half = 4.302652729911275 / 6
+    assert (result.interval.low, result.interval.high) == pytest.approx((1 / 3 - half, 1 / 3 + half))
+    assert (result.interval.method, result.interval.too_few) == ("jackknife_t", True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "base", "candidate", "questions", "difference", "reason"),
+    [
+        ([], [], [], [], None, "no_pairs"),
+        ([1, 1], [1, 0], [1, 1], [1, 2], None, "one_class"),
+        ([1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1], 0.5, "one_sample"),
+        ([1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 2, 3, 4], 0.0, "no_spread"),
+        ([1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 2, 3], 0.25, "rests_on_one_question"),
+    ],
+)
+def test_no_interval_of_a_difference_without_grounds(
+    labels: list[float], base: list[float], candidate: list[float], questions: list[int], difference: float | None,
+    reason: str,
+) -> None:  # fmt: skip
+    result = difference_of_versions(balanced_accuracy, array(*labels), array(*base), array(*candidate), np.array(questions, dtype=np.int64))
+    assert (result.difference, result.interval, result.reason) == (difference, None, reason)
+
+
+def test_the_same_labels_make_a_narrower_interval_than_two_single_ones() -> None:
+    """Two versions that err on the same 30 of 120 answers but two: the difference is far surer than either figure."""
+    rng = np.random.default_rng(3)
+    labels = np.repeat([1.0, 0.0], 60)
+    base = np.where(rng.permutation(120) < 30, 1 - labels, labels)
+    candidate = base.copy()
+    candidate[np.flatnonzero(base != labels)[:2]] = labels[np.flatnonzero(base != labels)[:2]]
+    result = difference_of_versions(cohen_kappa, labels, base, candidate)
+    assert result.interval is not None
+    assert result.interval.high - result.interval.low < 0.1
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.slow
+@given(ROWS_OF_JACKKNIFE, st.randoms(use_true_random=False))
+@pytest.mark.parametrize("statistic", [auroc, cohen_kappa, balanced_accuracy])
+def test_a_difference_has_no_side_and_no_order(statistic, rows: list[tuple[int, int, int, int]], random) -> None:
+    labels, base, candidate, questions = columns_of_jackknife(rows)
+    there = difference_of_versions(statistic, labels, base, candidate, questions)
+    shuffled = random.sample(rows, len(rows))
+    labels, base, candidate, questions = columns_of_jackknife(shuffled)
+    back = difference_of_versions(statistic, labels, candidate, base, 90 - questions)
+    assert (there.n, there.clusters) == (back.n, back.clusters)
+    assert (there.difference is None) == (back.difference is None)
+    if there.interval is None or back.interval is None:
+        assert there.interval is back.interval
+        return
+    assert there.difference == pytest.approx(-back.difference, abs=1e-12)
+    assert (there.interval.low, there.interval.high) == pytest.approx((-back.interval.high, -back.interval.low), abs=1e-9)
+    assert there.interval.low <= there.difference <= there.interval.high
+
+
+@pytest.mark.slow
+@given(ROWS_OF_JACKKNIFE)
+def test_copies_of_rows_are_no_news(rows: list[tuple[int, int, int, int]]) -> None:
+    labels, base, candidate, questions = columns_of_jackknife(rows)
+    once = difference_of_versions(cohen_kappa, labels, base, candidate, questions)
+    twice = difference_of_versions(cohen_kappa, np.tile(labels, 2), np.tile(base, 2), np.tile(candidate, 2), np.tile(questions, 2))
+    assert once.reason == twice.reason
+    if once.interval is not None and twice.interval is not None:
+        assert (once.interval.low, once.interval.high) == pytest.approx((twice.interval.low, twice.interval.high), abs=1e-9)

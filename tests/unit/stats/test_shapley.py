@@ -1,7 +1,5 @@
 """The Shapley value by hand, against all orders, and what always holds."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, permutations
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os
@@ -162,10 +160,7 @@ async def test_what_may_pass_is_never_stored(tmp_path: Path, status: str) -> Non
 @pytest.mark.thorough(tried=2)  # on PostgreSQL, where these are slow
 @pytest.mark.parametrize("status", ["bad_request", "too_long", "refused", "cut_short", "unparsable"])
 async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path: Path, status: str) -> None:
-    with (
-        CallStore(tmp_path / "c", run_id="one") as one,
-        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
-    ):
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
         failure = call(status=status)
         assert await one.get_or_claim(K("k")) is None
         await one.put(failure)
@@ -176,7 +171,6 @@ async def test_a_permanent_failure_is_served_to_the_run_that_paid_only(tmp_path:
         assert (await two.get_or_claim(K("k"))).status == "refused"  # type: ignore[union-attr]
         assert read_calls(tmp_path / "c", [K("k")]) == {}
         assert read_calls(tmp_path / "c", [K("k")], run_id="one")[K("k")].status == status
-
         assert await two.get_or_claim(K("k"), freshness=Freshness.NO_FAILURES) is None
         await two.put(call())
         for store in (one, two):  # a good reply ends the failures of all runs
@@ -196,17 +190,13 @@ async def test_fresh_all_asks_again_and_the_new_reply_stands(tmp_path: Path) -> 
 
 
 async def test_a_claimed_key_is_waited_for(tmp_path: Path) -> None:
-    with (
-        CallStore(tmp_path / "c", run_id="one") as one,
-        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
-    ):
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
         assert await one.get_or_claim(K("k")) is None
         waiting = [asyncio.create_task(store.get_or_claim(K("k"))) for store in (two, two, one)]
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
         await one.put(call())
         assert {task.text for task in await asyncio.gather(*waiting) if task} == {"reply"}
-
         assert await one.get_or_claim(K("other")) is None
         task = asyncio.create_task(two.get_or_claim(K("other")))
         await asyncio.sleep(0.05)
@@ -239,9 +229,7 @@ async def test_a_reader_sees_what_is_stored_after_it_was_opened(tmp_path: Path) 
     expected: dict[str, Call] = {}
     with closing(StoredCalls(path, run_id="late")) as reader:
         assert reader.read([K("a"), K("b"), K("c")]) == {}
-        for number, (run, name, status) in enumerate(
-            [("one", "a", "ok"), ("late", "b", "refused"), ("other", "c", "refused")]
-        ):
+        for number, (run, name, status) in enumerate([("one", "a", "ok"), ("late", "b", "refused"), ("other", "c", "refused")]):
             with CallStore(path, run_id=run) as store:
                 await store.get_or_claim(K(name))
                 stored = replace(call(name, status), judge=f"judge {number}", model=f"model {number}", run_id=run)
@@ -253,10 +241,7 @@ async def test_a_reader_sees_what_is_stored_after_it_was_opened(tmp_path: Path) 
 
 @pytest.mark.slow
 async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
-    with (
-        CallStore(tmp_path / "c", run_id="one") as one,
-        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
-    ):
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
         for delay in (0, 0, 0.0005, 0.001, 0.002, 0.005):
             tasks = [asyncio.create_task(one.get_or_claim(K(f"k{n}"))) for n in range(50)]
             await asyncio.sleep(delay)
@@ -268,7 +253,6 @@ async def test_a_cancelled_taker_leaves_no_claim(tmp_path: Path) -> None:
             for n in range(50):
                 assert await asyncio.wait_for(two.get_or_claim(K(f"k{n}")), HANGS_AFTER_S) is None
                 await two.release_claim(K(f"k{n}"))
-
         assert await one.get_or_claim(K("k")) is None  # cancelled while it waits for another's claim
         task = asyncio.create_task(two.get_or_claim(K("k")))
         await asyncio.sleep(0.05)
@@ -388,9 +372,7 @@ async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> 
     CallStore(path, run_id="r").close()
     me = owners.this_process()
     db = sqlite3.connect(path, isolation_level=None)
-    db.execute(
-        "INSERT INTO owners VALUES ('old', ?, ?, ?, 5, 'r')", (me.host, me.pid, me.mark[:-1] + "0" + me.mark[-1])
-    )
+    db.execute("INSERT INTO owners VALUES ('old', ?, ?, ?, 5, 'r')", (me.host, me.pid, me.mark[:-1] + "0" + me.mark[-1]))
     db.execute("INSERT INTO claims VALUES (?, 'old')", (bytes.fromhex(K("k")),))
     with CallStore(path, run_id="r") as store:
         assert await asyncio.wait_for(store.get_or_claim(K("k")), HANGS_AFTER_S) is None
@@ -398,14 +380,9 @@ async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> 
     db.close()
 
 
-async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was stopped for long finds its key answered by the one that took over."""
-    with (
-        CallStore(tmp_path / "c", run_id="one") as one,
-        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
-    ):
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
         assert await one.get_or_claim(K("k")) is None
         with monkeypatch.context() as patch:
             patch.setattr(owners, "is_alive", lambda _: False)
@@ -415,14 +392,9 @@ async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(
         assert (await one.get_or_claim(K("k"))).text == "first"  # type: ignore[union-attr]
 
 
-async def test_a_reply_that_comes_before_that_of_the_taker_stands_for_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reply_that_comes_before_that_of_the_taker_stands_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stopped process wakes and answers first: the taker gets that reply and does not put its own in its place."""
-    with (
-        CallStore(tmp_path / "c", run_id="one") as one,
-        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
-    ):
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
         assert await one.get_or_claim(K("k")) is None
         with monkeypatch.context() as patch:
             patch.setattr(owners, "is_alive", lambda _: False)
@@ -607,9 +579,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 @pytest.mark.slow
 def test_a_full_disk_fails_the_waiting_and_loses_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "c")], capture_output=True, text=True, timeout=HANGS_AFTER_S
-    )
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "c")], capture_output=True, text=True, timeout=HANGS_AFTER_S)
     assert done.returncode == 0, done.stderr
     stored = int(done.stdout)
     assert 8 <= stored < 400
@@ -619,14 +589,9 @@ def test_a_full_disk_fails_the_waiting_and_loses_nothing(tmp_path: Path) -> None
     }
 
 
-async def test_a_rollback_journal_where_there_is_no_write_ahead_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rollback_journal_where_there_is_no_write_ahead_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_schema, "is_network_folder", lambda _: True)
-    with (
-        CallStore(tmp_path / "c", run_id="one") as one,
-        CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two,
-    ):
+    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
         assert "rollback journal" in one.notices[0]
         await asyncio.gather(*(one.put(call(f"k{n}")) for n in range(50)))
         assert len(read_calls(two.place, [K(f"k{n}") for n in range(60)])) == 50

@@ -1,7 +1,5 @@
 """Damage to the store's file: a row that is not what was stored is not there, and nothing ends in a traceback."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os
@@ -58,9 +56,7 @@ def fill(path: Path, calls: list[Call] = CALLS) -> None:
         for start in range(0, len(calls), 100):
             some = calls[start : start + 100]
             for one in some:
-                store.record_payment(
-                    one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, 0, one.paid_usd)
-                )
+                store.record_payment(one.key, 1, Payment("openai/m-2026-01-01", TIME, one.tokens_in, 60, 0, 0, 0, one.paid_usd))
             await asyncio.gather(*(store.put(one) for one in some))
 
     with CallStore(path, run_id="0123456789ab") as store:
@@ -161,7 +157,6 @@ def test_a_schema_that_is_no_utf8_is_a_damaged_file(whole: bytes) -> None:
         every_use(path)
 
 
-@pytest.mark.slow
 @given(data=st.data())
 def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: bytes, data: st.DataObject) -> None:
     content = bytearray(whole)
@@ -176,10 +171,7 @@ def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: byt
         content[place : place + 512] = bytes(len(content[place : place + 512]))
     else:
         other = data.draw(st.integers(0, len(content) - 1))
-        content[place : place + 64], content[other : other + 64] = (
-            content[other : other + 64],
-            content[place : place + 64],
-        )
+        content[place : place + 64], content[other : other + 64] = (content[other : other + 64], content[place : place + 64])
     with quick_folder() as folder:
         path = Path(folder) / "calls.sqlite"
         path.write_bytes(content)
@@ -187,7 +179,6 @@ def test_random_damage_ends_in_no_traceback_and_serves_no_other_reply(whole: byt
         every_use(path)
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_damage_to_the_log_beside_it(whole: bytes, data: st.DataObject) -> None:
@@ -213,7 +204,6 @@ def test_damage_to_the_log_beside_it(whole: bytes, data: st.DataObject) -> None:
         every_use(path)
 
 
-@pytest.mark.slow
 def test_a_call_takes_no_more_than_it_should(tmp_path: Path) -> None:
     """550 bytes with a reply of 255 bytes, its payment and its places in the indexes."""
     path = tmp_path / "calls.sqlite"
@@ -224,9 +214,7 @@ def test_a_call_takes_no_more_than_it_should(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(call_worker, "SYNC_S", 0.05)
@@ -317,7 +305,6 @@ def claiming(path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", STOPPED, path, KEYS[0]], stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
 async def test_a_stopped_process_keeps_its_claims_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     process = claiming(path)
@@ -354,7 +341,6 @@ def make(path: Path) -> None:
     fill(path, CALLS[:1])
 
 
-@pytest.mark.slow
 def test_a_kill_while_a_store_is_made_loses_nothing_and_stops_nobody(tmp_path: Path) -> None:
     """Twice at once: at twenty moments one of two makers is killed. The other goes on, and so does the next one."""
     context = multiprocessing.get_context("fork")

@@ -1,27 +1,37 @@
-from __future__ import annotations
+"""Files: written whole or not at all, appended by several processes, swept when left behind; what the machine lacks is told as that."""
 
 import errno
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.core.errors import OutputError
+from ragpipe.core.errors import OutputError, RagpipeError
 from ragpipe.store.files import atomic
 from ragpipe.store.files.atomic import (
+    append_lines,
     atomic_open,
     atomic_write,
     json_lines,
     json_unless_same,
     link_or_copy,
     make_folders,
+    read_lines,
+    sweep_below,
     sweep_temporaries,
 )
+from ragpipe.store.files.processes import this_process
+from ragpipe.store.outside_causes import outside_cause
+from ragpipe.store.run.file_difference import first_difference
+from ragpipe.store.run.folder_lock import FolderLock
 
 
 def names(folder: Path) -> list[str]:
@@ -76,21 +86,11 @@ def test_json_keeps_lone_surrogates_as_escapes(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_bytes()) == {"text": "bad \ud800 é"}
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOSPC, "disk is full"),
-        (errno.EDQUOT, "quota"),
-        (errno.EACCES, "permission"),
-        (errno.EROFS, "read-only"),
-        (errno.ENOTDIR, "not a folder"),
-        (errno.EMFILE, "too many open files"),
-        (errno.EIO, "input/output"),
-    ],
-)
-def test_a_failed_sync_names_path_and_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
-) -> None:
+@pytest.mark.parametrize(("number", "words"), [
+    (errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EROFS, "read-only"),
+    (errno.ENOTDIR, "not a folder"), (errno.EMFILE, "too many open files"), (errno.EIO, "input/output"),
+])  # fmt: skip
+def test_a_failed_sync_names_path_and_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
     def fail(_: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -108,9 +108,7 @@ def test_a_failed_sync_names_path_and_cause(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="has no /proc")
 def test_a_place_that_takes_no_folder_is_not_taken_for_one_that_was_removed() -> None:
-    with pytest.raises(
-        OutputError, match=r"^cannot create the folder /proc/x/run: .*choose a folder that can be written"
-    ):
+    with pytest.raises(OutputError, match=r"^cannot create the folder /proc/x/run: .*choose a folder that can be written"):
         make_folders(Path("/proc/x/run"))
 
 
@@ -148,9 +146,7 @@ def test_a_full_disk_is_told_from_other_faults(tmp_path: Path) -> None:
         "except OutputError as e: print(is_disk_full(e), e)\n"
     )
     (tmp_path / "a.txt").write_text("old")
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.txt")], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.txt")], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("True cannot write")
     assert names(tmp_path) == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "old"
@@ -219,12 +215,7 @@ def test_rights_are_those_of_the_umask(tmp_path: Path) -> None:
 
 def test_json_lines_indent_what_holds_more_than_a_score() -> None:
     score = {"mean": 0.5, "interval": {"low": 0.25, "high": 0.75}, "errors": {}}
-    value = {
-        "n": 1,
-        "by": {"a": {"scores": {"f": score, "é": [1, "x"]}}, "b": {}},
-        "list": [{"d": {"e": []}}, 2],
-        "none": [],
-    }
+    value = {"n": 1, "by": {"a": {"scores": {"f": score, "é": [1, "x"]}}, "b": {}}, "list": [{"d": {"e": []}}, 2], "none": []}
     assert json_lines(value).decode() == (
         '{\n "n": 1,\n "by": {\n  "a": {\n   "scores": {\n'
         '    "f": {"mean":0.5,"interval":{"low":0.25,"high":0.75},"errors":{}},\n    "é": [1,"x"]\n   }\n  },\n'
@@ -234,9 +225,7 @@ def test_json_lines_indent_what_holds_more_than_a_score() -> None:
 
 
 PLAIN_JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
-NESTED_JSON = st.recursive(
-    PLAIN_JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
-)
+NESTED_JSON = st.recursive(PLAIN_JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3))
 
 
 @pytest.mark.slow
@@ -256,3 +245,195 @@ def test_json_lines_keep_lone_surrogates_and_refuse_what_json_has_not() -> None:
     assert json.loads(json_lines(value)) == value
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_lines({"a": {"b": {"c": [float("nan")]}}})
+
+
+def test_no_lines_make_an_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "alerts.jsonl"
+    assert list(read_lines(path)) == []
+    append_lines(path, [])
+    assert path.read_bytes() == b""
+
+
+def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    append_lines(path, [{"a": 1}, {"a": "é\n"}])
+    append_lines(path, [{"a": 3}])
+    append_lines(path, [])
+    assert path.read_text() == '{"a":1}\n{"a":"é\\n"}\n{"a":3}\n'
+    assert [line["a"] for line in read_lines(path)] == [1, "é\n", 3]
+
+
+def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a":1}\n{"a":2')
+    append_lines(path, [{"a": 3}])
+    assert path.read_bytes() == b'{"a":1}\n{"a":2\n{"a":3}\n'
+    assert [line["a"] for line in read_lines(path)] == [1, 3]
+
+
+def test_writers_at_the_same_time_do_not_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+
+    def write(writer: int) -> None:
+        for number in range(40):
+            append_lines(path, [{"writer": writer, "number": number, "text": "x" * 3000}] * 2)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = list(read_lines(path))
+    assert len(lines) == path.read_bytes().count(b"\n") == 4 * 40 * 2
+    assert [line["number"] for line in lines if line["writer"] == 2] == [n for n in range(40) for _ in range(2)]
+
+
+def test_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("")
+    (tmp_path / "link").symlink_to("target")
+    for name in ("link", "."):
+        with pytest.raises(OutputError, match="cannot write"):
+            append_lines(tmp_path / name, [{"a": 1}])
+    assert (tmp_path / "target").read_text() == ""
+
+
+class TerminatedWorkerError(Exception):
+    """As joblib's, by name."""
+
+
+class UncompletedJobError(RuntimeError):
+    """As submitit's, by name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (MemoryError(), "memory"),
+        (RuntimeError("can't start new thread"), "threads"),
+        (TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated."), "worker"),
+        (UncompletedJobError("Job 4_1 has not produced any output (state: TIMEOUT)"), "TIMEOUT"),
+        (OSError(errno.EMFILE, "Too many open files", "f"), "open files"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (ImportError("libarrow.so.2600: failed to map segment from shared object"), "memory"),
+    ],
+)
+def test_causes(error: Exception, word: str) -> None:
+    wrapped = RagpipeError("a case")
+    wrapped.__cause__ = error
+    for one in (error, wrapped):
+        found = outside_cause(one)
+        assert isinstance(found, OutputError)
+        assert word in str(found)
+        assert found.exit_code == 6
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("x"), ImportError("No module named x"), FileNotFoundError(2, "no", "f")])
+def test_a_bug_stays_a_bug(error: Exception) -> None:
+    assert outside_cause(error) is None
+
+
+def test_a_file_counts_where_any_may(tmp_path: object) -> None:
+    found = outside_cause(FileNotFoundError(2, "no", "f"), any_file=True)
+    assert found is not None
+    assert "f: it, or its folder, does not exist" in str(found)
+
+
+NOBODY = 65534
+LOCK = """
+import os, sys
+from ragpipe.core.errors import RagpipeError
+from ragpipe.store.run.folder_lock import FolderLock
+from pathlib import Path
+os.setgid({user}); os.setuid({user})
+try:
+    lock = FolderLock(Path(sys.argv[1])).acquire()
+    print("taken", *lock.notices)
+except RagpipeError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def as_nobody(folder: Path) -> str:
+    code = LOCK.format(user=NOBODY)
+    found = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
+    assert "Traceback" not in found.stderr, found.stderr
+    return found.stdout
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that other users reach."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+@pytest.mark.slow
+def test_a_lock_of_another_users_dead_process_is_removed(shared: Path) -> None:
+    (shared / ".lock").write_text('{"pid": 1, "host": "elsewhere", "started": "then", "command": "ragpipe"}')
+    (shared / ".lock").chmod(0o644)
+    found = as_nobody(shared)
+    assert found.startswith("taken"), found
+    assert "process 1 on elsewhere" in found
+    assert "user root" in found
+
+
+@pytest.mark.slow
+def test_one_that_is_held_is_not(shared: Path) -> None:
+    with FolderLock(shared):
+        (shared / ".lock").chmod(0o644)
+        found = as_nobody(shared)
+        assert found.startswith("FolderLocked"), found
+        assert f"process {os.getpid()}" in found
+        assert (shared / ".lock").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+def test_one_that_may_not_be_removed_says_who_can(shared: Path, mode: int) -> None:
+    (shared / ".lock").write_text('{"pid": 1, "host": "elsewhere", "started": "then", "command": "ragpipe"}')
+    (shared / ".lock").chmod(mode)
+    shared.chmod(0o1777)  # as /tmp is: only its owner removes a file
+    found = as_nobody(shared)
+    assert found.startswith("OutputError"), found
+    assert f"remove {'the file' if mode == 0o600 else 'it'} as root" in found
+    assert (shared / ".lock").exists()
+
+
+def test_leftovers_of_killed_writes_are_swept_wherever_they_are(tmp_path: Path) -> None:
+    me = this_process()
+    gone = f".ragpipe,{me.host},999999,{me.mark},1.tmp"
+    living = f".ragpipe,{me.host},{me.pid},{me.mark},2.tmp"
+    folders = [tmp_path, tmp_path / "prompts" / "faithfulness", tmp_path / "export" / "iteration-1"]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (gone, living, "mine.tmp", ".ragpipe,notes.tmp"):
+            (folder / name).touch()
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (outside / gone).touch()
+    (tmp_path / "link").symlink_to(outside)
+    assert sorted(sweep_below(tmp_path)) == sorted(folder / gone for folder in folders)
+    for folder in folders:
+        assert {path.name for path in folder.iterdir() if path.is_file()} == {living, "mine.tmp", ".ragpipe,notes.tmp"}
+    assert (outside / gone).exists()
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(("name", "found", "expected", "said"), [
+    ("x.json", json.dumps({"k": 1}), json.dumps({"k": 2}), "k: 1, expected 2"),
+    ("x.json", json.dumps({"k": LONG + "1z"}), json.dumps({"k": LONG + "2z"}), f"k: ...{'a' * 20}1z', expected ...{'a' * 20}2z'"),
+    ("x.json", json.dumps({"k": "1" + LONG}), json.dumps({"k": "2" + LONG}), f"k: '1{'a' * 75}..., expected '2{'a' * 75}..."),
+    ("x.md", f"same\n{LONG}1", f"same\n{LONG}2", f"line 2: ...{'a' * 20}1', expected ...{'a' * 20}2'"),
+    ("x.md", f"{LONG}", f"{LONG}", None),
+])  # fmt: skip
+def test_what_differs_is_shown(tmp_path: Path, name: str, found: str, expected: str, said: str | None) -> None:
+    (tmp_path / "found").mkdir()
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "found" / name).write_text(found)
+    (tmp_path / "expected" / name).write_text(expected)
+    assert first_difference(tmp_path / "found" / name, tmp_path / "expected" / name) == said

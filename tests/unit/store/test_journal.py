@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Journals, and tables that are read once from their beginning to their end, case by case."""
 
 import errno
 import json
@@ -8,6 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +18,11 @@ from hypothesis import strategies as st
 from ragpipe.core.errors import DataError, OutputError
 from ragpipe.store.run import journal as module
 from ragpipe.store.run.journal import HEADER, Journal, entries_of, journal_lines, last_lines
+from ragpipe.store.run.ordered_rows import CaseOrderedRows, PlacedRows, rows_in_order
 from tests.support.memory import quick_folder
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(
-    scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8
-)
+values = st.recursive(scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(), v, max_size=4), max_leaves=8)
 entry_lists = st.lists(st.dictionaries(st.text(), values, max_size=5), max_size=6)
 ODD = {"a": "one\u2028two\u0085three\x0b\x0c\x1c\r\n", "surrogate": "\ud800", "nul": "\x00"}
 
@@ -55,13 +57,11 @@ def test_a_journal_cut_anywhere_gives_a_prefix_and_goes_on(entries: list[dict], 
         cut = data.draw(st.integers(0, len(whole)))
         path.write_bytes(whole[:cut])
         torn = whole[:cut].rsplit(b"\n", 1)[-1]
-
         found, notices = reopened(path)
         assert found == entries[: len(found)]
         assert len(found) == max(0, whole[:cut].count(b"\n") - 1)
         assert len(notices) == bool(torn)
         assert [p.read_bytes() for p in Path(folder).glob("*.torn*")] == ([torn] if torn else [])
-
         written(path, entries[len(found) :])
         assert reopened(path) == (entries, [])
         assert path.read_bytes() == whole
@@ -74,10 +74,7 @@ def test_a_second_torn_line_does_not_overwrite_the_first(tmp_path: Path) -> None
         with open(path, "ab") as file:
             file.write(tail)
         assert len(reopened(path)[1]) == 1
-    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.torn*")} == {
-        "journal.jsonl.torn": b'{"a":',
-        "journal.jsonl.torn-2": b'{"b":',
-    }
+    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.torn*")} == {"journal.jsonl.torn": b'{"a":', "journal.jsonl.torn-2": b'{"b":'}
 
 
 def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
@@ -102,9 +99,7 @@ def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
         (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
     ],
 )
-def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
-    tmp_path: Path, content: bytes, lines: list[int]
-) -> None:
+def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(tmp_path: Path, content: bytes, lines: list[int]) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(content)
     with pytest.raises(DataError) as found:
@@ -116,14 +111,7 @@ def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(
 
 def test_an_entry_without_what_each_one_has_is_a_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    lines = [
-        b'{"a":"\\ud83d\\ude00"}',
-        b'{"a":"\\ud83d"}',
-        b'{"a":1}',
-        b'{"b":"x"}',
-        b'{"a":"good","b":[]}',
-        b'{"a":null}',
-    ]
+    lines = [b'{"a":"\\ud83d\\ude00"}', b'{"a":"\\ud83d"}', b'{"a":1}', b'{"b":"x"}', b'{"a":"good","b":[]}', b'{"a":null}']
     path.write_bytes(HEADER + b"\n".join([*lines, b""]))
     with pytest.raises(DataError) as found:
         Journal.open(path, form={"a": str})
@@ -188,9 +176,7 @@ def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_syncs_in_the_background_at_most_once_a_second_and_at_close(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_syncs_in_the_background_at_most_once_a_second_and_at_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[float] = []
     monkeypatch.setattr(module, "sync", lambda *_: synced.append(time.monotonic()))
     monkeypatch.setattr(module, "SYNC_S", 0.2)
@@ -223,12 +209,7 @@ def test_a_failed_background_sync_is_not_swallowed(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_a_long_journal_is_read_back_whole(tmp_path: Path) -> None:
-    entry = {
-        "sample_id": "q00001",
-        "method": "default",
-        "case": "a" * 64,
-        "scores": [{"name": "faithfulness", "value": 0.5}],
-    }
+    entry = {"sample_id": "q00001", "method": "default", "case": "a" * 64, "scores": [{"name": "faithfulness", "value": 0.5}]}
     with Journal.open(tmp_path / "j") as journal:
         for _ in range(100_000):
             journal.append(entry)
@@ -249,3 +230,93 @@ def test_lines_made_elsewhere_are_those_of_the_journal(entries: list[dict], last
         with Journal.open(Path(folder) / "lines.jsonl") as journal:
             journal.append_lines(lines)
         assert journal.path.read_bytes() == path.read_bytes()
+
+
+KEY = ("sample_id", "method", "repeat")
+Case = tuple[str, str, int]
+
+
+def ordered(path: Path, cases: list[tuple[Case, int]], group: int) -> list[tuple[Case, int]]:
+    """A table with so many numbered rows of each case, in row groups of `group` rows. Returns its rows."""
+    rows = [(case, number) for case, count in cases for number in range(count)]
+    columns = {name: [case[part] for case, _ in rows] for part, name in enumerate(KEY)}
+    columns |= {"number": [number for _, number in rows], "text": [f"{case}: {number}" for case, number in rows]}
+    types = {"sample_id": pa.string(), "method": pa.string(), "text": pa.string()}
+    schema = pa.schema([(name, types.get(name, pa.int32())) for name in columns])
+    pq.write_table(pa.table(columns, schema=schema), path, row_group_size=group)
+    return rows
+
+
+def key(number: int) -> Case:
+    """Neighbours differ in one part of the key only."""
+    return f"s{number // 4}", "ab"[number // 2 % 2], 1 + number % 2
+
+
+@pytest.mark.slow
+@given(
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
+    group=st.integers(1, 12),
+    block=st.integers(1, 7),
+    wide=st.sets(st.integers(0, 19)),
+)
+def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], group: int, block: int, wide: set[int]
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "t.parquet"
+    cases = [(key(number), count) for number, count in enumerate(counts)]
+    ordered(path, cases, group)
+    found = {}
+    with CaseOrderedRows(path, ["number"], ["text"]) as rows:
+        for start in range(0, len(cases), block):
+            part = [case for case, _ in cases[start : start + block]]
+            found |= rows.take(part, {key(number) for number in wide})
+        rows.check_end()
+    assert found == {
+        case: [{"number": n, "text": f"{case}: {n}"} if place in wide else {"number": n} for n in range(count)]
+        for place, (case, count) in enumerate(cases)
+    }
+
+
+@pytest.mark.slow
+@given(
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
+    group=st.integers(1, 12),
+    block=st.integers(1, 7),
+    among=st.sets(st.integers(0, 19)),
+)
+def test_of_some_cases_the_others_are_passed_over(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], group: int, block: int, among: set[int]
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "t.parquet"
+    cases = [(key(number), count) for number, count in enumerate(counts)]
+    ordered(path, cases, group)
+    asked_for = [key(number) for number in sorted(among) if number < len(cases)]
+    found = {}
+    with CaseOrderedRows(path, ["number"], among=set(asked_for)) as rows:
+        for start in range(0, len(asked_for), block):
+            found |= rows.take(asked_for[start : start + block])
+    assert found == {case: [{"number": n} for n in range(dict(cases)[case])] for case in asked_for}
+
+
+@pytest.mark.parametrize("others", [[(key(9), 1)], [(key(0), 1), (key(1), 2), (key(0), 1)], [(key(1), 1), (key(0), 1)]])
+def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(tmp_path: Path, others: list[tuple[Case, int]]) -> None:
+    ordered(tmp_path / "t.parquet", others, group=1)
+    with CaseOrderedRows(tmp_path / "t.parquet", ["number"]) as rows:
+        for case in (key(0), key(1)):
+            rows.take([case])
+        with pytest.raises(DataError, match=r"rows of other cases, or in another order"):
+            rows.check_end()
+
+
+def test_a_table_without_a_column_is_an_error(tmp_path: Path) -> None:
+    ordered(tmp_path / "t.parquet", [(key(0), 1)], group=1)
+    with pytest.raises(DataError, match="no column details"):
+        CaseOrderedRows(tmp_path / "t.parquet", ["details"])
+
+
+def test_rows_by_their_places_and_in_order(tmp_path: Path) -> None:
+    ordered(tmp_path / "t.parquet", [(key(0), 7)], group=3)
+    with PlacedRows(tmp_path / "t.parquet") as rows:
+        assert [row and row["number"] for row in map(rows.get, (6, 0, 3, 6, 7, -1))] == [6, 0, 3, 6, None, None]
+    places = np.array([1, 2, 6])
+    assert list(rows_in_order(tmp_path / "t.parquet", ["number"], places)) == [{"number": n} for n in (1, 2, 6)]

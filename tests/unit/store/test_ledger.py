@@ -1,20 +1,29 @@
 """The ledger: what was paid is never forgotten, whatever becomes of the calls."""
 
-from __future__ import annotations
-
 import asyncio
+import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
+from ragpipe.core.errors import DataError
 from ragpipe.schema.call import Call, Payment
+from ragpipe.store.calls.call_rows import packed, stored_keys
 from ragpipe.store.calls.call_store import CallStore, read_calls
+from ragpipe.store.calls.call_table import CallTable
+from ragpipe.store.calls.ledger_rows import PaymentEntry
 from ragpipe.store.calls.maintenance import Choice, prune
 from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_requests import Freshness
+from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
+from ragpipe.store.calls.transfer import DIGEST, import_calls, row_of_call, row_of_payment
 
 
 def call(name: str, status: str = "ok") -> Call:
@@ -25,13 +34,7 @@ def payment(usd: float | None = 0.5, tokens: int | None = 10) -> Payment:
     return Payment("openai/m", "2026-01-02T03:04:05.678+00:00", tokens, tokens, 1 if tokens else None, None, None, usd)
 
 
-def ask(
-    path: Path,
-    run_id: str,
-    *asked: tuple[Call, list[Payment]],
-    freshness: Freshness = Freshness.ANY,
-    iteration: int = 1,
-) -> None:
+def ask(path: Path, run_id: str, *asked: tuple[Call, list[Payment]], freshness: Freshness = Freshness.ANY, iteration: int = 1) -> None:
     """Each call is asked and put after its payments."""
 
     async def work(store: CallStore) -> None:
@@ -55,9 +58,7 @@ def test_every_answered_try_is_on_the_bill(tmp_path: Path) -> None:
         "calls": 3, "replies": 5, "tokens_in": 40, "tokens_out": 40, "tokens_cached": 4, "tokens_reasoning": 0, "tokens_written": 0, "usd": None,
         "usd_known": 1.5, "unpriced": 2, "without_usage": 1,
     }  # fmt: skip
-    ask(
-        path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), freshness=Freshness.NO_FAILURES
-    )  # they were failures
+    ask(path, "one", (call("a"), [payment(0.25)]), (call("b"), [payment(0.25)]), freshness=Freshness.NO_FAILURES)  # they were failures
     after = paid_by(path, "one", 1)
     assert (after.calls, after.replies, after.usd_known) == (3, 7, 2.0)
     assert paid_by(path, "two", 1).replies == paid_by(path, "one", 2).replies == 0
@@ -117,9 +118,7 @@ def test_a_damaged_payment_is_in_no_sum_and_counted(tmp_path: Path, column: str,
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_payment_after_the_store_was_closed_is_kept_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
-) -> None:
+def test_a_payment_after_the_store_was_closed_is_kept_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     import tempfile
 
     from ragpipe.store.calls.transfer import import_calls
@@ -135,3 +134,129 @@ def test_a_payment_after_the_store_was_closed_is_kept_beside(
     for _ in range(2):  # once is enough
         assert import_calls(path, file) == (0, 0)
         assert paid_by(path, "one", 1).usd == 0.5
+
+
+KEYS = [sha256(f"key {n}") for n in range(12)]
+GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
+
+
+@pytest.mark.slow
+@given(present=st.sets(st.integers(0, 200)), asked=st.lists(st.integers(0, 200), max_size=150))
+def test_the_keys_of_a_table_among_any_number(present: set[int], asked: list[int]) -> None:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE calls (key)")
+        db.executemany("INSERT INTO calls VALUES (?)", [(bytes([n]),) for n in present])
+        assert stored_keys(db, "calls", [bytes([n]) for n in asked]) == {bytes([n]) for n in present & {*asked}}
+
+
+def _call(key: str, status: str, run_id: str) -> Call:
+    return Call(key, "", "judge", status, text=f"{status} of {run_id}", run_id=run_id)
+
+
+def _lookups() -> list[Lookup]:
+    """Every freshness for every key, in an order in which neighbours differ."""
+    lookups = [Lookup(key, freshness) for freshness in (Freshness.ANY, Freshness.NO_FAILURES, Freshness.NONE) for key in KEYS]
+    return lookups[::2] + lookups[1::2]
+
+
+def test_a_group_finds_what_each_look_up_finds_alone(tmp_path: Path) -> None:
+    table = CallTable(tmp_path / "calls.sqlite", run_id="mine")
+    calls = [_call(KEYS[n], "ok", "mine") for n in range(3)]
+    calls += [_call(KEYS[n], "cut_short", "mine" if n < 6 else "another") for n in range(3, 9)]
+    table.write([packed(call, "") for call in calls])
+    lookups = _lookups()
+    together = table.find(lookups)
+    assert together == [table.find([lookup])[0] for lookup in lookups]
+    texts = {(lookup.key, lookup.freshness): call.text for lookup, call in zip(lookups, together, strict=True) if call}
+    assert texts == {
+        **{(key, Freshness.ANY): "ok of mine" for key in KEYS[:3]},
+        **{(key, Freshness.NO_FAILURES): "ok of mine" for key in KEYS[:3]},
+        **{(key, Freshness.ANY): "cut_short of mine" for key in KEYS[3:6]},
+    }
+    table.close()
+
+
+def test_a_group_of_claims_is_granted_key_by_key(tmp_path: Path) -> None:
+    first = CallTable(tmp_path / "calls.sqlite", run_id="first")
+    second = CallTable(tmp_path / "calls.sqlite", run_id="second")
+    first.write([packed(_call(KEYS[0], "ok", "first"), "")])
+    assert first.find_or_claim([Lookup(KEYS[1]), Lookup(KEYS[2]), Lookup(KEYS[1])]) == [GRANTED, GRANTED, HELD]
+    reply, *others = second.find_or_claim([Lookup(KEYS[n]) for n in (0, 3, 1, 4, 3)])
+    assert isinstance(reply, Call)
+    assert reply.text == "ok of first"
+    assert others == [GRANTED, HELD, GRANTED, HELD]
+    first.close()  # its claims no longer count
+    assert second.find_or_claim([Lookup(KEYS[n]) for n in (2, 1, 2, 3)]) == [GRANTED, GRANTED, HELD, HELD]
+    second.close()
+
+
+def test_failures_from_a_moment_on_may_answer(tmp_path: Path) -> None:
+    table = CallTable(tmp_path / "calls.sqlite", run_id="mine")
+    times = ["", "2026-11-22T08:00:00.000+00:00", "2026-11-22T08:00:00.001+00:00"]
+    calls = [replace(_call(key, "cut_short", "mine"), created_at=time) for key, time in zip(KEYS, times, strict=False)]
+    calls += [replace(_call(KEYS[3], "ok", "mine"), created_at=times[1])]
+    table.write([packed(call, "") for call in calls])
+    moment = datetime.fromisoformat(times[1]).timestamp() + 0.0005
+    replies = table.find([Lookup(key, Freshness(failures_since=moment)) for key in KEYS[:4]])
+    assert [call and call.status for call in replies] == [None, None, "cut_short", "ok"]
+    table.close()
+
+
+FIELDS = {"messages": sha256("m"), "schema": sha256("s")}
+CALL = row_of_call(Call(sha256(FIELDS), sha256(FIELDS), "j", "ok", fields=FIELDS, run_id="r"))
+PAYMENT = row_of_payment(PaymentEntry(7, "r", 1, Payment("m", "2026-01-01T00:00:00.000+00:00", 1, 2, usd=0.5)))
+
+
+def sealed(given: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """The row with other cells, and the digest of these."""
+    row = {**given, **changed}
+    del row[DIGEST]
+    return {**row, DIGEST: sha256(row)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ('"paid_usd": NaN', "cells that are not those of its row_sha256"),
+        ('"text": "\\ud800"', "cells that are not those of its row_sha256"),
+        ('"key": 7', "cells that are not those of its row_sha256"),
+        (f'"{DIGEST}": null', "a digest that is no text"),
+    ],
+)
+def test_a_row_without_its_digest_is_refused(tmp_path: Path, changed: str, told: str) -> None:
+    file = tmp_path / "calls.jsonl"
+    file.write_text(json.dumps(CALL)[:-1] + ", " + changed + "}\n")  # of two equal names the last one counts
+    with pytest.raises(DataError, match=rf"row 1(?s:.*){told}"):
+        import_calls(tmp_path / "store" / "calls.sqlite", file)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (sealed(CALL, key="k"), "cells that are no call"),
+        (sealed(CALL, key=sha256("other")), "a key that is not that of its fields"),
+        (sealed(CALL, payload_id="p"), "a payload_id that is not that of its fields"),
+        (sealed(CALL, fields="{"), "cells that are no call"),
+        (sealed(CALL, fields='{"messages": "\\ud800"}'), "a key that is not that of its fields"),
+        (sealed(CALL, created_at="yesterday"), "cells that are no call"),
+        (sealed(CALL, tokens_in=2**70), "cells that are no call"),
+        (sealed(CALL, row="reply"), "a row of the kind 'reply'"),
+        (sealed(PAYMENT, mark="7"), "cells that are no payment"),
+        (sealed(PAYMENT, at="yesterday"), "cells that are no payment"),
+        (sealed(PAYMENT, usd="0.5"), "cells that are no payment"),
+    ],
+)
+def test_a_row_that_says_what_no_store_wrote_is_refused(tmp_path: Path, row: dict[str, Any], told: str) -> None:
+    file = tmp_path / "calls.jsonl"
+    file.write_text(json.dumps(CALL) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(DataError, match=rf"row 2(?s:.*){told}"):
+        import_calls(tmp_path / "store" / "calls.sqlite", file)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_line_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "calls.jsonl"
+    file.write_text("[" * 100_000 + "\n")
+    with pytest.raises(DataError, match="cannot be taken in"):
+        import_calls(tmp_path / "calls.sqlite", file)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -142,14 +140,7 @@ def test_without_file_locks_the_user_is_told(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(module.fcntl, "flock", no_locks)
     with FolderLock(tmp_path) as lock:
         assert any("no file locks" in notice for notice in lock.notices)
-    far = {
-        "pid": 1,
-        "host": "another-host",
-        "started": "2026-01-01T00:00:00Z",
-        "mark": "",
-        "command": "x",
-        "exclusive": True,
-    }
+    far = {"pid": 1, "host": "another-host", "started": "2026-01-01T00:00:00Z", "mark": "", "command": "x", "exclusive": True}
     (tmp_path / ".lock").write_text(json.dumps(far))
     with pytest.raises(FolderLocked, match=r"another-host.*remove .*\.lock"):
         FolderLock(tmp_path).acquire()

@@ -1,19 +1,23 @@
-from __future__ import annotations
+"""Parts of a table, how they are joined, and rows found in it by their cells or by their place."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError, OutputError
+from ragpipe.schema.sample import CaseKey
 from ragpipe.store.files.parquet_parts import Parts, encoded_part
+from ragpipe.store.run.run_tables import numbered_rows, query_rows, rows_at, rows_of_cases
 from tests.support.memory import quick_folder
 
-pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+pytestmark = pytest.mark.slow
+
 
 SCHEMA = pa.schema(
     [
@@ -51,12 +55,9 @@ def joined(folder: Path, parts: list[list[dict]]) -> bytes:
     return (folder / "whole.parquet").read_bytes()
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(part_lists, st.data())
-def test_the_same_rows_give_the_same_bytes_however_often_interrupted(
-    parts: list[list[dict]], data: st.DataObject
-) -> None:
+def test_the_same_rows_give_the_same_bytes_however_often_interrupted(parts: list[list[dict]], data: st.DataObject) -> None:
     with quick_folder() as a, quick_folder() as b:
         expected = joined(Path(a), parts)
         folder, target = Path(b) / "parts", Path(b) / "whole.parquet"
@@ -95,7 +96,6 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
     parts.path(3).unlink()
     parts.path(3).symlink_to(tmp_path / "outside")
     (tmp_path / "parts" / "note.txt").write_text("not a part")
-
     assert parts.done() == {4}
     assert [notice.split(":")[0] for notice in parts.notices] == [str(parts.path(n)) for n in range(4)]
     assert sorted(os.listdir(tmp_path / "parts")) == ["note.txt", "part-000004.parquet", "part-000004.sha256"]
@@ -106,7 +106,6 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
     assert Parts(tmp_path / "missing", SCHEMA).done() == set()
 
 
-@pytest.mark.slow
 @given(st.data())
 def test_no_changed_byte_of_a_part_goes_unseen(data: st.DataObject) -> None:
     """Also one in the footer, which no checksum of Parquet covers."""
@@ -199,15 +198,12 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
         Parts(tmp_path / "parts", SCHEMA).write(0, table([]))
 
 
-@pytest.mark.slow
 def test_joining_needs_the_memory_of_one_part(tmp_path: Path) -> None:
     rows, count = 2000, 60
     parts = Parts(tmp_path / "parts", SCHEMA)
     for index in range(count):
         ids = pa.array([os.urandom(500).hex() for _ in range(rows)])
-        parts.write(
-            index, pa.table([ids, pa.nulls(rows, pa.float64()), pa.nulls(rows, SCHEMA.field(2).type)], schema=SCHEMA)
-        )
+        parts.write(index, pa.table([ids, pa.nulls(rows, pa.float64()), pa.nulls(rows, SCHEMA.field(2).type)], schema=SCHEMA))
     pool = pa.default_memory_pool()
     pool.release_unused()
     before, held = pool.bytes_allocated(), pool.max_memory()
@@ -229,3 +225,66 @@ def test_a_part_that_was_encoded_elsewhere_has_the_same_bytes(rows: list[dict]) 
         parts.write_encoded(1, encoded_part(table(rows)))
         assert parts.path(1).read_bytes() == parts.path(0).read_bytes()
         assert parts.done() == {0, 1}
+
+
+ROWS = [
+    {"sample_id": f"q{place % 7}", "method": ("a", "b", None)[place % 3], "repeat": 1 + place % 2, "text": f"{place}"}
+    for place in range(60)
+]
+
+
+@pytest.fixture(params=[1, 8, 60])
+def table_of_tables(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=request.param)
+    return path
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"sample_id": "q3"},
+        {"sample_id": "q3", "method": "b"},
+        {"method": None},
+        {"method": None, "repeat": 2},
+        {"sample_id": "q5", "method": "a", "repeat": 1},
+        {"repeat": 2, "sample_id": "q0"},
+        {"sample_id": "not there"},
+        {"sample_id": 3},
+        {},
+    ],
+)
+def test_the_rows_with_these_cells(table_of_tables: Path, cells: dict[str, Any]) -> None:
+    expected = {place: row for place, row in enumerate(ROWS) if row.items() >= cells.items()}
+    assert query_rows(table_of_tables, **cells) == list(expected.values())
+    assert numbered_rows(table_of_tables, **cells) == expected
+    texts = {place: {"text": row["text"]} for place, row in expected.items()}
+    assert numbered_rows(table_of_tables, ["text"], **cells) == texts
+
+
+def test_the_rows_at_these_places(table_of_tables: Path) -> None:
+    places = [59, 0, 17, 8, 7, 16]
+    assert rows_at(table_of_tables, places) == {place: ROWS[place] for place in places}
+    assert rows_at(table_of_tables, []) == {}
+
+
+def test_a_column_that_is_not_there_is_named(table_of_tables: Path) -> None:
+    with pytest.raises(DataError, match="iteration"):
+        numbered_rows(table_of_tables, ["iteration"], sample_id="q1")
+
+
+IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.text("é\uffff\U0001f600z", max_size=3).map(
+    lambda text: text * 2000  # longer than what a footer keeps of a value
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(IDS, min_size=1, max_size=12), st.lists(IDS, max_size=3), st.integers(1, 5), st.booleans(), st.data())
+def test_the_rows_of_cases_are_those_of_a_search_through_all(
+    tmp_path: Path, ids: list[str], others: list[str], group: int, has_statistics: bool, data: st.DataObject
+) -> None:
+    path = tmp_path / "cases.parquet"
+    rows = [{"place": place, "sample_id": name, "method": "a", "repeat": 1} for place, name in enumerate(ids)]
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=group, write_statistics=has_statistics)
+    asked = {CaseKey(name, "a") for name in [*data.draw(st.lists(st.sampled_from(ids), max_size=4)), *others]}
+    assert rows_of_cases(path, asked) == {case: [row for row in rows if row["sample_id"] == case.sample_id] for case in asked}

@@ -1,94 +1,54 @@
 """What an address may be: it is written into messages and files, so it holds no key."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 from pydantic import ValidationError
 
 from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.store.places import (
-    address_below,
-    address_fault,
-    is_remote,
-    name_fault,
-    name_of,
-    parent_of,
-    publishing_fault,
-)
+from ragpipe.store.places import address_below, address_fault, is_remote, name_fault, name_of, parent_of, publishing_fault
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "s3://bucket/a/b.jsonl",
-        "gs://bucket",
-        "abfss://container@account.dfs.core.windows.net/a.jsonl",
-        "hdfs:///data/a.jsonl",
-        "s3://bucket/folder/",
-        "https://host/a//b.jsonl",
-        "https://host:8080/a.jsonl?download=1",
-        "memory://a/b",
-        "hf://datasets/org/name/a.jsonl",
-    ],
-)
+@pytest.mark.parametrize("address", [
+    "s3://bucket/a/b.jsonl", "gs://bucket", "abfss://container@account.dfs.core.windows.net/a.jsonl", "hdfs:///data/a.jsonl",
+    "s3://bucket/folder/", "https://host/a//b.jsonl", "https://host:8080/a.jsonl?download=1", "memory://a/b",
+    "hf://datasets/org/name/a.jsonl",
+])  # fmt: skip
 def test_good_addresses(address: str) -> None:
     assert is_remote(address)
     assert address_fault(address) is None
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("s3://AKIA:secret@bucket/a", "without a user or a key"),
-        ("https://user@host/a", "without a user or a key"),
-        ("abfss://container:key@account/a", "without a user or a key"),
-        ("s3://bucket/a?endpoint_override=x", "settings of fsspec"),
-        ("https://host/a?X-Amz-Signature=00&X-Amz-Date=1", "without a key or a signature"),
-        ("https://host/a?sv=1&sig=00", "without a key or a signature"),
-        ("https://host/a?X-Goog-Credential=00", "without a key or a signature"),
-        ("https://host/a?access_token=00", "without a key or a signature"),
-        ("s3:///a", "with a bucket"),
-        ("s3://bucket/a/../b", "without `..`"),
-        ("s3://bucket//a", "without an empty part"),
-        ("gs://bucket/a//b", "without an empty part"),
-        ("file:///tmp/a", "the path itself"),
-    ],
-)
+@pytest.mark.parametrize(("address", "expected"), [
+    ("s3://AKIA:secret@bucket/a", "without a user or a key"), ("https://user@host/a", "without a user or a key"),
+    ("abfss://container:key@account/a", "without a user or a key"), ("s3://bucket/a?endpoint_override=x", "settings of fsspec"),
+    ("https://host/a?X-Amz-Signature=00&X-Amz-Date=1", "without a key or a signature"),
+    ("https://host/a?sv=1&sig=00", "without a key or a signature"),
+    ("https://host/a?X-Goog-Credential=00", "without a key or a signature"),
+    ("https://host/a?access_token=00", "without a key or a signature"), ("s3:///a", "with a bucket"),
+    ("s3://bucket/a/../b", "without `..`"), ("s3://bucket//a", "without an empty part"), ("gs://bucket/a//b", "without an empty part"),
+    ("file:///tmp/a", "the path itself"),
+])  # fmt: skip
 def test_bad_addresses(address: str, expected: str) -> None:
     fault = address_fault(address)
     assert fault is not None
     assert expected in fault
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        ("https://host/a/0.jsonl", "b/c.jsonl?download=1"),
-        ("s3://bucket/a", "*.jsonl"),
-        ("s3://bucket/a", "part-?/**/*.jsonl"),
-        ("s3://bucket/a", "what?.jsonl"),
-        ("data", "../other/x.jsonl"),
-        ("data/a.jsonl", "/elsewhere/x.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("folder", "name"), [
+    ("https://host/a/0.jsonl", "b/c.jsonl?download=1"), ("s3://bucket/a", "*.jsonl"), ("s3://bucket/a", "part-?/**/*.jsonl"),
+    ("s3://bucket/a", "what?.jsonl"), ("data", "../other/x.jsonl"), ("data/a.jsonl", "/elsewhere/x.jsonl"),
+])  # fmt: skip
 def test_good_names_below_a_folder(folder: str, name: str) -> None:
     assert name_fault(folder, name) is None
 
 
-@pytest.mark.parametrize(
-    ("folder", "name", "expected"),
-    [
-        ("http://host/b/0.jsonl", "c.jsonl?X-Amz-Signature=00&X-Amz-Credential=k", "without a key or a signature"),
-        ("s3://bucket/a", "*.jsonl?X-Amz-Signature=00", "without a key or a signature"),
-        ("s3://bucket/g", "../x", "without `..`"),
-        ("s3://bucket/g", "h/../../*.jsonl", "without `..`"),
-        ("s3://bucket/g", "https://user:secret@host/x", "not an address of its own"),
-        ("data", "https://host/x?sig=00", "not an address of its own"),
-        ("s3://bucket/g", "/1.jsonl", "without an empty part"),
-    ],
-)
+@pytest.mark.parametrize(("folder", "name", "expected"), [
+    ("http://host/b/0.jsonl", "c.jsonl?X-Amz-Signature=00&X-Amz-Credential=k", "without a key or a signature"),
+    ("s3://bucket/a", "*.jsonl?X-Amz-Signature=00", "without a key or a signature"), ("s3://bucket/g", "../x", "without `..`"),
+    ("s3://bucket/g", "h/../../*.jsonl", "without `..`"), ("s3://bucket/g", "https://user:secret@host/x", "not an address of its own"),
+    ("data", "https://host/x?sig=00", "not an address of its own"), ("s3://bucket/g", "/1.jsonl", "without an empty part"),
+])  # fmt: skip
 def test_bad_names_below_a_folder(folder: str, name: str, expected: str) -> None:
     """A name is written where addresses are, and is read below its folder alone."""
     fault = name_fault(folder, name)
@@ -105,9 +65,7 @@ def test_a_run_is_published_to_an_object_store_alone() -> None:
     assert "such as s3://" in str(publishing_fault("runs"))
 
 
-@pytest.mark.parametrize(
-    "path", ["data.jsonl", "/a/b.jsonl", "package:demo.jsonl", "here:a.jsonl", r"C:\a.jsonl", "a:b"]
-)
+@pytest.mark.parametrize("path", ["data.jsonl", "/a/b.jsonl", "package:demo.jsonl", "here:a.jsonl", r"C:\a.jsonl", "a:b"])
 def test_paths_are_no_addresses(path: str) -> None:
     assert not is_remote(path)
 

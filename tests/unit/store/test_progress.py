@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import json
 import time
@@ -33,30 +31,19 @@ def test_the_documented_form(tmp_path: Path) -> None:
     progress = view(tmp_path)
     for n in range(46):
         progress.add(CaseKey(f"ql-{n}", "default"), "?", RESULT)
-    progress.add(
-        CaseKey("ql-123", "default"), "What courses teach Python?", RESULT, completed_at="2026-01-24T14:30:00.000+00:00"
-    )
+    progress.add(CaseKey("ql-123", "default"), "What courses teach Python?", RESULT, completed_at="2026-01-24T14:30:00.000+00:00")
     progress.flush()
     found = read(tmp_path)
     assert list(found) == ["testSetName", "iterationNumber", "lastUpdated", "statistics", "entries"]
     assert (found["testSetName"], found["iterationNumber"]) == ("test-set-1", 1)
     assert found["lastUpdated"] == "2026-01-24T14:30:00.000Z"
-    assert found["statistics"] == {
-        "totalQuestions": 100,
-        "completedQuestions": 47,
-        "pendingQuestions": 53,
-        "completionPercentage": 47.0,
-    }
+    assert found["statistics"] == {"totalQuestions": 100, "completedQuestions": 47, "pendingQuestions": 53, "completionPercentage": 47.0}
     entry = dict(found["entries"][-1])
     assert len(bytes.fromhex(entry.pop("hash"))) == 32
     assert entry == {
-        "queryLogId": "ql-123",
-        "method": "default",
-        "repeat": 1,
-        "question": "What courses teach Python?",
-        "completedAt": "2026-01-24T14:30:00.000Z",
-        "result": RESULT,
-    }
+        "queryLogId": "ql-123", "method": "default", "repeat": 1, "question": "What courses teach Python?",
+        "completedAt": "2026-01-24T14:30:00.000Z", "result": RESULT,
+    }  # fmt: skip
     assert datetime.fromisoformat(found["entries"][0]["completedAt"]).tzinfo
 
 
@@ -83,9 +70,7 @@ def test_many_cases_are_shown_by_their_last(tmp_path: Path, cases: int, shown: i
     assert found["statistics"]["completionPercentage"] == 100.0
 
 
-def test_is_written_at_most_once_a_second_and_for_a_twentieth_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_is_written_at_most_once_a_second_and_for_a_twentieth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, writes = [0.0], []
 
     def slow_write(*_: object, **__: object) -> None:
@@ -100,7 +85,6 @@ def test_is_written_at_most_once_a_second_and_for_a_twentieth_of_the_time(
         clock[0] += 0.01
     assert len(writes) == 5  # 20 s of work, 0.2 s a write: one each 4 s and the write itself
     assert all(b - a >= 4.0 for a, b in zip(writes, writes[1:], strict=False))  # noqa: RUF007
-
     writes.clear()
     monkeypatch.setattr(module, "atomic_write", lambda *_, **__: writes.append(clock[0]))
     progress = view(tmp_path)
@@ -169,9 +153,7 @@ def test_a_lone_surrogate_is_escaped(tmp_path: Path) -> None:
 def test_cases_noted_together_are_shown_as_one_by_one(tmp_path: Path) -> None:
     """Also where a case comes again, and where the view begins to drop entries."""
     finished = [
-        FinishedCase(
-            CaseKey(f"q{number % 1150}", "m"), "?", {"s": number}, f"2026-01-01T00:00:{number % 60:02}.000+00:00"
-        )
+        FinishedCase(CaseKey(f"q{number % 1150}", "m"), "?", {"s": number}, f"2026-01-01T00:00:{number % 60:02}.000+00:00")
         for number in range(1300)
     ]
     single, together = view(tmp_path / "a", 1300), view(tmp_path / "b", 1300)
@@ -187,10 +169,7 @@ def test_cases_noted_together_are_shown_as_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 90, 260, 1300])
 def test_cases_that_are_only_counted_are_shown_as_all_others(tmp_path: Path, size: int) -> None:
-    finished = [
-        FinishedCase(CaseKey(f"q{number}", "m"), "?", {}, f"2026-01-01T00:00:{number % 60:02}.000+00:00")
-        for number in range(1300)
-    ]
+    finished = [FinishedCase(CaseKey(f"q{number}", "m"), "?", {}, f"2026-01-01T00:00:{number % 60:02}.000+00:00") for number in range(1300)]
     known, counted = view(tmp_path / "a", 1300), view(tmp_path / "b", 1300)
     for start in range(0, 1300, size):
         block = finished[start : start + size]

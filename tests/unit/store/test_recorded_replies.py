@@ -1,7 +1,5 @@
 """The replies of a finished run are found by their keys, whatever the order of asking; the first row of a key counts."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
@@ -111,9 +109,7 @@ def test_a_run_without_its_replies_is_refused(tmp_path: Path) -> None:
 class _OnlyAwaited(WrappedStore):
     """A store without `at_hand`: every reply is awaited."""
 
-    async def get_or_claim(
-        self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
-    ) -> Call | None:
+    async def get_or_claim(self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None) -> Call | None:
         return await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
 
 
@@ -126,12 +122,8 @@ async def test_replies_at_hand_are_those_that_would_be_awaited(tmp_path: Path, r
     stores = [recorded, FallbackStore(recorded, StoredCalls(tmp_path / "none.sqlite"))]
     given = []
     for store in [*stores, *map(_OnlyAwaited, stores)]:
-        session = JudgeSession(
-            identity={"model": "m"}, label="m", transport=StoredTransport(), store=store, retry_errors=retry_errors
-        )
-        given.append(
-            [(await session.reply(asked, again=again)).status for asked in questions for again in (False, True)]
-        )
+        session = JudgeSession(identity={"model": "m"}, label="m", transport=StoredTransport(), store=store, retry_errors=retry_errors)
+        given.append([(await session.reply(asked, again=again)).status for asked in questions for again in (False, True)])
     failure = "missing_reply" if retry_errors else "refused"
     assert given == [["ok", "missing_reply", failure, "missing_reply", "missing_reply", "missing_reply"]] * len(given)
     recorded.close()

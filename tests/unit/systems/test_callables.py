@@ -1,7 +1,5 @@
 """What a Python system may be and return: generators, objects with methods, classes, models; and which exceptions are met again."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,9 +98,7 @@ async def answered(folder: Path, name: str, **settings: Any) -> Output:
     return output
 
 
-@pytest.mark.parametrize(
-    "name", ["words", "words_async", "parts", "listed", "later", "lazy", "model", "data", "tuples", "pair"]
-)
+@pytest.mark.parametrize("name", ["words", "words_async", "parts", "listed", "later", "lazy", "model", "data", "tuples", "pair"])
 async def test_every_way_to_answer_gives_one_answer(plugin: Path, name: str) -> None:
     output = await answered(plugin, name)
     assert output.error is None
@@ -188,12 +184,7 @@ async def test_an_object_gets_the_question_unless_input_says_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("number", "something that can be called"),
-        ("Needs", "a class that needs no arguments"),
-        ("absent", "importable"),
-    ],
+    ("name", "told"), [("number", "something that can be called"), ("Needs", "a class that needs no arguments"), ("absent", "importable")]
 )
 async def test_what_cannot_be_called_is_refused(plugin: Path, name: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
@@ -244,19 +235,16 @@ def test_which_exceptions_may_pass(error: Exception, kind: str, wait: float | No
     assert (failure.kind, failure.retry_after) == (kind, wait)
 
 
-@pytest.mark.parametrize(
-    ("usage", "counts"),
-    [
-        ({"tokens_in": 3, "cost_usd": 0.1}, {"tokens_in": 3, "cost_usd": 0.1}),
-        (
-            {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None}},
-            {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4},
-        ),
-        (
-            {"input_tokens": 9, "output_tokens": 2, "output_token_details": {"reasoning": 1}, "service_tier": None},
-            {"input_tokens": 9, "output_tokens": 2, "reasoning_tokens": 1},
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("usage", "counts"), [
+    ({"tokens_in": 3, "cost_usd": 0.1}, {"tokens_in": 3, "cost_usd": 0.1}),
+    (
+        {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None}},
+        {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4},
+    ),
+    (
+        {"input_tokens": 9, "output_tokens": 2, "output_token_details": {"reasoning": 1}, "service_tier": None},
+        {"input_tokens": 9, "output_tokens": 2, "reasoning_tokens": 1},
+    ),
+])  # fmt: skip
 def test_nested_counts_of_tokens_are_taken_out(usage: dict[str, Any], counts: dict[str, Any]) -> None:
     assert token_usage(usage) == counts

@@ -4,8 +4,6 @@ A field's other value is made from its type; where that is not enough it stands 
 change no number; `NEVER` repeats the most important of them by hand, so that a mark that is lost is noticed.
 """
 
-from __future__ import annotations
-
 import types
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -19,11 +17,13 @@ from ragpipe.core import registry
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
 from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.metrics.base import Metric
+from ragpipe.metrics.from_config import class_path
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
-from ragpipe.testing.scripted import shipped_metric
+from ragpipe.testing.scripted import shipped_metric, shipped_names
 
 JUDGES, EMBEDDERS = registry.everything("judge"), registry.everything("embedder")
 TRANSPORTS = registry.everything("transport")
@@ -83,9 +83,7 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (StoreSettings, "url"): "postgresql://user@host/database",
 }  # fmt: skip
 MAPPED = {"fields": {"id": "n", "question": "q"}}
-BESIDE: dict[tuple[type, str], dict[str, object]] = {
-    **{(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")},
-}
+BESIDE: dict[tuple[type, str], dict[str, object]] = {**{(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")}}
 """What else the section must have for the field to be set at all."""
 SAME_HERE = {
     (JUDGES["llm"], "revision"): "names the weights of a server of one's own",
@@ -141,10 +139,7 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     }  # fmt: skip
     if section:
         plain[section] = kind
-    found = {
-        name: cls.model_validate({**NEEDED.get(cls, {}), **(keys if name == section else {})})
-        for name, cls in plain.items()
-    }
+    found = {name: cls.model_validate({**NEEDED.get(cls, {}), **(keys if name == section else {})}) for name, cls in plain.items()}
     return RunConfig(**found, metrics={}, **({} if section else keys))
 
 
@@ -210,12 +205,7 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(
     beside = BESIDE.get((kind, name), {})
     unchanged = named(config(section, kind, **beside)) if beside else named_by_default(section, kind)
     same = unchanged == named(config(section, kind, **{**beside, field.alias or name: value}))
-    operational = NotInIdentity in field.metadata or section in (
-        "report",
-        "transport",
-        "runner",
-        "store",
-    )
+    operational = NotInIdentity in field.metadata or section in ("report", "transport", "runner", "store")
     assert same == operational
 
 
@@ -268,8 +258,53 @@ def test_the_order_of_what_a_judge_is_shown_is_in_the_identity() -> None:
 
 def test_the_format_of_a_joined_file_is_in_the_identity() -> None:
     join = {"file": "t.txt", "by": "id", "key": "id"}
-    runs = {
-        named(config("dataset", DatasetSettings, **MAPPED, join={"texts": {**join, "format": form}}))
-        for form in ("csv", "jsonl")
-    }
+    runs = {named(config("dataset", DatasetSettings, **MAPPED, join={"texts": {**join, "format": form}})) for form in ("csv", "jsonl")}
     assert len(runs) == 2
+
+
+SHIPPED_METRICS = shipped_names()
+
+
+def run_of(*metrics: Metric) -> str:
+    return run_id(run_identity({}, metrics, data="a" * 64, judge={}))
+
+
+@pytest.mark.parametrize("name", SHIPPED_METRICS)
+def test_a_shipped_class_that_moves_changes_no_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_of(metric := shipped_metric(name))
+    monkeypatch.setattr(type(metric), "__module__", "ragpipe.metrics.somewhere.else_now")
+    assert run_of(metric) == before
+
+
+def test_no_two_shipped_classes_have_the_same_identity() -> None:
+    classes = {type(shipped_metric(name)) for name in SHIPPED_METRICS}
+    assert len({class_path(metric_class) for metric_class in classes}) == len(classes) > 20
+
+
+def test_another_class_under_the_same_name_is_another_run() -> None:
+    metric = shipped_metric("scope_miss")
+    twin = type("TwinMetric", (type(metric),), {"__module__": type(metric).__module__})
+    assert run_of(twin.model_validate(metric.model_dump())) != run_of(metric)
+
+
+def test_the_same_class_under_two_names_is_two_runs() -> None:
+    metric = shipped_metric("scope_miss")
+    assert run_of(metric.model_copy(update={"name": "another_name"})) != run_of(metric)
+
+
+def test_another_version_of_a_shipped_class_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_of(metric := shipped_metric("scope_miss"))
+    monkeypatch.setattr(type(metric), "version", metric.version + 1)
+    assert run_of(metric) != before
+
+
+def test_a_users_class_is_named_by_its_dotted_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric_class = type(shipped_metric("scope_miss"))
+    users = type("OwnMetric", (metric_class,), {"__module__": "mine.metrics"})
+    moved = type("OwnMetric", (metric_class,), {"__module__": "mine.moved"})
+    assert [class_path(users), class_path(moved)] == ["mine.metrics.OwnMetric", "mine.moved.OwnMetric"]
+
+
+def test_the_identity_of_a_shipped_metric_holds_no_module() -> None:
+    for name in SHIPPED_METRICS:
+        assert "ragpipe." not in str(metric_identity(shipped_metric(name))), name

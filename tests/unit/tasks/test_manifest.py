@@ -1,7 +1,5 @@
 """Which manifest beside a run is believed, and which folder is taken for one that never became a run."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -10,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from ragpipe.core.errors import ConfigError
 from ragpipe.engine.runs.manifest import previous_manifest
 from ragpipe.engine.sources.frozen_inputs import remove_unstarted
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.run.journal import HEADER
 from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.tasks.store import validate
 
 NEWEST, THIS = "a" * 12, "b" * 12
 
@@ -80,3 +80,22 @@ def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_st
     judged.report.write_text("figures")
     remove_unstarted(judged)
     assert judged.report.read_text() == "figures"
+
+
+FILE = "a .parquet or .jsonl file"
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "found", "expected"),
+    [
+        ({"action": "export"}, "to", "nothing", FILE),
+        ({"action": "export", "to": "calls.csv"}, "to", "'calls.csv'", FILE),
+        ({"action": "import"}, "from", "nothing", FILE),
+        ({"action": "why", "case": "q1"}, "key", "nothing", "a question"),
+    ],
+)
+def test_a_key_that_is_missing_or_wrong(words: dict[str, Any], key: str, found: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate({"output_dir": "out", **words})
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.found, problem.expected) == (key, found, expected)

@@ -1,7 +1,5 @@
 """The limits that a plan is held to before anything is spent."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +13,7 @@ from ragpipe.judging.settings import JudgeSettings
 
 def config_of(max_calls: int, transport: str = "live") -> Any:
     judge = JudgeSettings.model_construct(max_calls=max_calls)
-    return SimpleNamespace(
-        judge=judge, transport=StoredTransportSettings() if transport == "stored" else LiveTransportSettings()
-    )
+    return SimpleNamespace(judge=judge, transport=StoredTransportSettings() if transport == "stored" else LiveTransportSettings())
 
 
 @pytest.mark.parametrize(("new_calls", "transport"), [(0, "live"), (10, "live"), (11, "stored")])

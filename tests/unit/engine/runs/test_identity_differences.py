@@ -1,7 +1,5 @@
 """What differs between two runs, in at most three lines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ragpipe.engine.runs.run_identity import run_differences
@@ -47,16 +45,10 @@ def test_the_rest_is_one_line_without_digests() -> None:
         seed=2,
     )
     old = {**OLD, "judge_identity": {"model": "m1"}, "system": {"source": {"bot": A}}, "seed": 1}
-    assert lines(new, old) == [
-        "differs from run 83a94c0e1234: code of the system; other data; judge.model: m1 -> m2; 2 more"
-    ]
+    assert lines(new, old) == ["differs from run 83a94c0e1234: code of the system; other data; judge.model: m1 -> m2; 2 more"]
     assert run_differences(old, new).phrases() == [
-        "code of the system",
-        "other data",
-        "judge.model: m1 -> m2",
-        "metrics.faithfulness.version: 1 -> 2",
-        "seed: 1 -> 2",
-    ]
+        "code of the system", "other data", "judge.model: m1 -> m2", "metrics.faithfulness.version: 1 -> 2", "seed: 1 -> 2",
+    ]  # fmt: skip
 
 
 def test_the_code_and_the_files_of_a_metric() -> None:

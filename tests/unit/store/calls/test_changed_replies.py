@@ -1,7 +1,5 @@
 """The comparison of a run's judge inputs with the call store: any cell that differs is found."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -56,22 +54,17 @@ def unchanged(store: Path, rows: list[dict[str, Any]]) -> bool:
 
 def test_the_same_replies(store: Path) -> None:
     assert unchanged(store, [row(call) for call in CALLS])
-    assert unchanged(store, [row(CALLS[0])] * 1100), (
-        "a question that several metrics share; more rows than are read at once"
-    )
+    assert unchanged(store, [row(CALLS[0])] * 1100), "a question that several metrics share; more rows than are read at once"
     assert unchanged(store, [])
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("reply", "Grüße 1 "), ("model", "other"), ("fingerprint", None), ("finish_reason", "length"), ("tokens_in", 12),
-        ("tokens_out", 3), ("tokens_cached", None), ("tokens_reasoning", 1), ("paid_usd", 0.5), ("latency_ms", 12.6),
-        ("attempts", 2), ("output_mode", "plain"), ("wire_hash", sha256("other")), ("judge", "other"), ("paid_by", "run/2"),
-        ("paid_by", "other/1"), ("paid_by", None), ("sent", '{"max_tokens":6,"temperature":0.0}'), ("status", "refused"),
-        ("message", "noted"), ("key", sha256("no such question")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("column", "value"), [
+    ("reply", "Grüße 1 "), ("model", "other"), ("fingerprint", None), ("finish_reason", "length"), ("tokens_in", 12),
+    ("tokens_out", 3), ("tokens_cached", None), ("tokens_reasoning", 1), ("paid_usd", 0.5), ("latency_ms", 12.6),
+    ("attempts", 2), ("output_mode", "plain"), ("wire_hash", sha256("other")), ("judge", "other"), ("paid_by", "run/2"),
+    ("paid_by", "other/1"), ("paid_by", None), ("sent", '{"max_tokens":6,"temperature":0.0}'), ("status", "refused"),
+    ("message", "noted"), ("key", sha256("no such question")),
+])  # fmt: skip
 def test_any_cell_that_differs(store: Path, column: str, value: Any) -> None:
     rows = [row(call) for call in CALLS]
     rows[1][column] = value
