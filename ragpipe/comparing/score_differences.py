@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,19 +115,36 @@ class PairedScore:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The values and pass rates of a score of all cases of a side; `lost` gives by cause the cases that lost theirs."""
+
+    values: Floats
+    rates: Floats
+    lost: Callable[[], Mapping[str, Flags]]
+
+
 def paired_score(name: str, base: Side, candidate: Side, pairs: Pairs) -> PairedScore:
     """A score that both sides declare, on the cases of these pairs."""
-    before, after = base.values(name), candidate.values(name)
-    values = before[0][pairs.base], after[0][pairs.candidate]
+    of_base, of_candidate = (Measured(*side.values(name), partial(side.lost, name)) for side in (base, candidate))
+    floor = candidate.metrics["scoring"]["coverage_floor"]
+    return score_of_pairs(name, candidate.declared[name], pairs, of_base, of_candidate, floor)
+
+
+def score_of_pairs(
+    name: str, declared: Mapping[str, Any], pairs: Pairs, base: Measured, candidate: Measured, floor: float
+) -> PairedScore:
+    """A score on the cases of these pairs; what only one side lost is counted by cause."""
+    values = base.values[pairs.base], candidate.values[pairs.candidate]
+    sides = (("base", base, pairs.base, values), ("candidate", candidate, pairs.candidate, values[::-1]))
     lost = {}
-    for side, places, other in ((base, pairs.base, values[1]), (candidate, pairs.candidate, values[0])):
-        one_sided = np.isfinite(other) & ~np.isfinite(values[0] if side is base else values[1])
-        flags = side.lost(name) if np.any(one_sided) else {}
+    for side, measured, places, (own, other) in sides:
+        one_sided = np.isnan(own) & np.isfinite(other)
+        flags = measured.lost() if np.any(one_sided) else {}
         counts = {cause: int(np.count_nonzero(found[places] & one_sided)) for cause, found in flags.items()}
-        lost["base" if side is base else "candidate"] = {cause: count for cause, count in counts.items() if count}
-    floor = float(candidate.metrics["scoring"]["coverage_floor"])
-    rates = before[1][pairs.base], after[1][pairs.candidate]
-    return PairedScore(name, candidate.declared[name], pairs.questions, *values, *rates, lost, floor)
+        lost[side] = {cause: count for cause, count in counts.items() if count}
+    rates = base.rates[pairs.base], candidate.rates[pairs.candidate]
+    return PairedScore(name, declared, pairs.questions, *values, *rates, lost, floor)
 
 
 def verdict_figures(verdict: DifferenceVerdict | None) -> dict[str, Any]:

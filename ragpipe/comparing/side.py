@@ -25,6 +25,7 @@ from ragpipe.store.run.run_tables import read_columns, read_json
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 TITLE = "the runs cannot be compared"
 
@@ -68,19 +69,9 @@ class Side:
         score = repeats(self.tables, name, self.n_rows)
         return score.means[self.rows], score.rates[self.rows]
 
-    def lost(self, name: str) -> dict[str, NDArray[np.bool_]]:
-        """By cause the cases whose judgement of a score was due and did not come out, in the first iteration: `system error`,
-        `judge error`, `not recorded`."""
-        overall = name == OVERALL.name
-        columns = ["overall_reason"] * 2 if overall else [f"{name}.status", f"{name}.reason"]
-        table = read_columns(self.records, [*dict.fromkeys(columns), "system_error"]).take(pa.array(self.rows))
-        causes = {
-            "system error": pc.is_valid(table["system_error"]),
-            "judge error": pc.starts_with(table[columns[0]], "part_error" if overall else "error"),
-            "not recorded": pc.starts_with(table[columns[1]], "not_recorded"),
-        }
-        flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in causes.items()}
-        return {cause: found.to_numpy(zero_copy_only=False) for cause, found in flags.items()}
+    def lost(self, name: str) -> dict[str, Flags]:
+        """By cause its cases whose judgement of a score was due and did not come out."""
+        return {cause: flags[self.rows] for cause, flags in lost_values(self.records, name).items()}
 
     def groups(self, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Whole]]:
         """The numbers of its cases in each group of each field, as `metrics.json` names them."""
@@ -116,6 +107,21 @@ class Side:
             "judge": self.metrics["judge"],
             "signature": self.metrics["signature"],
         }
+
+
+def lost_values(records: Path, name: str) -> dict[str, Flags]:
+    """By cause (`system error`, `judge error`, `not recorded`) the cases of an iteration whose judgement of a score was due and did not
+    come out."""
+    overall = name == OVERALL.name
+    status, reason = ("overall_reason", "overall_reason") if overall else (f"{name}.status", f"{name}.reason")
+    table = read_columns(records, [*dict.fromkeys((status, reason)), "system_error"])
+    causes = {
+        "system error": pc.is_valid(table["system_error"]),
+        "judge error": pc.starts_with(table[status], "part_error" if overall else "error"),
+        "not recorded": pc.starts_with(table[reason], "not_recorded"),
+    }
+    flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in causes.items()}
+    return {cause: found.to_numpy(zero_copy_only=False) for cause, found in flags.items()}
 
 
 @contextmanager
