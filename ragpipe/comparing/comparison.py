@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,14 +23,17 @@ from ragpipe.comparing.pairing import Pairs, data_differences, paired_cases, sam
 from ragpipe.comparing.run_differences import MUST_MATCH, ChangedKey, refused_parts, setting_differences
 from ragpipe.comparing.score_differences import (
     OPERATIONS,
+    Measured,
     PairedScore,
     interval_document,
     judge_bridge,
     paired_operations,
+    paired_score,
+    score_of_pairs,
     typical_figures,
 )
 from ragpipe.comparing.settings import FALSE_SLICES, CompareSettings
-from ragpipe.comparing.side import TITLE, Side
+from ragpipe.comparing.side import TITLE, Side, lost_values
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
@@ -105,16 +109,7 @@ def comparison_document(
 def paired_scores(base: Side, candidate: Side, pairs: Pairs) -> Iterator[PairedScore]:
     """Every score that both sides declare with the same scale and direction, one at a time, the overall score first."""
     for name in sorted(_shared_names(base, candidate), key=lambda name: name != OVERALL.name):
-        before, after = base.values(name), candidate.values(name)
-        yield PairedScore(
-            name,
-            candidate.declared[name],
-            pairs.questions,
-            before[0][pairs.base],
-            after[0][pairs.candidate],
-            before[1][pairs.base],
-            after[1][pairs.candidate],
-        )
+        yield paired_score(name, base, candidate, pairs)
 
 
 def _shared_names(base: Side, candidate: Side) -> list[str]:
@@ -187,6 +182,7 @@ def _comparison(
         for figures in (*documents.values(), *operations.values()):
             figures |= {"state": "inconclusive", "reason": "before_first_look"}
     chosen = [score for score in scores if score.name in headline]
+    slices = slice_differences(base, candidate, pairs, chosen, settings)
     document = {
         "candidate": number,
         "differs": [_difference_document(difference, settings) for difference in differences],
@@ -202,10 +198,10 @@ def _comparison(
         "other_scale": [
             name for name in candidate.declared if name in base.declared and _other_scale(name, base, candidate)
         ],
-        "verdict": comparison_verdict(documents, operations, accepted=refused_parts(differences, ())),
+        "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ())),
         "why": {},
         "scores": documents,
-        "slices": slice_differences(base, candidate, pairs, chosen, settings),
+        "slices": slices,
         "operations": operations,
         "flips": _flips(scores, pairs),
     }
@@ -404,13 +400,13 @@ def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> d
     if not headline:
         return None
     scores: dict[str, list[PairedScore]] = {method: [] for method in others}
+    floor = metrics["scoring"]["coverage_floor"]
     with open_records(records, headline) as tables:
         for name in headline:
             repeated = repeats(tables, name, len(cases))
+            of_all = Measured(repeated.means, repeated.rates, partial(lost_values, records[0], name))
             for method, of_method in scores.items():
-                of_method.append(
-                    _paired(name, metrics["declared"][name], pairs[method], repeated.means, repeated.rates)
-                )
+                of_method.append(score_of_pairs(name, metrics["declared"][name], pairs[method], of_all, of_all, floor))
     settings = CompareSettings(level=metrics["scoring"]["level"])
     documents = {method: score_documents(of_method, headline, settings) for method, of_method in scores.items()}
     for document in documents.values():
@@ -428,18 +424,6 @@ def _method_pairs(cases: pa.Table, base: str, method: str) -> Pairs:
 
 def _places(cases: pa.Table, method: str) -> Whole:
     return np.flatnonzero(pc.equal(cases["method"], method).to_numpy()).astype(np.int64)
-
-
-def _paired(name: str, declared: Mapping[str, Any], pairs: Pairs, values: Floats, rates: Floats) -> PairedScore:
-    return PairedScore(
-        name,
-        declared,
-        pairs.questions,
-        values[pairs.base],
-        values[pairs.candidate],
-        rates[pairs.base],
-        rates[pairs.candidate],
-    )
 
 
 Shifts = Mapping[tuple[str | None, str], Mapping[str, Any]]

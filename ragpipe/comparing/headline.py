@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ragpipe.core.safe_text import on_one_line
 from ragpipe.scoring.composites import OVERALL
+
+_ID = 60
 
 
 def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names: Collection[str]) -> list[str]:
@@ -49,20 +52,29 @@ def _weighted_or_gated(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def comparison_verdict(
-    scores: Mapping[str, Mapping[str, Any]], operations: Mapping[str, Mapping[str, Any]], accepted: Sequence[str] = ()
+    scores: Mapping[str, Mapping[str, Any]],
+    operations: Mapping[str, Mapping[str, Any]],
+    slices: Sequence[Mapping[str, Any]] = (),
+    accepted: Sequence[str] = (),
 ) -> dict[str, Any]:
     """`verdict` of a comparison: the state of the first headline score, and a sentence that also says what got worse, or
     better, beside it.
 
-    `scores` and `operations` are those of the comparison, the overall score first among the headline. `accepted` are the
-    parts that differ although they should not.
+    `scores`, `operations` and `slices` are those of the comparison, the overall score first among the headline. A slice that
+    fell is named where the score itself is not worse. `accepted` are the parts that differ although they should not.
     """
     headline = {name: score for name, score in scores.items() if score["headline"]}
     name = OVERALL.name if OVERALL.name in headline else next(iter(headline), None)
     if name is None:
         return {"state": "inconclusive", "score": None, "sentence": "inconclusive: the sides share no score"}
     state = headline[name]["state"]
-    parts = [f"{state}: {name} {_figures(headline[name])}"]
+    fallen = [row for row in slices if row["score"] == name and row["state"] == "worse"] if state != "worse" else []
+    figures = _figures({**headline[name], "n_needed": None} if fallen else headline[name])
+    parts = [*lost_texts(headline[name]), f"{state}: {name} {figures}"]
+    if fallen:
+        lowest = max(fallen, key=lambda row: abs(row["difference"]))
+        more = f" and {len(fallen) - 1:,} more slices" if len(fallen) > 1 else ""
+        parts.append(f"worse in {slice_text(lowest)}: {change_text(lowest)}, n = {lowest['n']:,}{more}")
     rest = {**{other: score for other, score in headline.items() if other != name}, **operations}
     for direction in ("worse", "better"):
         changed = [f"{other} {change_text(score)}" for other, score in rest.items() if score["state"] == direction]
@@ -72,6 +84,19 @@ def comparison_verdict(
         verb = "differ" if len(accepted) > 1 else "differs"
         parts.append(f"not by the answers alone: {' and '.join(accepted)} {verb}")
     return {"state": state, "score": name, "sentence": "; ".join(parts)}
+
+
+def slice_text(row: Mapping[str, Any]) -> str:
+    """`category = policy`."""
+    return f"{on_one_line(row['field'], _ID)} = {on_one_line(row['value'], _ID)}"
+
+
+def lost_texts(score: Mapping[str, Any]) -> Iterator[str]:
+    """`40 of 100 cases have no value in the new run (system error 40)`, of each side that lost any."""
+    for side, where in (("base", "the base"), ("candidate", "the new run")):
+        if causes := score["lost"].get(side):
+            lost, listed = sum(causes.values()), ", ".join(f"{cause} {count:,}" for cause, count in causes.items())
+            yield f"{lost:,} of {lost + score['n']:,} cases have no value in {where} ({listed})"
 
 
 def change_text(score: Mapping[str, Any]) -> str:

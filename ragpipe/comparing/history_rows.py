@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ragpipe.comparing.headline import headline_scores
 from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.score_differences import PairedScore, score_series
+from ragpipe.comparing.score_differences import paired_score, score_series
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import Side, opened_side
 from ragpipe.scoring.iterations.per_case_repeats import repeats
@@ -156,9 +156,7 @@ def _against(base: Side, side: Side, names: list[str], settings: CompareSettings
     pairs = paired_cases(base.cases, side.cases)
     verdicts: dict[str, DifferenceVerdict] = {}
     for name in names:
-        before, after = base.values(name), side.values(name)
-        values = (before[0][pairs.base], after[0][pairs.candidate], before[1][pairs.base], after[1][pairs.candidate])
-        if verdict := PairedScore(name, side.declared[name], pairs.questions, *values).decided(settings):
+        if verdict := paired_score(name, base, side, pairs).decided(settings):
             verdicts[name] = verdict
     together = [name for name in headline_scores(base.metrics, side.metrics, names) if name in verdicts]
     decided = decide_together([verdicts[name] for name in together], level=settings.level)

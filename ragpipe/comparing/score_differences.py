@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ Flags = NDArray[np.bool_]
 class PairedScore:
     """A score of the shared cases: values and verdicts of both sides, NaN where there is none.
 
-    A case passed where more than half of its verdicts over the iterations did, and failed where less than half did.
+    A case passed where more than half of its verdicts over the iterations did, and failed where less than half did. `lost`
+    counts by side and cause the cases whose value was due, did not come out, and is there on the other side. Where so many
+    are lost that less than `floor` of the pairs are left, no verdict rests on the rest: they may be the easy ones.
     """
 
     name: str
@@ -44,6 +47,8 @@ class PairedScore:
     candidate: Floats
     base_rates: Floats
     candidate_rates: Floats
+    lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    floor: float = 0.0
 
     @property
     def measured(self) -> Flags:
@@ -72,8 +77,10 @@ class PairedScore:
             return None
         low, high = self.declared["low"], self.declared["high"]
         base, candidate = self.base[places], self.candidate[places]
+        lost = max((sum(causes.values()) for causes in self.lost.values()), default=0)
+        is_torn = lost > (1 - self.floor) * (lost + np.count_nonzero(self.measured))
         means = float(np.mean(base)), float(np.mean(candidate))
-        return decide_difference(
+        verdict = decide_difference(
             base,
             candidate,
             self.questions[places],
@@ -83,6 +90,9 @@ class PairedScore:
             higher_is_better=self.declared["higher_is_better"],
             level=settings.level,
         )
+        if not is_torn or verdict.state == "inconclusive":
+            return verdict
+        return replace(verdict, state="inconclusive", reason="values_lost", n_needed=None)
 
     def document(self, verdict: DifferenceVerdict | None, *, headline: bool = False) -> dict[str, Any]:
         """The score as `comparison.json` has it; without a verdict (nothing to compare) every figure is null."""
@@ -90,7 +100,7 @@ class PairedScore:
         places = np.flatnonzero(self.measured)
         means = [float(np.mean(values[places])) if len(places) else None for values in (self.base, self.candidate)]
         head = {"headline": headline, **scale, "n": len(places), "questions": len(np.unique(self.questions[places]))}
-        figures = {"base_mean": means[0], "candidate_mean": means[1], **verdict_figures(verdict)}
+        figures = {"base_mean": means[0], "candidate_mean": means[1], "lost": self.lost, **verdict_figures(verdict)}
         return {**head, **figures, "verdicts": self._verdicts()}
 
     def _verdicts(self) -> dict[str, int] | None:
@@ -103,6 +113,38 @@ class PairedScore:
                 ("both_passed", 1, 1), ("both_failed", 0, 0), ("to_passed", 0, 1), ("to_failed", 1, 0),
             )
         }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The values and pass rates of a score of all cases of a side; `lost` gives by cause the cases that lost theirs."""
+
+    values: Floats
+    rates: Floats
+    lost: Callable[[], Mapping[str, Flags]]
+
+
+def paired_score(name: str, base: Side, candidate: Side, pairs: Pairs) -> PairedScore:
+    """A score that both sides declare, on the cases of these pairs."""
+    of_base, of_candidate = (Measured(*side.values(name), partial(side.lost, name)) for side in (base, candidate))
+    floor = candidate.metrics["scoring"]["coverage_floor"]
+    return score_of_pairs(name, candidate.declared[name], pairs, of_base, of_candidate, floor)
+
+
+def score_of_pairs(
+    name: str, declared: Mapping[str, Any], pairs: Pairs, base: Measured, candidate: Measured, floor: float
+) -> PairedScore:
+    """A score on the cases of these pairs; what only one side lost is counted by cause."""
+    values = base.values[pairs.base], candidate.values[pairs.candidate]
+    sides = (("base", base, pairs.base, values), ("candidate", candidate, pairs.candidate, values[::-1]))
+    lost = {}
+    for side, measured, places, (own, other) in sides:
+        one_sided = np.isnan(own) & np.isfinite(other)
+        flags = measured.lost() if np.any(one_sided) else {}
+        counts = {cause: int(np.count_nonzero(found[places] & one_sided)) for cause, found in flags.items()}
+        lost[side] = {cause: count for cause, count in counts.items() if count}
+    rates = base.rates[pairs.base], candidate.rates[pairs.candidate]
+    return PairedScore(name, declared, pairs.questions, *values, *rates, lost, floor)
 
 
 def verdict_figures(verdict: DifferenceVerdict | None) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from ragpipe.comparing.judge_drift import Alarm, known_alarms
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.store.run.run_tables import read_columns, read_json
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 TITLE = "the runs cannot be compared"
 
@@ -67,6 +69,10 @@ class Side:
         score = repeats(self.tables, name, self.n_rows)
         return score.means[self.rows], score.rates[self.rows]
 
+    def lost(self, name: str) -> dict[str, Flags]:
+        """By cause its cases whose judgement of a score was due and did not come out."""
+        return {cause: flags[self.rows] for cause, flags in lost_values(self.records, name).items()}
+
     def groups(self, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Whole]]:
         """The numbers of its cases in each group of each field, as `metrics.json` names them."""
         places = np.full(self.n_rows, -1, dtype=np.int64)
@@ -101,6 +107,21 @@ class Side:
             "judge": self.metrics["judge"],
             "signature": self.metrics["signature"],
         }
+
+
+def lost_values(records: Path, name: str) -> dict[str, Flags]:
+    """By cause (`system error`, `judge error`, `not recorded`) the cases of an iteration whose judgement of a score was due and did not
+    come out."""
+    overall = name == OVERALL.name
+    status, reason = ("overall_reason", "overall_reason") if overall else (f"{name}.status", f"{name}.reason")
+    table = read_columns(records, [*dict.fromkeys((status, reason)), "system_error"])
+    causes = {
+        "system error": pc.is_valid(table["system_error"]),
+        "judge error": pc.starts_with(table[status], "part_error" if overall else "error"),
+        "not recorded": pc.starts_with(table[reason], "not_recorded"),
+    }
+    flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in causes.items()}
+    return {cause: found.to_numpy(zero_copy_only=False) for cause, found in flags.items()}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ragpipe.comparing.headline import slice_text
 from ragpipe.comparing.score_differences import OPERATIONS
 from ragpipe.comparing.settings import SMALLEST_SHARE
 from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table, on_one_line
@@ -34,6 +35,7 @@ _UNDECIDED = {
     "one_sample": "one question only",
     "no_spread": "all changed alike",
     "no_pairs": "no shared case",
+    "values_lost": "too many values are missing on one side",
     "before_first_look": "less than a quarter of the planned cases is there",
 }
 
@@ -129,11 +131,6 @@ def slice_lines(slices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"and {whole(len(decided) - NAMED)} more slices that differ"
 
 
-def slice_text(row: Mapping[str, Any]) -> str:
-    """`category = policy`."""
-    return f"{on_one_line(row['field'], _ID)} = {on_one_line(row['value'], _ID)}"
-
-
 def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """With another judge, for each headline score how far the judges lie apart on the same answers, and what is left without it.
 
@@ -195,6 +192,8 @@ def undecided_text(score: Mapping[str, Any]) -> str:
     if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
         return "one case decides the mean, so its interval is wide; compare the medians"
     text = reason
+    if score["reason"] == "values_lost":
+        return text
     if score["reason"] == "few_changed":
         return f"{text}; about {whole(score['n_needed'])} cases would decide" if score["n_needed"] else text
     if score["detectable"]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.score_differences import PairedScore
+from ragpipe.comparing.score_differences import paired_score
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import opened_side
 from ragpipe.engine.runs.manifest import checked_manifest
@@ -55,9 +55,7 @@ def measured_change(before: ListedRun, run: ListedRun) -> RunChange:
         ):
             name = run.main.name if run.main else ""
             pairs = paired_cases(base.cases, side.cases)
-            old, new = base.values(name), side.values(name)
-            values = (old[0][pairs.base], new[0][pairs.candidate], old[1][pairs.base], new[1][pairs.candidate])
-            verdict = PairedScore(name, side.declared[name], pairs.questions, *values).decided(CompareSettings())
+            verdict = paired_score(name, base, side, pairs).decided(CompareSettings())
     except Exception as error:  # a damaged run: the list says so in this place and nowhere else
         return RunChange(f"not compared ({type(error).__name__})", "", before.key)
     if verdict is None:

@@ -104,6 +104,33 @@ def test_a_case_without_a_value_on_one_side_is_no_pair(tmp_path: Path) -> None:
     assert [(row["base_passed"], row["candidate_passed"]) for row in rows_of_grade] == [(False, None), (True, True)]
 
 
+@pytest.mark.parametrize(("result", "output", "cause"), [
+    (("skipped", "system_error"), {"answer": "", "error": "HTTP 500"}, "system error"),
+    (("error", "refused: no"), {}, "judge error"),
+    (("skipped", "not_recorded: answer"), {}, "not recorded"),
+])  # fmt: skip
+def test_nothing_is_better_where_the_candidate_lost_values(tmp_path: Path, result: Any, output: dict[str, Any], cause: str) -> None:
+    """4 of 16 lost is more than the floor of 95 % allows; the 12 others rose."""
+    base = scored_run(tmp_path / "a", graded({f"q{n}": 0.25 for n in range(16)}))
+    lost = [Row(f"q{n}", "default", {"grade": result}, output=output) for n in range(4)]
+    comparison = compared(base, scored_run(tmp_path / "b", [*lost, *graded({f"q{n}": 0.75 for n in range(4, 16)})])).document
+    score = comparison["scores"]["grade"]
+    assert (score["n"], score["state"], score["reason"]) == (12, "inconclusive", "values_lost")
+    assert score["lost"] == {"base": {}, "candidate": {cause: 4}}
+    assert comparison["verdict"]["sentence"].startswith(f"4 of 16 cases have no value in the new run ({cause} 4); inconclusive")
+
+
+def test_a_fallen_slice_is_in_the_first_line(tmp_path: Path) -> None:
+    def rows(easy: float, hard: float) -> list[Row]:
+        return [
+            Row(f"q{n}", "default", {"grade": hard if n < 8 else easy}, labels={"category": "hard" if n < 8 else "easy"}) for n in range(40)
+        ]
+
+    document = compared(scored_run(tmp_path / "a", rows(0.25, 1.0)), scored_run(tmp_path / "b", rows(0.75, 0.5))).document
+    assert document["verdict"]["state"] == "better"
+    assert "; worse in category = hard: -0.500" in document["verdict"]["sentence"]
+
+
 def test_the_table_has_its_schema(tmp_path: Path) -> None:
     base = scored_run(tmp_path / "a", graded(BASE))
     table = pa.concat_tables(compared_cases([compared(base, base)]))
