@@ -158,12 +158,12 @@ class Notation(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def notations(text: str) -> tuple[Notation, ...]:
-    """The numbers of a text that are written in more than plain digits."""
-    return tuple(_notations(text))
+def notations(text: str, *, english: bool = False) -> tuple[Notation, ...]:
+    """The numbers of a text that are written in more than plain digits. In English `6,000` is never 6."""
+    return tuple(_notations(text, english))
 
 
-def _notations(text: str) -> Iterator[Notation]:
+def _notations(text: str, english: bool) -> Iterator[Notation]:
     for match in _DATE.finditer(text):
         if values := _dates(match):
             yield Notation(*match.span(), values, True)
@@ -173,7 +173,8 @@ def _notations(text: str) -> Iterator[Notation]:
     for match in _VERSION.finditer(text):
         yield Notation(match.start(1), match.end(1), frozenset({f"v{match[1]}", match[1]}), True)
     for match in _GROUPED.finditer(text):
-        yield Notation(*match.span(), _decimals(match[0]))
+        groups = english and re.fullmatch(r"[\d,]+", match[0])
+        yield Notation(*match.span(), frozenset({match[0].replace(",", "")}) if groups else _decimals(match[0]))
     for match in _SCALED.finditer(text):
         yield Notation(*match.span(), _times_power(_decimals(match[1]), _POWER[match[2].lower()]))
     for match in _EXPONENT.finditer(text):
@@ -182,9 +183,10 @@ def _notations(text: str) -> Iterator[Notation]:
         yield Notation(*match.span(), _times_power(_decimals(factor), exponent))
     for match in _FRACTION.finditer(text):
         part = unicodedata.numeric(match[2]) if match[2] else int(match[4]) / int(match[5])
-        yield Notation(
-            *match.span(), frozenset({_plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))})
-        )
+        value = _plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))
+        scale = re.compile(r"[ \u00a0-]?([^\W\d_]+)").match(text, match.end())
+        power = _POWER.get(scale[1].lower(), 0) if scale else 0
+        yield Notation(*match.span(), _times_power(frozenset({value}), power))
     for match in _PHONE.finditer(text):
         digits = re.sub(r"\D", "", match[0])
         yield Notation(*match.span(), frozenset({digits, digits.removeprefix("00")}))
