@@ -228,10 +228,7 @@ def fit_embedded_judge(
     known = ~np.isnan(verdicts).any(axis=1)
     lengths = np.array([len(case.answer) for case in cases], dtype=np.float64)
     fit = fit_judge(
-        people.verdicts[chosen][known],
-        verdicts[known],
-        lengths[known],
-        evidence.judged.questions[chosen][known],
+        people.verdicts[chosen][known], verdicts[known], lengths[known], evidence.judged.questions[chosen][known]
     )
     return EmbeddedFit(candidates[fit.chosen if fit.is_advised else IN_USE], fit)
 

@@ -141,13 +141,7 @@ def _drawn_case(row: Mapping[str, Any]) -> LabelledCase:
 
 
 def recorded_labels(
-    scores: Path,
-    human: ScoreSpec,
-    score: ScoreSpec,
-    *,
-    threshold: float | None,
-    cases: int,
-    by_annotators: bool,
+    scores: Path, human: ScoreSpec, score: ScoreSpec, *, threshold: float | None, cases: int, by_annotators: bool
 ) -> PeopleLabels:
     """The scores of people that the run has as `human`, brought to the scale and direction of `score`.
 

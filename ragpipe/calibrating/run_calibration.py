@@ -70,10 +70,7 @@ class CalibratedRun:
 
 
 def calibrate_run(
-    run: CalibratedRun,
-    evidence: Mapping[str, ScoreEvidence],
-    target: CalibrationTarget,
-    widest: float | None = None,
+    run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget, widest: float | None = None
 ) -> Calibration:
     """The calibration of the scores of `evidence`; `target` is what agreement has to exceed, `widest` the width of the corrected
     interval that is wanted, as a share of the scale (None: not asked)."""

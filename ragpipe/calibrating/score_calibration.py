@@ -349,11 +349,7 @@ class RatedCases:
     def where(self, kept: NDArray[np.bool_]) -> RatedCases:
         """Some of the rows."""
         return RatedCases(
-            self.labels[kept],
-            self.label_verdicts[kept],
-            self.scores[kept],
-            self.verdicts[kept],
-            self.questions[kept],
+            self.labels[kept], self.label_verdicts[kept], self.scores[kept], self.verdicts[kept], self.questions[kept]
         )
 
     def with_values(self) -> RatedCases:

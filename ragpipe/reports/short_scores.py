@@ -403,14 +403,7 @@ def _gate_table(gates: Sequence[Mapping[str, Any]], screen: Screen) -> list[Line
     width = _NAME // 2 if screen.columns < _WIDE else _NAME
     names = cut_apart([screen.text(gate["name"]) for gate in chosen], width)
     rows = [
-        [
-            name,
-            gate["tier"],
-            value_text(gate),
-            limit(gate),
-            whole(gate["n_ok"]),
-            verdict_word(gate["verdict"]),
-        ]
+        [name, gate["tier"], value_text(gate), limit(gate), whole(gate["n_ok"]), verdict_word(gate["verdict"])]
         for name, gate in zip(names, chosen, strict=True)
     ]
     heads, *rows = narrowed([heads, *rows], ("cases", "tier", "value", "limit"), screen.columns)

@@ -269,10 +269,7 @@ _CHUNK = pa.struct(
         ("text", pa.string()),
     ]
 )
-_LINE = pj.ParseOptions(
-    explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]),
-    unexpected_field_behavior="ignore",
-)
+_LINE = pj.ParseOptions(explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]), unexpected_field_behavior="ignore")
 
 
 class RetrievedChunks:

@@ -146,13 +146,7 @@ class CallTotals:
 
 
 def cost(
-    judge_inputs: Path,
-    n_cases: int,
-    *,
-    case_times: array[float],
-    payer: str,
-    spent: Usage,
-    rates: Mapping[str, Rates],
+    judge_inputs: Path, n_cases: int, *, case_times: array[float], payer: str, spent: Usage, rates: Mapping[str, Rates]
 ) -> dict[str, Any]:
     """The content of `cost.json`; docs/call-store.md describes its parts.
 

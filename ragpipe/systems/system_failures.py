@@ -43,12 +43,7 @@ class SystemFailure(AttemptError):
         problem: Problem | None = None,
     ):
         super().__init__(
-            kind,
-            message,
-            retry_after=retry_after,
-            no_connection=no_connection,
-            permanent=permanent,
-            unbilled=unbilled,
+            kind, message, retry_after=retry_after, no_connection=no_connection, permanent=permanent, unbilled=unbilled
         )
         self.problem = problem
 

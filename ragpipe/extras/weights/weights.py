@@ -46,8 +46,7 @@ class WeighingSettings(Settings):
     """
 
     sets: dict[str, WeightSet] = Field(
-        default_factory=dict,
-        description="Weights by score name, by a name of your own. They are divided by their sum.",
+        default_factory=dict, description="Weights by score name, by a name of your own. They are divided by their sum."
     )
     ratings: str | None = Field(
         default=None,

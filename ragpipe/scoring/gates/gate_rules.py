@@ -364,10 +364,7 @@ def _outcome(gate: Definition, verdict: str) -> str:
 
 _GateTexts = Mapping[str, Any]
 
-_NOT_DECIDED = {
-    "few_changed": "fewer than 6 questions changed",
-    "one_sample": "all cases are of one question",
-}
+_NOT_DECIDED = {"few_changed": "fewer than 6 questions changed", "one_sample": "all cases are of one question"}
 
 
 def gate_sentence(gate: _GateTexts, figures: Mapping[str, Any], verdict: str) -> str:

@@ -17,15 +17,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.aggregate import LOST, asked, coverage, shared_score
-from ragpipe.scoring.iterations.per_case_repeats import (
-    Cases,
-    Repeats,
-    Whole,
-    cases_of,
-    members,
-    open_records,
-    repeats,
-)
+from ragpipe.scoring.iterations.per_case_repeats import Cases, Repeats, Whole, cases_of, members, open_records, repeats
 from ragpipe.scoring.normalisation import estimate_of, interval_of
 from ragpipe.scoring.operations import judge_rates
 from ragpipe.scoring.rules.diagnosis import EXAMPLES

@@ -334,11 +334,7 @@ class Facts:
     those that a metric gave; `cases` are the columns of `case_columns`. `modes` are filled in as they are found."""
 
     def __init__(
-        self,
-        block: CaseBlock,
-        columns: Mapping[str, Column],
-        cases: Mapping[str, pa.Array],
-        measured: Collection[str],
+        self, block: CaseBlock, columns: Mapping[str, Column], cases: Mapping[str, pa.Array], measured: Collection[str]
     ):
         self.n = len(block)
         self.columns = columns
