@@ -189,8 +189,7 @@ def _check_annotators(rows: Sequence[Mapping[str, Any]], scores: Path, name: str
     if len({row["sample_id"] for row in rows}) > 1 and all(len(asked) == 1 for asked in questions.values()):
         content = f"verdicts of {len(questions):,} names, none of which judged answers to two questions"
         expected = "verdicts by annotators, or calibrate.verdicts=parts for those of parts of an answer"
-        problem = Problem(str(scores), name, content, expected, "calibrate.verdicts=parts")
-        raise DataError(TITLE, [problem])
+        raise DataError(TITLE, [Problem(str(scores), name, content, expected, "calibrate.verdicts=parts")])
 
 
 def _rescaled(values: Floats, human: ScoreSpec, score: ScoreSpec) -> Floats:

@@ -465,9 +465,7 @@ def _agreement_and_kappa(rated: RatedCases, level: float) -> Statistics:
 def share_passed(verdicts: Floats, questions: Whole, level: float) -> CalibrationStatistic | None:
     """The share of passed among the verdicts that exist; None without one."""
     known = ~np.isnan(verdicts)
-    if not known.any():
-        return None
-    return _of_mean(estimate_rate(verdicts[known], questions[known], level=level))
+    return None if not known.any() else _of_mean(estimate_rate(verdicts[known], questions[known], level=level))
 
 
 def mean_difference(rated: RatedCases, spec: ScoreSpec, level: float) -> CalibrationStatistic:

@@ -273,8 +273,7 @@ def _score_grid(
 
 def _counts(counts: Sequence[int]) -> str:
     """`15`, `4-15`: how many cases the means of a row are of, the least and the most of its methods."""
-    ends = dict.fromkeys((min(counts, default=0), max(counts, default=0)))
-    return "-".join(map(whole, ends))
+    return "-".join(map(whole, dict.fromkeys((min(counts, default=0), max(counts, default=0)))))
 
 
 def _cell(mean: str, interval: str, *, few: bool) -> str:

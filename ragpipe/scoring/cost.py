@@ -261,8 +261,7 @@ def _marks(keys: pa.Array) -> NDArray[np.uint64]:
         text = np.frombuffer(keys.buffers()[2], dtype=np.uint8)[ends[0] : ends[-1]].reshape(len(keys), _KEY_CHARS)
         digits = _HEX[text[:, :32]]
         if not np.any(digits == _NO_DIGIT):
-            packed = np.ascontiguousarray(digits[:, 0::2] << 4 | digits[:, 1::2])
-            return packed.view(np.uint64)
+            return np.ascontiguousarray(digits[:, 0::2] << 4 | digits[:, 1::2]).view(np.uint64)
     hashed = [hashlib.blake2b((key or "").encode(), digest_size=16).digest() for key in keys.to_pylist()]
     return np.frombuffer(b"".join(hashed), dtype=np.uint64).reshape(-1, 2)
 

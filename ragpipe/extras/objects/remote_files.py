@@ -118,8 +118,7 @@ class RemotePlace:
         return self.address if self.file is None else parent_of(self.address)
 
     def names(self, pattern: str) -> list[str]:
-        fits = name_pattern(pattern)
-        return sorted(_safe(self._folder, filter(fits.fullmatch, _listed(self._folder))))
+        return sorted(_safe(self._folder, filter(name_pattern(pattern).fullmatch, _listed(self._folder))))
 
     def below(self, name: str) -> Path:
         if expected := name_fault(self._folder, name):
