@@ -307,7 +307,6 @@ def _columns(spec: ScoreSpec, first: bool) -> list[str]:
 
 
 def _rows_of(table: pa.Table, keys: Sequence[Key]) -> pa.Table:
-    """The rows of these cases, in their order."""
     places = {key: place for place, key in enumerate(keys_of(table))}
     return table.take(pa.array([places[key] for key in keys], pa.int64()))
 
@@ -317,7 +316,6 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
-    """A column as numbers; null is NaN."""
     return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 

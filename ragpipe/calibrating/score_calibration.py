@@ -199,7 +199,6 @@ def length_baseline(rated: RatedCases, lengths: Floats, spec: ScoreSpec, level: 
 def _slices(
     rated: RatedCases, is_random: NDArray[np.bool_], evidence: ScoreEvidence, fields: Sequence[str], level: float
 ) -> Iterator[CalibrationSlice]:
-    """The agreement by each value of each field that has several."""
     for field in fields:
         coded = evidence.judged.fields.of(field)
         for code, value in enumerate(coded.names) if len(coded.names) > 1 else ():

@@ -59,7 +59,6 @@ class _Calls:
         )
 
     def by(self, name: str) -> Iterator[tuple[str, _Calls]]:
-        """The calls of each value of a text, in the order of their first appearance."""
         codes, firsts = np.unique(self.texts[name], return_index=True)
         for code in codes[np.argsort(firsts)].tolist():
             yield self.names[name][code] or "", self.where(self.texts[name] == code)
@@ -76,7 +75,6 @@ class _Calls:
         return Usage(len(self), len(self), **tokens, unpriced=int(unpriced), without_usage=int(without_usage))
 
     def any_of(self, name: str, values: Collection[str | None]) -> NDArray[np.bool_]:
-        """Where a text is one of these."""
         codes = [code for code, value in enumerate(self.names[name]) if value in values]
         return np.isin(self.texts[name], codes)
 

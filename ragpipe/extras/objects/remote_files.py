@@ -160,7 +160,6 @@ def copied_folder(address: str, cache: Path) -> Path:
 
 
 def _listed(address: str) -> dict[str, Any]:
-    """By name below the folder what the store says of each file."""
     if scheme_of(address) in HTTP:
         fix = "name one file as dataset.path, and of several each in dataset.files.main (a list)"
         raise _read_error(address, "file", "files of a web server cannot be listed", "the address of a file", fix)

@@ -224,7 +224,6 @@ def _value(score: Mapping[str, Any], of: str, scale: Mapping[str, Any]) -> tuple
 
 
 def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
-    """The share of cases that have the failure mode."""
     mode, n = gate["failure_mode"], summary["n_cases"]
     mode_counts = summary["failure_modes"].get(mode)
     if mode_counts is None:

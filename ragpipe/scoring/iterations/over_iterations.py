@@ -187,7 +187,6 @@ def _differences(scores: Sequence[Mapping[str, Any]], repeated: Repeats, places:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean over the iterations that have a value."""
     known = [value for value in values if value is not None]
     return _centre(known) if known else None
 
