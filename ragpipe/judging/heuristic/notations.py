@@ -119,7 +119,7 @@ _TWO_WORDS = re.compile(
     rf"(?<!\w)(?:({_TENS})(?:[ -]|[ -](?:y|e|et|i)[ -])?({_UNIT})|({_UNIT})(?:und|en|ën| و)({_TENS}))(?!\w)", re.I
 )
 _HANGUL = str.maketrans("일이삼사오육칠팔구십백천만억", "一二三四五六七八九十百千万億")
-_MIXED = re.compile(r"(?:\d[\d.,]*[亿億억万萬만千천]\s?){2,}")
+_MIXED = re.compile(r"(?<![\d.,])(?:\d[\d.,]{0,30}[亿億억万萬만千천]\s?){2,}")
 _BARE_POINT = re.compile(r"(?<![\d.,])[.,]\d+")
 _PERCENT = re.compile(r"(\d+(?:[.,]\d+)?)[ \u00a0\u202f]?[%％٪]")
 _ROMAN = re.compile(r"\b(?=[IVX]{2}|M{1,3}[CDXLIV]{2})M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
@@ -130,7 +130,9 @@ _MEASURES = {  # what is the same in a smaller unit
     "s": {"seconds": "1", "min": "60", "minutes": "60", "h": "3600", "hour": "3600", "hours": "3600", "days": "86400", "week": "604800", "weeks": "604800"},
 }  # fmt: skip
 _MEASURE = {unit: (base, Decimal(factor)) for base, units in _MEASURES.items() for unit, factor in units.items()}
-_MEASURED = re.compile(rf"(\d+(?:[.,]\d+)*)[ \u00a0-]?({'|'.join(sorted(_MEASURE, key=len, reverse=True))})\b")
+_MEASURED = re.compile(
+    rf"(?<!\d)(?<!\d[.,])(\d{{1,30}}(?:[.,]\d{{1,12}}){{0,8}})[ \u00a0-]?({'|'.join(sorted(_MEASURE, key=len, reverse=True))})\b"
+)
 _SHARES = {
     "0.5": "half hälfte moitié mitad metà metade helft połowa połowę yarısı половина половину نصف आधा आधे 一半 半分 절반",
     "0.75": "three-quarters dreiviertel trois-quarts",
