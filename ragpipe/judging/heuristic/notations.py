@@ -185,10 +185,10 @@ def _notations(text: str, english: bool) -> Iterator[Notation]:
         yield Notation(*match.span(), _times_power(_decimals(factor), exponent))
     for match in _FRACTION.finditer(text):
         part = unicodedata.numeric(match[2]) if match[2] else int(match[4]) / int(match[5])
-        value = _plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))
+        amount = _plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))
         scale = re.compile(r"[ \u00a0-]?([^\W\d_]+)").match(text, match.end())
         thousands = _POWER.get(scale[1].lower(), 0) if scale else 0
-        yield Notation(*match.span(), _times_power(frozenset({value}), thousands))
+        yield Notation(*match.span(), _times_power(frozenset({amount}), thousands))
     for match in _PHONE.finditer(text):
         digits = re.sub(r"\D", "", match[0])
         yield Notation(*match.span(), frozenset({digits, digits.removeprefix("00")}))
