@@ -51,7 +51,6 @@ class _LabelledScore:
     high: float
 
     def corrected(self, chosen: Flags, level: float) -> CorrectedMean:
-        """The corrected mean of those of the chosen cases that were judged."""
         places = np.flatnonzero(chosen & ~np.isnan(self.judged))
         return corrected_mean(
             self.judged[places],

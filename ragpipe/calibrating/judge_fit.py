@@ -163,8 +163,6 @@ def _out_of_fold(labels: Floats, verdicts: Floats, codes: Whole, groups: int, se
 
 
 def _gain(labels: Floats, rule: Floats, other: Floats, codes: Whole, groups: int, level: float) -> KappaGain:
-    """The mean kappa of the columns of `rule`, less that of `other`."""
-
     def gain_of(kept: Kept) -> float | None:
         first, second = _mean_kappa(labels[kept], rule[kept]), _mean_kappa(labels[kept], other[kept])
         return None if first is None or second is None else first - second
@@ -228,10 +226,7 @@ def fit_embedded_judge(
     known = ~np.isnan(verdicts).any(axis=1)
     lengths = np.array([len(case.answer) for case in cases], dtype=np.float64)
     fit = fit_judge(
-        people.verdicts[chosen][known],
-        verdicts[known],
-        lengths[known],
-        evidence.judged.questions[chosen][known],
+        people.verdicts[chosen][known], verdicts[known], lengths[known], evidence.judged.questions[chosen][known]
     )
     return EmbeddedFit(candidates[fit.chosen if fit.is_advised else IN_USE], fit)
 

@@ -141,13 +141,7 @@ def _drawn_case(row: Mapping[str, Any]) -> LabelledCase:
 
 
 def recorded_labels(
-    scores: Path,
-    human: ScoreSpec,
-    score: ScoreSpec,
-    *,
-    threshold: float | None,
-    cases: int,
-    by_annotators: bool,
+    scores: Path, human: ScoreSpec, score: ScoreSpec, *, threshold: float | None, cases: int, by_annotators: bool
 ) -> PeopleLabels:
     """The scores of people that the run has as `human`, brought to the scale and direction of `score`.
 
@@ -195,8 +189,7 @@ def _check_annotators(rows: Sequence[Mapping[str, Any]], scores: Path, name: str
     if len({row["sample_id"] for row in rows}) > 1 and all(len(asked) == 1 for asked in questions.values()):
         content = f"verdicts of {len(questions):,} names, none of which judged answers to two questions"
         expected = "verdicts by annotators, or calibrate.verdicts=parts for those of parts of an answer"
-        problem = Problem(str(scores), name, content, expected, "calibrate.verdicts=parts")
-        raise DataError(TITLE, [problem])
+        raise DataError(TITLE, [Problem(str(scores), name, content, expected, "calibrate.verdicts=parts")])
 
 
 def _rescaled(values: Floats, human: ScoreSpec, score: ScoreSpec) -> Floats:
@@ -314,7 +307,6 @@ def _columns(spec: ScoreSpec, first: bool) -> list[str]:
 
 
 def _rows_of(table: pa.Table, keys: Sequence[Key]) -> pa.Table:
-    """The rows of these cases, in their order."""
     places = {key: place for place, key in enumerate(keys_of(table))}
     return table.take(pa.array([places[key] for key in keys], pa.int64()))
 
@@ -324,7 +316,6 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
-    """A column as numbers; null is NaN."""
     return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 

@@ -70,10 +70,7 @@ class CalibratedRun:
 
 
 def calibrate_run(
-    run: CalibratedRun,
-    evidence: Mapping[str, ScoreEvidence],
-    target: CalibrationTarget,
-    widest: float | None = None,
+    run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget, widest: float | None = None
 ) -> Calibration:
     """The calibration of the scores of `evidence`; `target` is what agreement has to exceed, `widest` the width of the corrected
     interval that is wanted, as a share of the scale (None: not asked)."""
@@ -180,8 +177,7 @@ def _checked_answers(run: CalibratedRun, labels: PeopleLabels) -> list[str]:
             key = f"{'/'.join(map(str, case.key[:2]))} repeat {case.key[2]}"
             fix = "draw and label the cases of this run: task=label run=RUN"
             place = run.folder.root / "labels" / (labels.draw_id or "")
-            problem = Problem(str(place), key, content, "a label of an answer of this run", fix)
-            raise DataError(TITLE, [problem])
+            raise DataError(TITLE, [Problem(str(place), key, content, "a label of an answer of this run", fix)])
     return [digests[case.key] for case in labels.cases]
 
 
@@ -189,8 +185,7 @@ def _check_names(run: CalibratedRun, names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in run.scores]
     if unknown:
         expected = f"a score of the run's metrics: {', '.join(run.scores)}"
-        problems = [Problem(str(run.folder.root), "calibrate", name, expected) for name in unknown]
-        raise DataError(TITLE, problems)
+        raise DataError(TITLE, [Problem(str(run.folder.root), "calibrate", name, expected) for name in unknown])
 
 
 def corrected_width(

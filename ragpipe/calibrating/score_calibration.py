@@ -199,7 +199,6 @@ def length_baseline(rated: RatedCases, lengths: Floats, spec: ScoreSpec, level: 
 def _slices(
     rated: RatedCases, is_random: NDArray[np.bool_], evidence: ScoreEvidence, fields: Sequence[str], level: float
 ) -> Iterator[CalibrationSlice]:
-    """The agreement by each value of each field that has several."""
     for field in fields:
         coded = evidence.judged.fields.of(field)
         for code, value in enumerate(coded.names) if len(coded.names) > 1 else ():
@@ -349,11 +348,7 @@ class RatedCases:
     def where(self, kept: NDArray[np.bool_]) -> RatedCases:
         """Some of the rows."""
         return RatedCases(
-            self.labels[kept],
-            self.label_verdicts[kept],
-            self.scores[kept],
-            self.verdicts[kept],
-            self.questions[kept],
+            self.labels[kept], self.label_verdicts[kept], self.scores[kept], self.verdicts[kept], self.questions[kept]
         )
 
     def with_values(self) -> RatedCases:
@@ -469,9 +464,7 @@ def _agreement_and_kappa(rated: RatedCases, level: float) -> Statistics:
 def share_passed(verdicts: Floats, questions: Whole, level: float) -> CalibrationStatistic | None:
     """The share of passed among the verdicts that exist; None without one."""
     known = ~np.isnan(verdicts)
-    if not known.any():
-        return None
-    return _of_mean(estimate_rate(verdicts[known], questions[known], level=level))
+    return None if not known.any() else _of_mean(estimate_rate(verdicts[known], questions[known], level=level))
 
 
 def mean_difference(rated: RatedCases, spec: ScoreSpec, level: float) -> CalibrationStatistic:

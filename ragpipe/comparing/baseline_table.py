@@ -164,7 +164,6 @@ def _manifest(folder: RunFolder) -> dict[str, Any]:
 
 
 def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table) -> pa.Table:
-    """The rows of the cases that a baseline shares with the run whose outputs are `cases`."""
     if not folder.final.metrics.is_file():
         raise _unusable(folder, "not scored to its end", "a finished run", "start its own command again")
     metrics = read_json(folder.final.metrics)

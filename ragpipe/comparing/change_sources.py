@@ -130,7 +130,6 @@ def _finest_blocks(parts: Parts, corners: Collection[Parts]) -> list[Parts]:
 
 
 def _partitions(names: Sequence[str]) -> Iterator[list[Parts]]:
-    """Every way to put the names into blocks."""
     if not names:
         yield []
         return

@@ -416,7 +416,6 @@ def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> d
 
 
 def _method_pairs(cases: pa.Table, base: str, method: str) -> Pairs:
-    """The cases of two methods in pairs, by their places among all cases."""
     of_base, of_method = _places(cases, base), _places(cases, method)
     pairs = paired_cases(cases.take(pa.array(of_base)), cases.take(pa.array(of_method)))
     return replace(pairs, base=of_base[pairs.base], candidate=of_method[pairs.candidate])

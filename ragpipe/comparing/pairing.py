@@ -85,8 +85,7 @@ def paired_judgements(base: Mapping[int, pa.Table], candidate: Mapping[int, pa.T
 
 def _first_rows(tables: Mapping[int, pa.Table]) -> dict[int, int]:
     """The number of the first row of each table, over all of them one after another."""
-    lengths = [len(table) for table in tables.values()]
-    return dict(zip(tables, accumulate(lengths, initial=0), strict=False))
+    return dict(zip(tables, accumulate([len(table) for table in tables.values()], initial=0), strict=False))
 
 
 def _question_numbers(cases: pa.Table) -> Whole:

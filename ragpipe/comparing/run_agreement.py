@@ -69,7 +69,6 @@ def _over(
     old_scores: Mapping[str, Any],
     new_scores: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """All scores that both runs have, one at a time."""
     pairs, scores = paired_judgements(_keys(old), _keys(new)), {}
     names = [name for name in old_scores if name in new_scores]
     with _opened(old, names) as old_tables, _opened(new, names) as new_tables:
@@ -86,7 +85,6 @@ def _over(
 
 
 def _keys(records: Mapping[int, Path]) -> dict[int, pa.Table]:
-    """The keys of the cases by iteration."""
     return {iteration: read_columns(path, OUTPUT_KEY).combine_chunks() for iteration, path in records.items()}
 
 
@@ -211,7 +209,6 @@ def _opened(records: Mapping[int, Path], names: Sequence[str]) -> Iterator[_Tabl
 
 
 def _numbers(tables: _Tables, column: str) -> Floats:
-    """A column of numbers or flags over all tables; NaN is null."""
     parts = [np.empty(0)]
     for path, table in tables.items():
         with reading_table(path):

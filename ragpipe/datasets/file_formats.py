@@ -38,10 +38,7 @@ READERS = {
 }
 
 _PACKED = (".gz", ".bz2", ".xz")
-_KINDS = (
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"PK\x03\x04", "a zip archive (xlsx?)"),
-)
+_KINDS = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"PK\x03\x04", "a zip archive (xlsx?)"))
 _HEAD = 1 << 20  # bytes that tell JSON Lines from a document
 _UTF16 = ((b"\xff\xfe", "UTF-16 (or UTF-32)"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
 _UTF16_FIX = "convert it, e.g. `iconv -f utf-16 -t utf-8 FILE > NEW`; it was not loaded"

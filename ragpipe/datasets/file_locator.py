@@ -54,10 +54,7 @@ def locate(settings: DatasetSettings, base: Path, cache: Path) -> Files:
     main = finder.main()
     joined = {}
     for name, join in settings.join.items():
-        if join.file is None:
-            joined[name] = main
-        else:
-            joined[name] = finder.role(join.file, join.format, f"join.{name}.file")
+        joined[name] = main if join.file is None else finder.role(join.file, join.format, f"join.{name}.file")
     faults.raise_all()
     return Files(settings.path, main, joined)
 

@@ -77,8 +77,7 @@ class FieldMap(Settings):
         default=None, description="Unit of a duration, a number; the value is turned into milliseconds."
     )
     default: Any = Field(
-        default=None,
-        description="Value where the path gives null. null itself: the field may be null in every record.",
+        default=None, description="Value where the path gives null. null itself: the field may be null in every record."
     )
     const: Any = Field(default=None, description="The same value for every record.")
     each: PathExpression | None = Field(

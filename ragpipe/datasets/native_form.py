@@ -120,8 +120,7 @@ def content_id(fields: Mapping[str, Any]) -> str:
 
     Labels are no part of it, and neither are the outputs, so that several methods on one question share its id.
     """
-    content = [fields.get("question"), fields.get("history") or [], fields.get("references") or []]
-    return "h" + sha256(content)[:12]
+    return "h" + sha256([fields.get("question"), fields.get("history") or [], fields.get("references") or []])[:12]
 
 
 def _blank(name: str, text: str, where: str, faults: Faults) -> bool:

@@ -169,11 +169,7 @@ class _NoJson(Exception):
     """A column holds what no JSON value can be made of; what was expected, and how to get it."""
 
     def __init__(
-        self,
-        column: str,
-        text: str,
-        expected: str = "text, numbers, lists or structs",
-        fix: str = "store it as string",
+        self, column: str, text: str, expected: str = "text, numbers, lists or structs", fix: str = "store it as string"
     ):
         self.column, self.expected, self.fix = column, expected, fix
         super().__init__(text)

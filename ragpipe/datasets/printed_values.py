@@ -150,7 +150,6 @@ def _certain(level: _Level, text: str) -> list[int]:
 
 
 def _plain(node: ast.expr, depth: int) -> Any:
-    """The value of a parsed literal."""
     if depth > strict_json.MAX_DEPTH:
         raise NotPrinted(f"nested deeper than {strict_json.MAX_DEPTH} levels")
     if isinstance(node, ast.List | ast.Tuple):

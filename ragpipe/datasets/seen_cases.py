@@ -69,8 +69,7 @@ def content_digest(sample: Sample) -> bytes:
 
 def is_hashed(sample: Sample) -> bool:
     """Whether the id of a sample is the hash of its content."""
-    content = sample.model_dump(include={"question", "history", "references"})
-    return sample.id == native_form.content_id(content)
+    return sample.id == native_form.content_id(sample.model_dump(include={"question", "history", "references"}))
 
 
 def _or_an_id(sample: Sample) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from ragpipe.core.registry import imported
-from ragpipe.judging.vector_replies import Floats, TokenMatch
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.schema.judge_answers.answer_type import Answer
 from ragpipe.schema.settings import Settings
+
+if TYPE_CHECKING:
+    from ragpipe.judging.vector_replies import Floats, TokenMatch
 
 A = TypeVar("A", bound=Answer)
 

@@ -47,13 +47,7 @@ def random_order(keys: Sequence[str], seed: int) -> list[int]:
     return sorted(range(len(keys)), key=lambda place: sha256(f"{seed}\n{keys[place]}"))
 
 
-def draw_cases(
-    order: Sequence[int],
-    strata: Sequence[str],
-    size: int,
-    *,
-    random_size: int,
-) -> DrawnCases:
+def draw_cases(order: Sequence[int], strata: Sequence[str], size: int, *, random_size: int) -> DrawnCases:
     """Draw cases: first the random part, then the same number of each stratum, as far as it has so many.
 
     A larger draw by the same order contains a smaller one, where its random part grows by no more cases than it does.

@@ -36,10 +36,7 @@ _DESIGN = (
     ("stratum", TEXT, "the stratum of the case; all for a random draw"),
     ("probability", REAL, "drawn cases of the stratum / cases of the stratum"),
 )
-STRATA_COLUMNS = table_schema(
-    *_CASE[:3],
-    ("stratum", TEXT, "the stratum of the case"),
-)
+STRATA_COLUMNS = table_schema(*_CASE[:3], ("stratum", TEXT, "the stratum of the case"))
 DRAWN_COLUMNS = table_schema(
     ("item", TEXT, "the opaque name of the case on the page and in the sheets"),
     *_CASE,

@@ -81,10 +81,7 @@ FIELDS: tuple[LabelField, ...] = (
     _of_output("abstained"),
     _of_output("folder_mode"),
     _of_output("selected_folders"),
-    *map(
-        _of_sample,
-        ("references", "relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups"),
-    ),
+    *map(_of_sample, ("references", "relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")),
     _of_anchors("role"),
     _of_sample("recency_conflict_rule"),
     _of_sample("answerable"),

@@ -107,7 +107,6 @@ def _without(case: Case, fields: Iterable[LabelField]) -> Case:
 
 
 def _only(case: Case, others: Sequence[LabelField], kept: LabelField) -> Case:
-    """The case without the other fields, but with one of them."""
     return _without(case, (field for field in others if field is not kept and not field.name.startswith(kept.name)))
 
 

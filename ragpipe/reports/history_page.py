@@ -38,7 +38,6 @@ def _newest_row(row: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _series(row: Row, rows: Sequence[Row]) -> list[Row]:
-    """The rows of one score that were measured as this one, in the order of time."""
     return [other for other in rows if other["score"] == row["score"] and other["series"] == row["series"]]
 
 

@@ -284,8 +284,7 @@ def texts_of(cell: Cell) -> tuple[RichText, ...]:
 
 def joined(texts: Sequence[RichText], separator: str) -> RichText:
     """Several texts as one line."""
-    pieces = [piece for text in texts for piece in (separator, *pieces_of(text))]
-    return tuple(pieces[1:])
+    return tuple([piece for text in texts for piece in (separator, *pieces_of(text))][1:])
 
 
 def plain_text(text: RichText) -> str:

@@ -102,7 +102,6 @@ def _operations(records: Path, n: int) -> dict[str, Floats]:
 
 
 def _objects(records: Path, column: str) -> Iterator[tuple[int, dict[str, float]]]:
-    """The JSON objects of a column that are not empty, with their rows."""
     first = 0
     for batch in batches(records, [column], size=_BATCH):
         texts: Sequence[str | None] = batch.column(column).to_pylist()

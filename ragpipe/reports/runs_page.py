@@ -42,8 +42,7 @@ class RunLine:
 
 def run_list_scores(lines: Sequence[RunLine]) -> list[str]:
     """The scores of the table: the main ones of the newest run, filled up with those of the runs before it."""
-    names = [name for line in reversed(lines) for name in line.scores]
-    return list(dict.fromkeys(names))[:SCORES_SHOWN]
+    return list(dict.fromkeys([name for line in reversed(lines) for name in line.scores]))[:SCORES_SHOWN]
 
 
 def run_list_heads(lines: Sequence[RunLine]) -> list[str]:

@@ -273,8 +273,7 @@ def _score_grid(
 
 def _counts(counts: Sequence[int]) -> str:
     """`15`, `4-15`: how many cases the means of a row are of, the least and the most of its methods."""
-    ends = dict.fromkeys((min(counts, default=0), max(counts, default=0)))
-    return "-".join(map(whole, ends))
+    return "-".join(map(whole, dict.fromkeys((min(counts, default=0), max(counts, default=0)))))
 
 
 def _cell(mean: str, interval: str, *, few: bool) -> str:
@@ -403,14 +402,7 @@ def _gate_table(gates: Sequence[Mapping[str, Any]], screen: Screen) -> list[Line
     width = _NAME // 2 if screen.columns < _WIDE else _NAME
     names = cut_apart([screen.text(gate["name"]) for gate in chosen], width)
     rows = [
-        [
-            name,
-            gate["tier"],
-            value_text(gate),
-            limit(gate),
-            whole(gate["n_ok"]),
-            verdict_word(gate["verdict"]),
-        ]
+        [name, gate["tier"], value_text(gate), limit(gate), whole(gate["n_ok"]), verdict_word(gate["verdict"])]
         for name, gate in zip(names, chosen, strict=True)
     ]
     heads, *rows = narrowed([heads, *rows], ("cases", "tier", "value", "limit"), screen.columns)

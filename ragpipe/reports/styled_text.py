@@ -55,9 +55,7 @@ class Screen:
 
 def columns_of(text: str) -> int:
     """Columns that a text takes on a terminal: two for a wide character, none for one that is combined with the one before."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_columns, text))
+    return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def _columns(character: str) -> int:
@@ -122,8 +120,7 @@ def _alike_from_start(texts: Sequence[str]) -> int:
 
 def joined_line(texts: Sequence[Line], separator: str) -> Line:
     """Several lines as one."""
-    pieces = [piece for line in texts for piece in (separator, *line)]
-    return tuple(pieces[1:])
+    return tuple([piece for line in texts for piece in (separator, *line)][1:])
 
 
 def wrapped(line: Line, columns: int, indent: str = "  ") -> list[Line]:

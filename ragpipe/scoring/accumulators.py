@@ -244,7 +244,6 @@ def is_timeout(error: str | None) -> bool:
 
 
 def _by_stage(timings: pa.ChunkedArray, first: int) -> dict[str, list[tuple[int, float]]]:
-    """(case, milliseconds) by stage of the system."""
     by_stage: dict[str, list[tuple[int, float]]] = {}
     for place, recorded in json_objects(timings, first):
         for stage, ms in stage_times(recorded).items():

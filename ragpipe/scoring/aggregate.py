@@ -304,10 +304,7 @@ def shared_score(
 
 
 def _counts(questions: list[Places]) -> dict[str, int]:
-    return {
-        "n_questions": len(in_all(questions)),
-        "of": len(in_any(questions)),
-    }
+    return {"n_questions": len(in_all(questions)), "of": len(in_any(questions))}
 
 
 def _figures(

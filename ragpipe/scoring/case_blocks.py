@@ -269,10 +269,7 @@ _CHUNK = pa.struct(
         ("text", pa.string()),
     ]
 )
-_LINE = pj.ParseOptions(
-    explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]),
-    unexpected_field_behavior="ignore",
-)
+_LINE = pj.ParseOptions(explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]), unexpected_field_behavior="ignore")
 
 
 class RetrievedChunks:
@@ -345,5 +342,4 @@ def _json_lines(column: pa.ChunkedArray) -> pa.Buffer:
     texts = column.combine_chunks().fill_null("null")
     lines = pc.binary_join_element_wise(pa.scalar('{"chunks":'), texts, pa.scalar("}\n"), pa.scalar(""))
     offsets, content = lines.buffers()[1:]  # of a new array, which begins at the beginning of its buffers
-    end = int(np.frombuffer(offsets, dtype=np.int32)[len(lines)])
-    return content.slice(0, end)
+    return content.slice(0, int(np.frombuffer(offsets, dtype=np.int32)[len(lines)]))

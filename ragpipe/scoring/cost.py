@@ -59,7 +59,6 @@ class _Calls:
         )
 
     def by(self, name: str) -> Iterator[tuple[str, _Calls]]:
-        """The calls of each value of a text, in the order of their first appearance."""
         codes, firsts = np.unique(self.texts[name], return_index=True)
         for code in codes[np.argsort(firsts)].tolist():
             yield self.names[name][code] or "", self.where(self.texts[name] == code)
@@ -76,7 +75,6 @@ class _Calls:
         return Usage(len(self), len(self), **tokens, unpriced=int(unpriced), without_usage=int(without_usage))
 
     def any_of(self, name: str, values: Collection[str | None]) -> NDArray[np.bool_]:
-        """Where a text is one of these."""
         codes = [code for code, value in enumerate(self.names[name]) if value in values]
         return np.isin(self.texts[name], codes)
 
@@ -146,13 +144,7 @@ class CallTotals:
 
 
 def cost(
-    judge_inputs: Path,
-    n_cases: int,
-    *,
-    case_times: array[float],
-    payer: str,
-    spent: Usage,
-    rates: Mapping[str, Rates],
+    judge_inputs: Path, n_cases: int, *, case_times: array[float], payer: str, spent: Usage, rates: Mapping[str, Rates]
 ) -> dict[str, Any]:
     """The content of `cost.json`; docs/call-store.md describes its parts.
 
@@ -267,8 +259,7 @@ def _marks(keys: pa.Array) -> NDArray[np.uint64]:
         text = np.frombuffer(keys.buffers()[2], dtype=np.uint8)[ends[0] : ends[-1]].reshape(len(keys), _KEY_CHARS)
         digits = _HEX[text[:, :32]]
         if not np.any(digits == _NO_DIGIT):
-            packed = np.ascontiguousarray(digits[:, 0::2] << 4 | digits[:, 1::2])
-            return packed.view(np.uint64)
+            return np.ascontiguousarray(digits[:, 0::2] << 4 | digits[:, 1::2]).view(np.uint64)
     hashed = [hashlib.blake2b((key or "").encode(), digest_size=16).digest() for key in keys.to_pylist()]
     return np.frombuffer(b"".join(hashed), dtype=np.uint64).reshape(-1, 2)
 

@@ -57,8 +57,7 @@ def case_rules(settings: ScoringSettings) -> DiagnosisAccumulator:
 
 def facts_of(block: CaseBlock, columns: Mapping[str, pa.Array], scored: Scored, specs: Sequence[ScoreSpec]) -> Facts:
     """What rules may ask of a block; `specs` are those of the metrics."""
-    names = [spec.name for spec in specs]
-    return Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, names)
+    return Facts(block, {**scored.columns, OVERALL.name: scored.overall}, columns, [spec.name for spec in specs])
 
 
 class BlockDescriber:

@@ -220,7 +220,6 @@ def _gold_not_indexed(samples: pa.Table, missing_gold: Mapping[str, int] | None)
 
 
 def _lengths(lists: pa.ChunkedArray) -> pa.Array:
-    """Number of items of each JSON list; null stays null."""
     encoded = lists.combine_chunks().dictionary_encode()
     lengths = pa.array([len(from_json(text)) for text in encoded.dictionary.to_pylist()], type=WHOLE)
     return lengths.take(encoded.indices)

@@ -251,7 +251,6 @@ def _of_same_ids(found: Sequence[Dangling], missing: Sequence[str], total: int) 
 
 
 def _members(groups: Sequence[Sequence[Any]]) -> list[str]:
-    """The ids, and the paths of anchors, of all groups."""
     return [member if isinstance(member, str) else member["rel_path"] for group in groups for member in group]
 
 
@@ -263,7 +262,6 @@ def _lists(column: pa.ChunkedArray, ids: Callable[[Any], list[str]]) -> pa.ListA
 
 
 def _has_ids(ids: pa.ListArray) -> NDArray[np.bool_]:
-    """Which lists are not empty."""
     flags: NDArray[np.bool_] = pc.fill_null(pc.greater(pc.list_value_length(ids), 0), False).to_numpy(
         zero_copy_only=False
     )

@@ -176,8 +176,7 @@ class ScoringSettings(Settings):
         ),
     )
     passes_with: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(
-        default_factory=dict,
-        description="Scores that pass exactly when all the listed scores pass, by score name.",
+        default_factory=dict, description="Scores that pass exactly when all the listed scores pass, by score name."
     )
     composites: dict[str, Composite | None] = Field(
         default_factory=dict,
@@ -225,8 +224,7 @@ class ScoringSettings(Settings):
         description="Items that are counted for a failure mode beside its cases, by mode. null takes one away.",
     )
     diagnosis: dict[RuleName, Diagnosis | None] = Field(
-        default_factory=dict,
-        description="What is wrong with a case and what to try, by name. null takes one away.",
+        default_factory=dict, description="What is wrong with a case and what to try, by name. null takes one away."
     )
     low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings, description="What `low_scores.json` lists.")
 

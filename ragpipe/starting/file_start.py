@@ -286,7 +286,6 @@ def _read_guessed(
 
 
 def _refusal(refused: DataError) -> str:
-    """That the strict reader refuses the file, by its first reason."""
     reason = refused.problems[0]
     return f"its names are the native ones, but {reason.key} is {reason.found} ({reason.where})"
 

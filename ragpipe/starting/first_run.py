@@ -113,7 +113,6 @@ def choose_again(folder: StartFolder, source: Path, words: Sequence[str], consol
 
 
 def _metrics(experiment: Any) -> list[str]:
-    """The metrics in the defaults list of an experiment."""
     return next(
         (list(entry["override /metrics"]) for entry in experiment["defaults"] if "override /metrics" in entry), []
     )

@@ -219,8 +219,7 @@ def _kind(value: Any) -> str:
         return "null"
     if isinstance(value, list):
         return f"list of {_kind(value[0])}s" if value else "empty list"
-    names = {bool: "boolean", int: "number", float: "number", str: "text"}
-    return names.get(type(value), "object")
+    return {bool: "boolean", int: "number", float: "number", str: "text"}.get(type(value), "object")
 
 
 def _fitted(field: str, name: NameInFile, as_text: bool = False) -> Iterator[GuessedField]:

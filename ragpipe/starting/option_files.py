@@ -334,7 +334,9 @@ def _remark(seen: SeenVerdicts) -> str:
 
 
 NEEDS_MODEL = "a language model"
-_BY_OTHERS = "recorded"  # has entries of its own
+_NOT_OFFERED = frozenset(
+    ("recorded", "chunk_faithfulness", "chunk_relevancy", "one_chunk_suffices")
+)  # `recorded` has entries of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,12 +348,13 @@ class MetricChoice:
 
 
 def choose_metrics(facts: DataFacts, probe: Sequence[Case] = ()) -> MetricChoice:
-    """Every shipped metric that needs no model of any kind, and whose labels some case has.
+    """Every shipped metric that needs no model of any kind, and whose labels some case has. None about single chunks: they say less
+    than `faithfulness` and are easily misread.
 
     One that the embedded judge answers in part is among them where it gives a value on one of the cases of `probe`, or where
     there are none to try: it says for each case what it could not tell.
     """
-    needs = [need for need in metric_needs(facts) if need.name != _BY_OTHERS]
+    needs = [need for need in metric_needs(facts) if need.name not in _NOT_OFFERED]
     lacking = {need.name: ", ".join(_lacks(need, probe)) for need in needs}
     return MetricChoice(
         tuple(name for name, lack in lacking.items() if not lack),

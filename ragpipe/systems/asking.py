@@ -136,8 +136,7 @@ async def ask(
 
     Raises SystemFailure, with what the last request met; Incomplete or ProviderUnusable where nothing more is to be asked.
     """
-    send = partial(_send, method, limits, sample, tally)
-    return await limits.attempts.run(key, send, tally)
+    return await limits.attempts.run(key, partial(_send, method, limits, sample, tally), tally)
 
 
 async def _send(

@@ -142,7 +142,6 @@ class HttpEndpoint:
             return False
 
     def _output(self, record: Any) -> dict[str, Any]:
-        """The fields of the output."""
         try:
             output = {key: value for key, path in self._fields.items() if (value := path(record)) is not None}
         except BadExpression as error:

@@ -93,13 +93,11 @@ class _Pieces:
         self._first_token: float | None = None
 
     def take(self, generator: Iterator[Any]) -> _Pieces:
-        """Take all pieces of a generator."""
         for piece in generator:
             self.add(piece)
         return self
 
     def add(self, piece: Any) -> None:
-        """Add one piece, in the order in which they come."""
         text = ""
         if isinstance(piece, str):
             text = piece

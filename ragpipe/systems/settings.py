@@ -199,7 +199,7 @@ class PythonSystem(LiveSettings):
         description=(
             "The callable, as package.module:function or package.module:object.method, below a package of `plugins`. It "
             "may be async, a generator, or an object with invoke or query."
-        ),
+        )
     )
     input: PathExpression | None = Field(
         default=None,

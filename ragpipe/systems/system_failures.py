@@ -43,12 +43,7 @@ class SystemFailure(AttemptError):
         problem: Problem | None = None,
     ):
         super().__init__(
-            kind,
-            message,
-            retry_after=retry_after,
-            no_connection=no_connection,
-            permanent=permanent,
-            unbilled=unbilled,
+            kind, message, retry_after=retry_after, no_connection=no_connection, permanent=permanent, unbilled=unbilled
         )
         self.problem = problem
 
@@ -267,10 +262,8 @@ def _type_name(value: Any) -> str:
 
 
 def _key(name: str) -> str:
-    """A name as a part of a path expression."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _quoted(path: str) -> str:
-    """A path as a YAML value."""
     return path if re.fullmatch(r"[\w.]+", path) else '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

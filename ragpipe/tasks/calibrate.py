@@ -162,11 +162,7 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     console.folded(*calibration_table(calibration), title="judge against people")
     for name, score in calibration.scores.items():
         asked = more_labels_command(folder.root, score)
-        for line in (
-            *advice_lines(name, score),
-            *width_lines(name, score, widest, asked),
-            verdict_line(name, score),
-        ):
+        for line in (*advice_lines(name, score), *width_lines(name, score, widest, asked), verdict_line(name, score)):
             console.say(line)
     for line in member_lines(held, evidence):
         console.say(line)

@@ -169,7 +169,6 @@ def _row_of(folder: RunFolder, settings: ExplainSettings) -> int:
 
 
 def _chosen_metrics(task: FinishedRunTask[ExplainSettings]) -> set[str]:
-    """The names of the metrics to explain."""
     config, name = task.finished.config, task.settings.metric
     if name is None:
         return set(config.metrics)

@@ -184,14 +184,12 @@ def _print_data(
 
 
 def _title(dataset: Dataset, profile: DataProfile) -> str:
-    """The data set with its size on one line."""
     title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
     cases, noun = sum(profile.cases.values()), "method" if len(profile.cases) == 1 else "methods"
     return f"{title}, {plural(cases, 'case')}, {noun}: {', '.join(profile.cases)}" if cases else title
 
 
 def _print_live(profile: DataProfile, config: RunConfig, console: Console) -> None:
-    """Print what a live system would be asked."""
     assert not isinstance(config.system, RecordedSystem)
     asked = sum(method.repeats for method in config.system.each_method())
     console.say(
@@ -210,7 +208,6 @@ def _warn_of_missing_keys(config: RunConfig, console: Console) -> None:
 
 
 def _live_plan(system: LiveSettings) -> str:
-    """How often which live methods are asked."""
     methods = system.each_method()
     times = {"once" if method.repeats == 1 else f"{method.repeats:,} times" for method in methods}
     if len(methods) == 1:

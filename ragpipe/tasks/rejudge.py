@@ -48,8 +48,7 @@ class RejudgeSettings(Settings):
     """
 
     mode: Literal["replay", "stored"] = Field(
-        default="replay",
-        description="replay: the metrics ask again. stored: no network, stored replies only.",
+        default="replay", description="replay: the metrics ask again. stored: no network, stored replies only."
     )
     prompts: Literal["run", "current"] = Field(
         default="run", description="Which templates are used: those of the run, or the current ones."

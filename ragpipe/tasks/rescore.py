@@ -64,7 +64,6 @@ def run(task: FinishedRunTask[RescoreSettings], console: Console) -> int:
 
 
 def _print_changes(finished: FinishedRun, new: RunFolder, console: Console) -> None:
-    """Print what this scoring changed against the run that it was made from."""
     old, name = finished.folder, finished.run_id
     if old == new:
         console.say(f"nothing differs from {name}: this is the run itself")

@@ -56,7 +56,6 @@ def run(settings: RunsSettings, console: Console) -> int:
 
 
 def _print_table(folder: Path, lines: Sequence[RunLine], older: int, console: Console) -> None:
-    """Print the runs of a name, and write its runs.md."""
     console.say(f"{folder}: {plural(len(lines), 'run')}, the newest last")
     for text in run_list_text([line for line in lines if not line.refused], console.width):
         console.say(text)

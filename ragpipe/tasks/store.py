@@ -182,7 +182,6 @@ def _print_stats(task: StoreTask, console: Console) -> None:
 
 
 def _call_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """The stored calls by kind, by status and by judge."""
     groups = [("replies", "", stats["replies"]), ("failures", "", stats["failures"])]
     groups += [("status", status, counts) for status, counts in stats["by_status"].items() if status != "ok"]
     groups += [("judge", judge, counts) for judge, counts in stats["by_judge"].items()]
@@ -191,7 +190,6 @@ def _call_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _spend_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str, str]]:
-    """What was paid, in all and by run."""
     spend = [("paid", "in all", stats["paid"])]
     for run_id, document in stats["paid_by_run"].items():
         spend.append(("run", run_id if document["folder"] else f"{run_id} (no folder)", document))

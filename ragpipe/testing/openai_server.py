@@ -191,20 +191,13 @@ class OpenAIServer:
                 return FakeResponse(
                     200,
                     self._good(
-                        body,
-                        question_hash(body["messages"]),
-                        entry["reply"],
-                        entry.get("finish_reason", "stop"),
+                        body, question_hash(body["messages"]), entry["reply"], entry.get("finish_reason", "stop")
                     ),
                 )
         return None
 
     def _good(
-        self,
-        body: dict[str, Any],
-        question: str,
-        text: str | None = None,
-        finish: str = "stop",
+        self, body: dict[str, Any], question: str, text: str | None = None, finish: str = "stop"
     ) -> dict[str, Any]:
         if "input" in body:
             return self._vectors(body)

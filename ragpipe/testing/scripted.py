@@ -209,6 +209,4 @@ def _is_within(score: Score, spec: ScoreSpec) -> bool:
 
 
 def _measure(metric: Metric, case: Case, judge: ScriptedJudge) -> Score | Sequence[Score]:
-    if isinstance(metric, Computed):
-        return metric.compute([case])[0]
-    return asyncio.run(metric.measure(case, judge))
+    return metric.compute([case])[0] if isinstance(metric, Computed) else asyncio.run(metric.measure(case, judge))

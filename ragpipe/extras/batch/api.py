@@ -340,7 +340,6 @@ def _seconds(value: Any) -> float | None:
 
 
 def _count(counts: Any, name: str) -> int:
-    """A count that an API names; 0 where it does not."""
     value = _dict(counts).get(name)
     return value if isinstance(value, int) and value >= 0 else 0
 

@@ -370,7 +370,6 @@ class BatchTransport(LiveTransport):
         return self._api
 
     def _fail(self, error: Exception) -> None:
-        """End every question that waits with this error."""
         self._parked.clear()
         for _, future in tuple(self._waiting.values()):
             if not future.done():

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 ENTRIES = {
-    "task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")},
+    "task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")}
 }
 HELP = """\
   python -m ragpipe task=spot_check run=outputs/my/latest judge=llm     some of its cases by a second judge: do they disagree?

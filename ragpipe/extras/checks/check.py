@@ -261,12 +261,7 @@ def document_of_check(
 
 
 def write_check(
-    folder: RunFolder,
-    stem: str,
-    document: Mapping[str, Any],
-    title: str,
-    sections: Sequence[Section],
-    console: Console,
+    folder: RunFolder, stem: str, document: Mapping[str, Any], title: str, sections: Sequence[Section], console: Console
 ) -> None:
     """Print what a check found, write its document and its page into the folder of a run (`stem` with `.json` and `.md`), and seal
     them."""

@@ -263,7 +263,6 @@ class _Start:
         return bool(entry["alarm"])
 
     def _say_check(self, check: Mapping[str, Any]) -> None:
-        """Print what a check found; a drifted judge is a warning."""
         shown = [check_section(check, self.record.baseline or {})]
         if check["changed"]:
             heads = ("verdict", "before", "now", "5 more", "drifted")

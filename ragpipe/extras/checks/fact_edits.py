@@ -59,7 +59,7 @@ _ENGLISH = frozenset(
 _ENGLISH_SHARE = 0.15  # of the words of an answer are common English ones: a rule for English grammar applies only then
 _PARTICIPLE = r"(?:\w+ed|\w+en|been|made|built|held|left|paid|sent|set|put|led|met|won|lost|become|begun|done|gone)"
 _VERB = re.compile(
-    rf"\b(?P<verb>is|are|was|were|will|must|does|do|did|(?:has|have|had)(?=\s+{_PARTICIPLE}\b))\b(?P<not>\s+not\b)?",
+    rf"\b(?P<verb>is|are|was|were|will|must|does|do|did|(?:has|have|had)(?=\s+{_PARTICIPLE}\b))\b(?P<not>\s+not\b)?"
 )
 _CONDITION = re.compile(
     r"\b(?:here|there|some|assuming|suppose|how|why|if|unless|until|when|whenever|whether|while|once|where|before|after)\b",

@@ -103,9 +103,7 @@ class DetectorSettings(AnyJudge):
     @property
     def folder(self) -> Path | None:
         """Where the model's files are; None where the cache has none."""
-        if self.path is not None:
-            return Path(self.path)
-        return cached_folder(self.published or "", self.revision)
+        return Path(self.path) if self.path is not None else cached_folder(self.published or "", self.revision)
 
     @property
     def base(self) -> Path | None:

@@ -217,15 +217,7 @@ class BertEncoder:
         if settings.layer > self._bert.layers:
             raise DataError(
                 "the model has fewer layers",
-                [
-                    Problem(
-                        "encoder",
-                        "layer",
-                        str(settings.layer),
-                        f"1 to {self._bert.layers}",
-                        "",
-                    )
-                ],
+                [Problem("encoder", "layer", str(settings.layer), f"1 to {self._bert.layers}", "")],
             )
 
     def __call__(self, texts: Sequence[str]) -> list[Encoded]:

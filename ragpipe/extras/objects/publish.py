@@ -35,8 +35,7 @@ class PublishTaskSettings(Settings):
 
     run: str = Field(min_length=1, description="Folder of the run.")
     publish: str = Field(
-        min_length=1,
-        description="Address that gets the run, as `<publish>/<name>/<run id>`: s3://bucket/prefix.",
+        min_length=1, description="Address that gets the run, as `<publish>/<name>/<run id>`: s3://bucket/prefix."
     )
 
     @field_validator("publish")

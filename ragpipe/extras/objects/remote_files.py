@@ -118,8 +118,7 @@ class RemotePlace:
         return self.address if self.file is None else parent_of(self.address)
 
     def names(self, pattern: str) -> list[str]:
-        fits = name_pattern(pattern)
-        return sorted(_safe(self._folder, filter(fits.fullmatch, _listed(self._folder))))
+        return sorted(_safe(self._folder, filter(name_pattern(pattern).fullmatch, _listed(self._folder))))
 
     def below(self, name: str) -> Path:
         if expected := name_fault(self._folder, name):
@@ -161,7 +160,6 @@ def copied_folder(address: str, cache: Path) -> Path:
 
 
 def _listed(address: str) -> dict[str, Any]:
-    """By name below the folder what the store says of each file."""
     if scheme_of(address) in HTTP:
         fix = "name one file as dataset.path, and of several each in dataset.files.main (a list)"
         raise _read_error(address, "file", "files of a web server cannot be listed", "the address of a file", fix)

@@ -170,9 +170,7 @@ def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _escaped(text: str) -> str:
-    if "\x00" in text or "\x01" in text:
-        return text.replace("\x01", "\x01\x01").replace("\x00", "\x010")
-    return text
+    return text.replace("\x01", "\x01\x01").replace("\x00", "\x010") if "\x00" in text or "\x01" in text else text
 
 
 def _unescaped(text: str) -> str:

@@ -189,9 +189,7 @@ class PostgresTable:
 
     def _rows(self, db: PostgresConnection, keys: Sequence[bytes]) -> dict[str, tuple[Any, ...]]:
         """By key the row that this run may use: the reply where there is one, else its own failure."""
-        if not keys:
-            return {}
-        return {row[0].hex(): row for row in db.execute(FIND, (list(keys), self._run_digest))}
+        return {} if not keys else {row[0].hex(): row for row in db.execute(FIND, (list(keys), self._run_digest))}
 
     def _looked_up(self, lookup: Lookup, row: tuple[Any, ...] | None) -> Call | None:
         if row is None or lookup.freshness == Freshness.NONE or (row[-1] and not lookup.freshness.has_failures):

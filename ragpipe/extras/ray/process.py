@@ -34,12 +34,7 @@ MOST_NODES = 10
 _CONNECT_S = 10.0
 _OBJECTS = 256 << 20
 """Bytes that a cluster of our own may hold of what came of slices and was not fetched yet; more goes to its folder."""
-_SILENT = {
-    "include_dashboard": False,
-    "log_to_driver": False,
-    "configure_logging": False,
-    "logging_level": "ERROR",
-}
+_SILENT = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
 _END_S = 5.0  # for the processes of a session
 
 Jobs = queue.SimpleQueue[tuple[int, Slice]]
@@ -237,11 +232,7 @@ def _started(settings: RaySettings, cores: int, folder: Path) -> Any:
     ray: Any = import_module("ray")
     slots = math.ceil((settings.workers or 1) * settings.num_cpus)
     ray.init(
-        address="local",
-        num_cpus=max(cores, slots),
-        object_store_memory=_OBJECTS,
-        _temp_dir=str(folder),
-        **_SILENT,
+        address="local", num_cpus=max(cores, slots), object_store_memory=_OBJECTS, _temp_dir=str(folder), **_SILENT
     )
     return ray
 

@@ -102,7 +102,6 @@ class RayRunner:
             self._break(RagpipeError(f"runner=ray: {type(error).__name__}: {error}"))
 
     def _break(self, why: RagpipeError) -> None:
-        """Ray cannot be used any more."""
         self._stopped = self._stopped or why
         self.cancel()
 
@@ -135,7 +134,6 @@ class RayRunner:
             await stream.drain()
 
     def _last_lines(self) -> str:
-        """The last of what Ray printed, as the end of a message."""
         with suppress(OSError):
             lines = self._log.read_text(errors="replace").strip().splitlines()[-5:]
             return "".join(f"\n  {line}" for line in lines)

@@ -190,7 +190,6 @@ def _conflict(
 def _paragraph_slots(
     documents: SourceDocuments, heading: str, paragraph: Paragraph, subject: Subject
 ) -> dict[str, str]:
-    """The slots of a paragraph."""
     shown = heading_slot(heading, subject)
     is_enough = (
         not subject.is_name

@@ -182,8 +182,7 @@ def build_test_set(
         "settings": settings.model_dump(exclude={"dir", "seed"}, exclude_defaults=True),
         "sources": dataset.sources(),
     }
-    digest = write_frozen_set(Path(settings.dir), cases, card)
-    return BuiltSet(digest, card, notes)
+    return BuiltSet(write_frozen_set(Path(settings.dir), cases, card), card, notes)
 
 
 def _faults_of(dataset: Dataset, settings: BuildSettings) -> Faults:

@@ -51,12 +51,7 @@ class DrawnQuestion:
 
 
 def drafts_of(
-    templates: Templates,
-    kind: Kind,
-    about: str,
-    slots: Mapping[str, str],
-    spread: Sequence[str],
-    **rest: Any,
+    templates: Templates, kind: Kind, about: str, slots: Mapping[str, str], spread: Sequence[str], **rest: Any
 ) -> Iterator[Draft]:
     """A draft for each template that the slots fill.
 

@@ -59,12 +59,8 @@ SLOTS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "two_facts": frozenset({"key", "is", "that", "does", "subject", "other_subject", "value", "other_value"})
     },
     "conflict": {"fact": _FACT | {"old_value"}, "paragraph": _PARAGRAPH},
-    "partial_list": {
-        "list": frozenset({"asked", "known", "items", "noun", "only_noun", "heading"}) | _SUBJECT,
-    },
-    "partial_dates": {
-        "series": frozenset({"first", "last", "periods", "missing", "rows", "noun"}) | _SUBJECT,
-    },
+    "partial_list": {"list": frozenset({"asked", "known", "items", "noun", "only_noun", "heading"}) | _SUBJECT},
+    "partial_dates": {"series": frozenset({"first", "last", "periods", "missing", "rows", "noun"}) | _SUBJECT},
     "partial_entities": {"fact": frozenset({"key", "is", "value", "subject", "other"})},
     "policy": {
         "name": frozenset({"name"}),
@@ -72,10 +68,7 @@ SLOTS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "organisation": frozenset({"organisation"}),
         "nothing": frozenset(),
     },
-    "no_context": {
-        "attribute": frozenset({"attribute", "is", "subject"}),
-        "name": frozenset({"name"}),
-    },
+    "no_context": {"attribute": frozenset({"attribute", "is", "subject"}), "name": frozenset({"name"})},
     "edge": {
         "shared_key": frozenset({"key", "is"}),
         "false_premise": _FACT | {"wrong_value"},

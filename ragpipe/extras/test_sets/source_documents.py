@@ -127,8 +127,7 @@ class SourceDocuments:
     def is_absent(self, phrase: str) -> bool:
         """Whether some word of the phrase stands in no document: then no search for its words can find it. A phrase of stop
         words alone is not absent."""
-        words = meaning_words(phrase)
-        return bool(words - frozenset().union(*self.words.values()))
+        return bool(meaning_words(phrase) - frozenset().union(*self.words.values()))
 
     def subject(self, document: Document) -> Subject:
         """How a question speaks of the document, by its title; brackets at its end are left out.

@@ -198,7 +198,6 @@ async def _ask(
     records: Sequence[Record],
     console: Console,
 ) -> list[Record]:
-    """Ask all; the free questions as records."""
     async with open_judge(config, _payer(config), warn=console.warn) as session:
         total = len(rewordings) + math.ceil(settings.counts.free / PER_SECTION)
         done = 0

@@ -164,9 +164,7 @@ class Span:
     @property
     def duration_ms(self) -> float | None:
         """Milliseconds from start to end, to the microsecond."""
-        if self.start_ms is None or self.end_ms is None:
-            return None
-        return round(self.end_ms - self.start_ms, 3)
+        return None if self.start_ms is None or self.end_ms is None else round(self.end_ms - self.start_ms, 3)
 
 
 @dataclass(slots=True)

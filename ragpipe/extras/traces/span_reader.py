@@ -237,9 +237,7 @@ class _Tree:
         if tops:
             return next((span for span in tops if span.kind not in _NOT_A_ROOT), tops[0])
         orphans = [span for span in self.spans if span.parent_id not in self._by_id]
-        if len(orphans) == 1 and orphans[0].kind not in _NOT_A_ROOT:
-            return orphans[0]
-        return None
+        return orphans[0] if len(orphans) == 1 and orphans[0].kind not in _NOT_A_ROOT else None
 
     def _read_generic_documents(self) -> None:
         """A step that does not say what it is and gives documents is a retriever, unless one below it is."""
@@ -330,6 +328,4 @@ def _answer(span: Span) -> dict[str, Any]:
 
 
 def _iso(milliseconds: float | None) -> str | None:
-    if milliseconds is None:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()

@@ -27,9 +27,7 @@ def run_spans(row: Mapping[str, Any]) -> Iterator[Span]:
 
 def run_trace(row: Mapping[str, Any]) -> Trace | None:
     """The trace of a root run: whole, with its child runs, or as far as the root itself says; None for another run."""
-    if row.get("parent_run_id"):
-        return None
-    return Trace(_trace_id(row), list(run_spans(row)), run_facts(row))
+    return None if row.get("parent_run_id") else Trace(_trace_id(row), list(run_spans(row)), run_facts(row))
 
 
 def run_facts(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -159,9 +159,7 @@ def resume_command(command: str) -> str:
         words = shlex.split(command)
     except ValueError:
         return ""
-    if not words or not _RAGPIPE.search(words[0]):
-        return ""
-    return f"python -m ragpipe {shlex.join(words[1:])}"
+    return "" if not words or not _RAGPIPE.search(words[0]) else f"python -m ragpipe {shlex.join(words[1:])}"
 
 
 def read_counters(root: Path, states: Mapping[str, str]) -> Counters | None:
@@ -283,8 +281,7 @@ def read_run(root: Path, key: str) -> ListedRun:
         _refuse_links(root)
         if file_mark(root, "manifest.json") is None:
             return ListedRun(key, name, run_id, root, created, _unstarted(root), mark=mark)
-        manifest = manifest_below(root)
-        return replace(_read(root, key, manifest), mark=mark)
+        return replace(_read(root, key, manifest_below(root)), mark=mark)
     except FormatMismatch as error:
         status = RunState("refused", on_one_line(error.problems[0].found, _REASON))
     except DataError as error:
@@ -306,9 +303,7 @@ def _refuse_links(root: Path) -> None:
 def _unstarted(root: Path) -> RunState:
     """The state of a folder without a manifest: outputs are still collected, or were."""
     status = run_state(root, {}, has_figures=False)
-    if status.state == "stopped" and status.counters is None:
-        return RunState("broken", "no manifest.json")
-    return status
+    return RunState("broken", "no manifest.json") if status.state == "stopped" and status.counters is None else status
 
 
 def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:

@@ -141,7 +141,6 @@ class _Copy:
 
     @property
     def name(self) -> str:
-        """Its path in the site."""
         return "/".join(("runs", self.key, *self.parts))
 
     @property
@@ -161,7 +160,6 @@ class _Copy:
 
 
 def _copies(listing: Listing) -> Iterator[_Copy]:
-    """The files of the runs, comparisons and sweeps."""
     for run in listing.runs:
         yield from _run_copies(run)
     for key, root in listing.comparisons.items():

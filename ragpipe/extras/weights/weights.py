@@ -46,8 +46,7 @@ class WeighingSettings(Settings):
     """
 
     sets: dict[str, WeightSet] = Field(
-        default_factory=dict,
-        description="Weights by score name, by a name of your own. They are divided by their sum.",
+        default_factory=dict, description="Weights by score name, by a name of your own. They are divided by their sum."
     )
     ratings: str | None = Field(
         default=None,
@@ -157,7 +156,6 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
 
 
 def _ratings(task: FinishedRunTask[WeighingSettings], cases: CaseScores) -> NDArray[np.float64] | None:
-    """The ratings of the cases; None where none are named."""
     name = task.settings.ratings
     if name is None or name in _specs(task):
         return None if name is None else cases.values[name]
@@ -171,7 +169,6 @@ def _in_use(task: FinishedRunTask[WeighingSettings]) -> dict[str, float]:
 
 
 def _specs(task: FinishedRunTask[WeighingSettings]) -> dict[str, ScoreSpec]:
-    """The scores of the run's metrics that have a scale, by name."""
     specs = [spec for metric in task.finished.config.metrics.values() for spec in metric.scores()]
     return {spec.name: spec for spec in specs if spec.low is not None}
 

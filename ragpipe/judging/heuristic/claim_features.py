@@ -70,7 +70,8 @@ class SourceIndex:
         for source in self.sources:
             for number in source.numbers:
                 self.units[number.value].add(number.unit)
-        self.notations = [notation for source in self.sources for notation in notations(source.text)]
+        english = self.language == "en"
+        self.notations = [one for source in self.sources for one in notations(source.text, english=english)]
         self.values = frozenset().union(*(notation.values for notation in self.notations))
         """What numbers in the notations of other languages may mean."""
         self.features: dict[tuple[str, int], ClaimFeatures] = {}
@@ -188,7 +189,7 @@ def _must_be_found(number: Number) -> bool:
 def _missing_numbers(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...]:
     """Numbers that no source has, or that every source has only with another known unit."""
     missing = []
-    written = notations(claim.text)
+    written = notations(claim.text, english=index.language == "en")
     for number in claim.numbers:
         if not _must_be_found(number):
             continue

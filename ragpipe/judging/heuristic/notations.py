@@ -119,7 +119,7 @@ _TWO_WORDS = re.compile(
     rf"(?<!\w)(?:({_TENS})(?:[ -]|[ -](?:y|e|et|i)[ -])?({_UNIT})|({_UNIT})(?:und|en|ën| و)({_TENS}))(?!\w)", re.I
 )
 _HANGUL = str.maketrans("일이삼사오육칠팔구십백천만억", "一二三四五六七八九十百千万億")
-_MIXED = re.compile(r"(?:\d[\d.,]*[亿億억万萬만千천]\s?){2,}")
+_MIXED = re.compile(r"(?<![\d.,])(?:\d[\d.,]{0,30}[亿億억万萬만千천]\s?){2,}")
 _BARE_POINT = re.compile(r"(?<![\d.,])[.,]\d+")
 _PERCENT = re.compile(r"(\d+(?:[.,]\d+)?)[ \u00a0\u202f]?[%％٪]")
 _ROMAN = re.compile(r"\b(?=[IVX]{2}|M{1,3}[CDXLIV]{2})M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
@@ -130,7 +130,9 @@ _MEASURES = {  # what is the same in a smaller unit
     "s": {"seconds": "1", "min": "60", "minutes": "60", "h": "3600", "hour": "3600", "hours": "3600", "days": "86400", "week": "604800", "weeks": "604800"},
 }  # fmt: skip
 _MEASURE = {unit: (base, Decimal(factor)) for base, units in _MEASURES.items() for unit, factor in units.items()}
-_MEASURED = re.compile(rf"(\d+(?:[.,]\d+)*)[ \u00a0-]?({'|'.join(sorted(_MEASURE, key=len, reverse=True))})\b")
+_MEASURED = re.compile(
+    rf"(?<!\d)(?<!\d[.,])(\d{{1,30}}(?:[.,]\d{{1,12}}){{0,8}})[ \u00a0-]?({'|'.join(sorted(_MEASURE, key=len, reverse=True))})\b"
+)
 _SHARES = {
     "0.5": "half hälfte moitié mitad metà metade helft połowa połowę yarısı половина половину نصف आधा आधे 一半 半分 절반",
     "0.75": "three-quarters dreiviertel trois-quarts",
@@ -158,12 +160,12 @@ class Notation(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def notations(text: str) -> tuple[Notation, ...]:
-    """The numbers of a text that are written in more than plain digits."""
-    return tuple(_notations(text))
+def notations(text: str, *, english: bool = False) -> tuple[Notation, ...]:
+    """The numbers of a text that are written in more than plain digits. In English `6,000` is never 6."""
+    return tuple(_notations(text, english))
 
 
-def _notations(text: str) -> Iterator[Notation]:
+def _notations(text: str, english: bool) -> Iterator[Notation]:
     for match in _DATE.finditer(text):
         if values := _dates(match):
             yield Notation(*match.span(), values, True)
@@ -173,7 +175,8 @@ def _notations(text: str) -> Iterator[Notation]:
     for match in _VERSION.finditer(text):
         yield Notation(match.start(1), match.end(1), frozenset({f"v{match[1]}", match[1]}), True)
     for match in _GROUPED.finditer(text):
-        yield Notation(*match.span(), _decimals(match[0]))
+        groups = english and re.fullmatch(r"[\d,]+", match[0])
+        yield Notation(*match.span(), frozenset({match[0].replace(",", "")}) if groups else _decimals(match[0]))
     for match in _SCALED.finditer(text):
         yield Notation(*match.span(), _times_power(_decimals(match[1]), _POWER[match[2].lower()]))
     for match in _EXPONENT.finditer(text):
@@ -182,9 +185,10 @@ def _notations(text: str) -> Iterator[Notation]:
         yield Notation(*match.span(), _times_power(_decimals(factor), exponent))
     for match in _FRACTION.finditer(text):
         part = unicodedata.numeric(match[2]) if match[2] else int(match[4]) / int(match[5])
-        yield Notation(
-            *match.span(), frozenset({_plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))})
-        )
+        amount = _plain(Decimal(str(round(int(match[1] or match[3] or 0) + part, 6))))
+        scale = re.compile(r"[ \u00a0-]?([^\W\d_]+)").match(text, match.end())
+        thousands = _POWER.get(scale[1].lower(), 0) if scale else 0
+        yield Notation(*match.span(), _times_power(frozenset({amount}), thousands))
     for match in _PHONE.finditer(text):
         digits = re.sub(r"\D", "", match[0])
         yield Notation(*match.span(), frozenset({digits, digits.removeprefix("00")}))

@@ -107,7 +107,6 @@ def _stamp(row: Row) -> str:
 
 
 def _family(family: Family, samples: Iterable[tuple[Mapping[str, str], float | None, str]]) -> list[str]:
-    """The lines of a family; none where no row has a value."""
     lines = [
         f"{family.name}{{{_labels(labels)}}} {value!r}{stamp}"
         for labels, value, stamp in samples

@@ -34,7 +34,6 @@ def write_json_lines(table: Path, target: Path) -> None:
 
 
 def _values(field: pa.Field) -> Callable[[list[Any]], list[Any]]:
-    """How the values of a column are written."""
     if pa.types.is_floating(field.type):
         return lambda column: [None if v is None or not math.isfinite(v) else v for v in column]
     if is_json(field):
@@ -69,7 +68,6 @@ def _row(cells: Any) -> bytes:
 
 
 def _cells(kind: pa.DataType) -> Callable[[list[Any]], list[str]]:
-    """How the values of a column are written."""
     if pa.types.is_boolean(kind):
         return lambda values: ["" if v is None else "true" if v else "false" for v in values]
     if pa.types.is_floating(kind):

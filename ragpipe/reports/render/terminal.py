@@ -100,7 +100,6 @@ def _grid(table: Table, *, narrow: bool) -> _Grid:
 
 
 def _turned(grid: _Grid) -> _Grid:
-    """Rows and columns exchanged: methods down, scores across."""
     (_, *methods), *rows = grid
     heads = ["method", *(_folded(row[0]) for row in rows)]
     return [heads, *([method, *(row[place] for row in rows)] for place, method in enumerate(methods, 1))]

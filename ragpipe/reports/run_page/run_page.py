@@ -167,12 +167,10 @@ def _zones(sections: Sequence[Section]) -> tuple[_Zones, Sequence[Section]]:
 
 
 def _only(section: Section, parts: Sequence[SectionPart]) -> Section:
-    """A section with these of its parts."""
     return replace(section, parts=tuple(parts))
 
 
 def _row_count(parts: Sequence[SectionPart]) -> int:
-    """The rows of the tables among these parts."""
     return sum(len(part.rows) + part.rows_left_out for part in parts if isinstance(part, Table))
 
 

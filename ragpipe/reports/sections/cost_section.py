@@ -223,7 +223,6 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _latencies(operations: Mapping[str, Any]) -> Iterator[RichText]:
-    """`retrieval 131 / 358` for each stage."""
     for stage, times in operations["latency_ms"].items():
         yield Verbatim(stage), f" {times['p50']:,.0f} / {times['p95']:,.0f}"
 

@@ -83,15 +83,7 @@ def _bar(name: str, n: int, diagnosis: Mapping[str, Any] | None, metrics: Mappin
     message, advice = "", ""
     if diagnosis is not None:
         message, advice = diagnosis["message"], next(iter(advice_for(diagnosis, metrics)), "")
-    return ShareRow(
-        name,
-        page_address(mode=name),
-        whole(n),
-        f"{share:.1%}",
-        share,
-        message,
-        advice,
-    )
+    return ShareRow(name, page_address(mode=name), whole(n), f"{share:.1%}", share, message, advice)
 
 
 def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:

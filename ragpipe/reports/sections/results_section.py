@@ -57,8 +57,7 @@ def results_section(data: ReportData) -> Section:
         ]
         rows.append(TableRow((_row_head(name, metrics, percent), *cells)))
     columns = (TableColumn("score", is_text=True), *(TableColumn(Verbatim(method)) for method in groups))
-    table = Table(columns, tuple(rows), turnable=True)
-    return Section("scores", "Results", (table, *_notes(metrics)), folded=True)
+    return Section("scores", "Results", (Table(columns, tuple(rows), turnable=True), *_notes(metrics)), folded=True)
 
 
 def shared_section(data: ReportData) -> Section | None:

@@ -234,5 +234,4 @@ def _apart(value: float, limit: float) -> str:
 
 def _rounded(count: int) -> int:
     """Two leading digits: it is an estimate."""
-    digits = max(0, len(str(count)) - 2)
-    return round(count, -digits)
+    return round(count, -max(0, len(str(count)) - 2))

@@ -224,7 +224,6 @@ def _value(score: Mapping[str, Any], of: str, scale: Mapping[str, Any]) -> tuple
 
 
 def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
-    """The share of cases that have the failure mode."""
     mode, n = gate["failure_mode"], summary["n_cases"]
     mode_counts = summary["failure_modes"].get(mode)
     if mode_counts is None:
@@ -364,10 +363,7 @@ def _outcome(gate: Definition, verdict: str) -> str:
 
 _GateTexts = Mapping[str, Any]
 
-_NOT_DECIDED = {
-    "few_changed": "fewer than 6 questions changed",
-    "one_sample": "all cases are of one question",
-}
+_NOT_DECIDED = {"few_changed": "fewer than 6 questions changed", "one_sample": "all cases are of one question"}
 
 
 def gate_sentence(gate: _GateTexts, figures: Mapping[str, Any], verdict: str) -> str:

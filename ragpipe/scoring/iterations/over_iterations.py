@@ -17,15 +17,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.aggregate import LOST, asked, coverage, shared_score
-from ragpipe.scoring.iterations.per_case_repeats import (
-    Cases,
-    Repeats,
-    Whole,
-    cases_of,
-    members,
-    open_records,
-    repeats,
-)
+from ragpipe.scoring.iterations.per_case_repeats import Cases, Repeats, Whole, cases_of, members, open_records, repeats
 from ragpipe.scoring.normalisation import estimate_of, interval_of
 from ragpipe.scoring.operations import judge_rates
 from ragpipe.scoring.rules.diagnosis import EXAMPLES
@@ -195,7 +187,6 @@ def _differences(scores: Sequence[Mapping[str, Any]], repeated: Repeats, places:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean over the iterations that have a value."""
     known = [value for value in values if value is not None]
     return _centre(known) if known else None
 

@@ -175,9 +175,7 @@ class DetailCondition(_Labelled):
 
     def holds(self, facts: Facts) -> Truth | None:
         name = facts.first(self.score)
-        if name is None or name not in facts.measured:
-            return None
-        return self._of(*facts.details(name, self.detail))
+        return None if name is None or name not in facts.measured else self._of(*facts.details(name, self.detail))
 
 
 class FieldCondition(_Labelled):
@@ -325,8 +323,7 @@ class Valued:
     @cached_property
     def blank(self) -> NDArray[np.bool_]:
         """For each case whether its value is absent or empty. Many rules ask it of the answer, whose values are all different."""
-        blank = np.array([_is_blank(value) for value in self.values], dtype=np.bool_)
-        return blank[self.numbers]
+        return np.array([_is_blank(value) for value in self.values], dtype=np.bool_)[self.numbers]
 
 
 class Facts:
@@ -334,11 +331,7 @@ class Facts:
     those that a metric gave; `cases` are the columns of `case_columns`. `modes` are filled in as they are found."""
 
     def __init__(
-        self,
-        block: CaseBlock,
-        columns: Mapping[str, Column],
-        cases: Mapping[str, pa.Array],
-        measured: Collection[str],
+        self, block: CaseBlock, columns: Mapping[str, Column], cases: Mapping[str, pa.Array], measured: Collection[str]
     ):
         self.n = len(block)
         self.columns = columns

@@ -199,10 +199,7 @@ class DiagnosisAccumulator:
         for mode, n_items in self._items.summary(places).items():
             if mode in counted["failure_modes"]:
                 counted["failure_modes"][mode]["n_items"] = n_items
-        return {
-            **counted,
-            "diagnosis": diagnosis_counts(self._found.truths, places),
-        }
+        return {**counted, "diagnosis": diagnosis_counts(self._found.truths, places)}
 
     def document(self) -> dict[str, Any]:
         """The part that is once in `metrics.json`: each diagnosis that was made with its words and examples (the first cases in
@@ -223,10 +220,7 @@ class DiagnosisAccumulator:
         return {
             "diagnosis": made,
             "failure_items": self._items.names,
-            "not_applicable": {
-                "failure_modes": self._modes.not_applicable,
-                "diagnosis": self._found.not_applicable,
-            },
+            "not_applicable": {"failure_modes": self._modes.not_applicable, "diagnosis": self._found.not_applicable},
         }
 
 

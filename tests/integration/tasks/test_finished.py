@@ -185,7 +185,7 @@ def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypat
 def test_a_linked_prompt_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
-    prompt = folder.prompts / "chunk_faithfulness" / "first.v2.jinja"
+    prompt = folder.prompts / "chunk_faithfulness" / "first.v3.jinja"
     prompt.rename(tmp_path / "private.jinja")
     prompt.symlink_to(tmp_path / "private.jinja")
     assert main(["task=rescore", f"run={folder.root}"]) == 2

@@ -41,7 +41,7 @@ def test_the_demonstration_is_short_and_warns_of_nothing(
     assert warned == ""
     assert len(printed.splitlines()) <= 50
     plan = json.loads(out.read_text(encoding="utf-8"))
-    assert (plan["samples"], sum(plan["cases"].values()), plan["calls"]["all"]) == (40, 101, 641)
+    assert (plan["samples"], sum(plan["cases"].values()), plan["calls"]["all"]) == (40, 101, 607)
     assert [finding["name"] for finding in plan["findings"] if finding["is_warning"]] == []
     assert plan["metrics"]["retrieval"]["cases"] == 89
     assert plan["metrics"]["recency_conflict"]["embedded_judge"] == "partly"

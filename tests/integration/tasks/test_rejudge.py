@@ -110,7 +110,7 @@ def test_agreement_is_that_of_the_records(run: Path) -> None:
 def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine" / "chunk_faithfulness"
     mine.mkdir(parents=True)
-    text = (run / "prompts" / "chunk_faithfulness" / "refine.v2.jinja").read_text()
+    text = (run / "prompts" / "chunk_faithfulness" / "refine.v3.jinja").read_text()
     (mine / "refine.v7.jinja").write_text(text.replace("Task: does the", "Task: again, does the"))
     with serving() as server:
         extra = ("metrics.chunk_faithfulness.prompts.refine=v7", f"prompt_dirs=[{mine.parent}]")
@@ -126,8 +126,8 @@ def test_only_the_tail_behind_another_prompt_is_asked(run: Path, tmp_path: Path)
 def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine" / "chunk_faithfulness"
     mine.mkdir(parents=True)
-    text = (run / "prompts" / "chunk_faithfulness" / "first.v2.jinja").read_text()
-    (mine / "first.v2.jinja").write_text(text.replace("Task: does the", "Task: now, does the"))
+    text = (run / "prompts" / "chunk_faithfulness" / "first.v3.jinja").read_text()
+    (mine / "first.v3.jinja").write_text(text.replace("Task: does the", "Task: now, does the"))
     with serving() as server:
         assert main(words(run, server, f"prompt_dirs=[{mine.parent}]")) == 0
         assert server.tries == 0

@@ -76,7 +76,7 @@ NOTHING = [
     ("concurrency", ["judge.concurrency=3"]), ("retries and timeout", ["judge.retries=1", "judge.timeout_s=30"]),
     ("max_tokens, as no reply was cut", ["judge.max_tokens=4000"]), ("the transport", ["transport=stored"]),
     ("the client", ["judge.client=litellm"]), ("the run's name", ["name=other"]), ("a limit on the data", ["dataset.limit=5"]),
-    ("a prompt that nobody uses", ["metrics.chunk_faithfulness.prompts.first=v2"]),
+    ("the version that a prompt has", ["metrics.chunk_faithfulness.prompts.first=v3"]),
     ("a renamed metric class", ["metrics.faithfulness.class=mymetrics.Renamed"]),
     ("a small allowance, as nothing is new", ["judge.max_calls=1", "scoring.weights.faithfulness=0.4"]),
     ("the metrics' order", ["metrics=[chunk_faithfulness,faithfulness]"]),

@@ -196,6 +196,7 @@ OTHER = [
     ("The shop opens at 2:30 am.", "The shop opens at 2:30 pm."), ("Use version 3.1 of the library.", "Use version 3.10 of the library."),
     ("The postcode is 1067 for the office.", "The postcode is 01067 for the office."), ("The rate rose by 5%.", "The rate rose by 5 percentage points."),
     ("All staff including interns receive it.", "All staff except interns receive it."), ("Die Gebühr wird erstattet.", "Die Gebühr wird nicht erstattet."),
+    ("A delegate receives 6,000 tokens a month.", "A delegate receives 3,000 tokens a month, for 6 months."),
     ("La taxe est remboursée par la mairie.", "La taxe n'est pas remboursée par la mairie."), ("押金能退还给客户。", "押金不能退还给客户。"),
 ]  # fmt: skip
 
