@@ -140,8 +140,8 @@ def _gate_warning(gate: Mapping[str, Any], level: float) -> str:
 
 
 def warning_lines(texts: Sequence[str], page: str, screen: Screen) -> list[Line]:
-    """The warnings that fit four lines (six on a narrow screen), the first one always, and how many more there are in the report."""
-    limit = 4 if screen.columns >= _WIDE else 6
+    """The warnings that fit three lines (six on a narrow screen), the first one always, and how many more there are in the report."""
+    limit = 3 if screen.columns >= _WIDE else 6
     blocks = [wrapped((Caution("warning:"), f" {screen.text(text)}"), screen.columns) for text in texts]
     if sum(map(len, blocks)) <= limit:
         return [line for block in blocks for line in block]

@@ -257,18 +257,18 @@ def test_no_question_in_common_is_a_score_without_a_mean() -> None:
     assert {name: figures["mean"] for name, figures in one["methods"].items()} == {"a": None, "b": None}
 
 
-def test_the_demonstrations_order_turns_round(finished_runs: FinishedRuns) -> None:
-    """Measured by a second reading of records.parquet with pandas: over all that each one answered no_rerank_small_k is ahead
-    (87.5 to 85.7), on the 19 questions for which all three methods have a value rerank is (92.1 to 86.8)."""
+def test_methods_are_compared_on_shared_questions(finished_runs: FinishedRuns) -> None:
+    """Measured by a second reading of records.parquet with pandas: over all that each one answered rerank is ahead by 1.8 (89.3 to 87.5),
+    on the 19 questions for which all three methods have a value by 5.3 (92.1 to 86.8)."""
     run = ragpipe.load(finished_runs.of("+experiment=quickstart").latest())
     everything = {name: g["scores"]["faithfulness"]["mean"] for name, g in run.metrics["by"]["method"].items()}
     assert round(everything["no_rerank_small_k"], 3) == 0.875
-    assert round(everything["rerank"], 3) == 0.857
+    assert round(everything["rerank"], 3) == 0.893
     for metrics in (run.metrics, run.final):
         shared = metrics["shared"]
         assert (shared["n_questions"], shared["of"]) == (21, 40)
         one = shared["scores"]["faithfulness"]
-        assert (one["n_questions"], one["of"]) == (19, 40)
+        assert (one["n_questions"], one["of"]) == (19, 38)
         assert round(one["methods"]["rerank"]["mean"], 3) == 0.921
         assert round(one["methods"]["no_rerank_small_k"]["mean"], 3) == 0.868
     frame = run.records.pivot(index="sample_id", columns="method", values="faithfulness").dropna()
@@ -276,5 +276,5 @@ def test_the_demonstrations_order_turns_round(finished_runs: FinishedRuns) -> No
     page = (run.path / "report.md").read_text()
     assert "## On shared questions (21 of 40 were asked of all methods)" in page
     assert "questions with a value" in page, "what the rows count is not what was asked"
-    assert "| `faithfulness` | 19 of 40 | 0.74 [" in page
+    assert "| `faithfulness` | 19 of 38 | 0.74 [" in page
     assert "methods share 21 of 40 questions" in page
