@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from ragpipe.core import registry
 from ragpipe.datasets.dataset import Record, open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
-from ragpipe.testing.openai_server import OpenAIServer, serving
+from ragpipe.testing.openai_server import OpenAIServer, running
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
 from tests.support.finished_runs import FinishedRuns
 from tests.support.minilm import needs_files
@@ -99,8 +101,11 @@ COMPOSED = [
 
 @pytest.fixture(scope="session")
 def provider() -> Iterator[OpenAIServer]:
-    """The local server, in the place of the provider that a page names."""
-    with serving() as server:
+    """The local server, in the place of the provider that a page names; with a Batch API where that extra is there."""
+    kind = OpenAIServer
+    if find_spec("tests.extras.batch"):
+        kind = import_module("tests.extras.batch.batch_server").BatchServer
+    with running(kind()) as server:
         yield server
 
 
