@@ -140,8 +140,10 @@ def score_of_pairs(
     lost = {}
     for side, measured, places, (own, other) in sides:
         one_sided = np.isnan(own) & np.isfinite(other)
-        flags = measured.lost() if np.any(one_sided) else {}
-        counts = {cause: int(np.count_nonzero(found[places] & one_sided)) for cause, found in flags.items()}
+        counts = {}
+        for cause, found in measured.lost().items() if np.any(one_sided) else ():
+            counts[cause] = int(np.count_nonzero(found[places] & one_sided))
+            one_sided &= ~found[places]  # each case counts once, by its first cause
         lost[side] = {cause: count for cause, count in counts.items() if count}
     rates = base.rates[pairs.base], candidate.rates[pairs.candidate]
     return PairedScore(name, declared, pairs.questions, *values, *rates, lost, floor)

@@ -171,7 +171,7 @@ class Output(_Noun):
     `repeat` counts, from 1, the outputs that one method gave for one sample when it was asked several times.
     `attempts` are the requests that it took, None where nobody counted them: `timings.total` is the time of the last one, and
     `timings.waited` that before it.
-    `recorded` holds what people or other judges said of it, by name: see `schema/recorded.py`.
+    `recorded` holds what people or other judges said of it, by name: see `metrics/computed/recorded.py`.
     `retrieves` is false where the method retrieves nothing by design (closed book): what measures retrieval or contexts is
     then skipped, while an empty list of chunks from a method that does retrieve is a finding.
     """
