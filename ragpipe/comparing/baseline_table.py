@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparing.judge_drift import TIMES
-from ragpipe.comparing.pairing import one_method_each, paired_cases
+from ragpipe.comparing.pairing import answer_digests, one_method_each, paired_cases
+from ragpipe.comparing.side import silent_values
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
@@ -39,10 +40,12 @@ _COLUMNS = (
     ("method", pa.string(), "the method, as the baseline names it"),
     ("repeat", pa.int64(), "which output of this method for this sample, from 1"),
     ("sample_sha256", pa.string(), "digest of the question, its references and labels"),
+    ("answer_sha256", pa.string(), "digest of the question, the answer and the texts of its chunks"),
     ("score", pa.string(), "name of the score"),
     ("value", pa.float64(), "mean over the iterations, in the native scale; null where there is none"),
     ("pass_rate", pa.float64(), "share of the verdicts over the iterations that are passes; null without a verdict"),
     ("is_lost", pa.bool_(), "whether there is no value because a judgement, or the system, failed"),
+    ("is_silent", pa.bool_(), "whether the value says no more than that the answer states nothing"),
 )
 _SCHEMA = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
 _IDENTITY = b"ragpipe.baselines"
@@ -176,10 +179,12 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
     keys = cases_of(records).names
     places = paired_cases(keys, cases).base
     shared, digests = keys.take(pa.array(places)), sample_digests(folder.samples)
+    answers = np.array(list(answer_digests(folder)))[places]
     head = {
         "run_id": pa.array([run_id] * len(places), pa.string()),
         **{name: shared[name] for name in OUTPUT_KEY},
         "sample_sha256": pa.array([digests.get(sample) for sample in shared["sample_id"].to_pylist()], pa.string()),
+        "answer_sha256": pa.array(answers, pa.string()),
     }
     tables = []
     with open_records(records, names) as opened:
@@ -191,6 +196,7 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
                 "value": pa.array(values, mask=np.isnan(values)),
                 "pass_rate": pa.array(rates, mask=np.isnan(rates)),
                 "is_lost": pa.array(lost_cases(records[0], name)[places] & np.isnan(values)),
+                "is_silent": pa.array(silent_values(records[0], metrics, name)[places]),
             }
             tables.append(pa.table({**head, **figures}).cast(_SCHEMA))
     return pa.concat_tables(tables) if tables else _SCHEMA.empty_table()

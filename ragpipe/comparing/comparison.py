@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ragpipe.comparing.equal_answers import EqualAnswers
 from ragpipe.comparing.headline import comparison_verdict, headline_scores, shares_of_parts
 from ragpipe.comparing.judge_drift import Alarm, drift_differences
 from ragpipe.comparing.pairing import Pairs, data_differences, paired_cases, same_answers
@@ -33,13 +34,13 @@ from ragpipe.comparing.score_differences import (
     typical_figures,
 )
 from ragpipe.comparing.settings import FALSE_SLICES, CompareSettings
-from ragpipe.comparing.side import TITLE, Side, lost_values
+from ragpipe.comparing.side import TITLE, Side, lost_values, silent_values
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, open_records, repeats
-from ragpipe.stats.difference_verdict import decide_together
+from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_together, tested
 from ragpipe.stats.looks import look_at
 from ragpipe.stats.multiple_testing import benjamini_hochberg
 
@@ -70,10 +71,15 @@ def compare_sides(base: Side, candidates: Sequence[Side], settings: CompareSetti
     ]
     if problems:
         raise ConfigError(TITLE, problems)
-    return [
-        _comparison(number, base, candidate, of_candidate, settings)
-        for number, (candidate, of_candidate) in enumerate(zip(candidates, differences, strict=True))
+    measured = [
+        _measured(base, candidate, of_candidate, settings)
+        for candidate, of_candidate in zip(candidates, differences, strict=True)
     ]
+    comparisons = []
+    for number, (candidate, own) in enumerate(zip(candidates, measured, strict=True)):
+        beside = [p for other in measured if other is not own for p in other.tested()]
+        comparisons.append(_comparison(number, base, candidate, own, beside))
+    return comparisons
 
 
 def comparison_document(
@@ -106,10 +112,12 @@ def comparison_document(
     }
 
 
-def paired_scores(base: Side, candidate: Side, pairs: Pairs) -> Iterator[PairedScore]:
+def paired_scores(
+    base: Side, candidate: Side, pairs: Pairs, equal: EqualAnswers | None = None
+) -> Iterator[PairedScore]:
     """Every score that both sides declare with the same scale and direction, one at a time, the overall score first."""
     for name in sorted(_shared_names(base, candidate), key=lambda name: name != OVERALL.name):
-        yield paired_score(name, base, candidate, pairs)
+        yield paired_score(name, base, candidate, pairs, equal)
 
 
 def _shared_names(base: Side, candidate: Side) -> list[str]:
@@ -161,16 +169,48 @@ def _unknown_effects(sides: Sequence[Side], settings: CompareSettings) -> list[P
     return problems
 
 
-def _comparison(
-    number: int, base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings
-) -> Comparison:
+@dataclass(frozen=True)
+class _Measured:
+    """A candidate's shared cases and scores, each with its own verdict."""
+
+    differences: Sequence[ChangedKey]
+    settings: CompareSettings
+    pairs: Pairs
+    look: dict[str, Any] | None
+    scores: Sequence[PairedScore]
+    headline: Sequence[str]
+    verdicts: Mapping[str, DifferenceVerdict | None]
+
+    def tested(self) -> list[float | None]:
+        """The p-values of its headline scores, which are decided with those of the other candidates."""
+        return headline_tests(self.verdicts, self.headline)
+
+
+def headline_tests(verdicts: Mapping[str, DifferenceVerdict | None], headline: Sequence[str]) -> list[float | None]:
+    """The p-values of the headline scores that have a verdict."""
+    return [tested(verdict) for name in headline if (verdict := verdicts[name]) is not None]
+
+
+def _measured(base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings) -> _Measured:
     pairs = paired_cases(base.cases, candidate.cases)
     look = _look(len(pairs), settings)
     if look:
         settings = settings.model_copy(update={"level": look["level"]})
-    scores = list(paired_scores(base, candidate, pairs))
+    judged_alike = not any(item.part in MUST_MATCH and item.key != "samples" for item in differences)
+    equal = EqualAnswers(base, candidate, pairs) if judged_alike else None
+    scores = list(paired_scores(base, candidate, pairs, equal))
     headline = headline_scores(base.metrics, candidate.metrics, [score.name for score in scores])
-    documents = score_documents(scores, headline, settings)
+    verdicts = {score.name: score.decided(settings) for score in scores}
+    return _Measured(differences, settings, pairs, look, scores, headline, verdicts)
+
+
+def _comparison(
+    number: int, base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]
+) -> Comparison:
+    """`beside`: the p-values of the other candidates."""
+    differences, settings, pairs, look = measured.differences, measured.settings, measured.pairs, measured.look
+    scores, headline = measured.scores, measured.headline
+    documents = score_documents(scores, headline, measured.verdicts, settings, beside)
     for name, figures in documents.items():
         figures["parts"] = shares_of_parts(name, base.metrics, candidate.metrics)
     operations = _operation_documents(paired_operations(base, candidate, pairs), pairs, settings)
@@ -193,6 +233,7 @@ def _comparison(
             "questions": len(np.unique(pairs.questions)),
         },
         "look": look,
+        "decided_together": sum(p is not None for p in (*measured.tested(), *beside)),
         "only_base_scores": [name for name in base.declared if name not in candidate.declared],
         "only_candidate_scores": [name for name in candidate.declared if name not in base.declared],
         "other_scale": [
@@ -222,13 +263,17 @@ def _look(n: int, settings: CompareSettings) -> dict[str, Any] | None:
 
 
 def score_documents(
-    scores: Sequence[PairedScore], headline: Sequence[str], settings: CompareSettings
+    scores: Sequence[PairedScore],
+    headline: Sequence[str],
+    verdicts: Mapping[str, DifferenceVerdict | None],
+    settings: CompareSettings,
+    beside: Sequence[float | None],
 ) -> dict[str, dict[str, Any]]:
-    """The scores, the headline first; those are decided together, the others each on its own."""
-    verdicts = {score.name: score.decided(settings) for score in scores}
-    together = [name for name in headline if verdicts[name] is not None]
-    decided = decide_together([verdict for name in together if (verdict := verdicts[name])], level=settings.level)
-    verdicts |= dict(zip(together, decided, strict=True))
+    """The scores, the headline first; those are decided together with those of other candidates (`beside`), the others each on its
+    own."""
+    together = {name: verdict for name in headline if (verdict := verdicts[name]) is not None}
+    decided = decide_together(list(together.values()), level=settings.level, beside=beside)
+    verdicts = {**verdicts, **dict(zip(together, decided, strict=True))}
     by_name = {score.name: score for score in scores}
     names = [*headline, *(name for name in by_name if name not in headline)]
     return {name: by_name[name].document(verdicts[name], headline=name in headline) for name in names}
@@ -404,11 +449,19 @@ def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> d
     with open_records(records, headline) as tables:
         for name in headline:
             repeated = repeats(tables, name, len(cases))
-            of_all = Measured(repeated.means, repeated.rates, partial(lost_values, records[0], name))
+            silent = silent_values(records[0], metrics, name)
+            of_all = Measured(repeated.means, repeated.rates, partial(lost_values, records[0], name), silent)
             for method, of_method in scores.items():
                 of_method.append(score_of_pairs(name, metrics["declared"][name], pairs[method], of_all, of_all, floor))
     settings = CompareSettings(level=metrics["scoring"]["level"])
-    documents = {method: score_documents(of_method, headline, settings) for method, of_method in scores.items()}
+    verdicts = {
+        method: {score.name: score.decided(settings) for score in of_method} for method, of_method in scores.items()
+    }
+    documents = {}
+    for method, of_method in scores.items():
+        others = (of_other for other, of_other in verdicts.items() if other != method)
+        beside = [p for of_other in others for p in headline_tests(of_other, headline)]
+        documents[method] = score_documents(of_method, headline, verdicts[method], settings, beside)
     for document in documents.values():
         for name, figures in document.items():
             figures["parts"] = shares_of_parts(name, metrics, metrics)

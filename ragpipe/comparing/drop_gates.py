@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparing.baseline_table import Baseline, LeftOut, lost_cases, read_baselines, sample_digests
+from ragpipe.comparing.equal_answers import judge_moved
 from ragpipe.comparing.judge_drift import drift_differences
-from ragpipe.comparing.pairing import Pairs, paired_cases
+from ragpipe.comparing.pairing import Pairs, answer_digests, paired_cases
 from ragpipe.comparing.run_differences import ChangedKey, setting_differences
+from ragpipe.comparing.side import silent_values
 from ragpipe.core.flat_keys import changed_keys, short_value
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.scoring.composites import OVERALL
@@ -48,7 +50,7 @@ class GatedRun:
 
     Attributes:
         manifest: its identity and its prompts.
-        samples: its table of samples.
+        folder: its folder, with samples and outputs.
         records: `records.parquet` of the iterations to measure, in order.
         declared: what is declared of its scores.
         settings: its scoring.
@@ -58,7 +60,7 @@ class GatedRun:
     """
 
     manifest: Mapping[str, Any]
-    samples: Path
+    folder: RunFolder
     records: Sequence[Path]
     declared: Mapping[str, Mapping[str, Any]]
     settings: ScoringSettings
@@ -74,7 +76,7 @@ class GatedRun:
     @cached_property
     def sample_digests(self) -> dict[str, str]:
         """By sample id the digest of what metrics read of it."""
-        return sample_digests(self.samples)
+        return sample_digests(self.folder.samples)
 
     def by_rate(self, gate: Gate) -> bool:
         """Whether a gate is on the share of passed cases, and not on the mean."""
@@ -89,6 +91,16 @@ class GatedRun:
         with open_records(self.records, [name]) as tables:
             score = repeats(tables, name, len(self.cases))
         return score.rates if by_rate else on_unit_scale(score.means, self.declared[name])
+
+    @cached_property
+    def answers(self) -> NDArray[np.str_]:
+        """The answer digest of each case."""
+        return np.array(list(answer_digests(self.folder)))
+
+    def silent(self, name: str) -> Flags:
+        """The cases whose value of a score says no more than that the answer states nothing."""
+        parts = {"composite_parts": self.settings.parts(list(self.declared))}
+        return silent_values(self.records[0], parts, name)
 
     def chosen(self, where: Mapping[str, Sequence[str]]) -> Flags:
         """The cases that a gate is about."""
@@ -155,9 +167,44 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     drop = decide_drop(paired, gate.allowed_drop, span=1.0)
     if look and not look["share"]:
         drop = replace(drop, state="inconclusive", reason="before_first_look", p_value=None)
+    elif not differences:
+        drop = _of_the_system(run, gate, rows, pairs, both, (base, candidate), drop, level)
     sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), **beside}
     planned = {"look": look} if look else {}
     return _figures(paired, drop) | {"paired": {**sides, **planned, **_paired(paired, drop)}}
+
+
+def _of_the_system(
+    run: GatedRun,
+    gate: Gate,
+    rows: pa.Table,
+    pairs: Pairs,
+    both: Flags,
+    values: tuple[Floats, Floats],
+    drop: DropVerdict,
+    level: float,
+) -> DropVerdict:
+    """The verdict without what is the judge's (equal answers with other values) and without answers of one side that state nothing,
+    as `PairedScore.decided` has it."""
+    base, candidate = values
+
+    def decided(chosen: Flags, values: Floats) -> DropVerdict:
+        questions = pairs.questions[chosen]
+        paired = paired_difference(base[chosen], values[chosen], questions, low=0.0, high=1.0, level=level)
+        return decide_drop(paired, gate.allowed_drop, span=1.0)
+
+    name = str(gate.score)
+    answers = rows["answer_sha256"].to_numpy()[pairs.base] == run.answers[pairs.candidate]
+    same = both & np.array(answers, dtype=np.bool_)
+    if name in run.judged and np.any(base[same] != candidate[same]):
+        is_shifted = judge_moved(base[same], candidate[same], pairs.questions[same], level)
+        if is_shifted or decided(both, np.where(same, base, candidate)).state != drop.state:
+            return replace(drop, state="inconclusive", reason="judge_moved", p_value=None)
+    silent = rows["is_silent"].to_numpy()[pairs.base], run.silent(name)[pairs.candidate]
+    if np.array_equal(silent[0][both], silent[1][both]):
+        return drop
+    narrowed = decided(both & ~silent[0] & ~silent[1], candidate)
+    return drop if narrowed.state == drop.state else replace(narrowed, reason="states_nothing")
 
 
 def _look(n: int, gate: Gate, level: float) -> dict[str, Any] | None:

@@ -9,6 +9,8 @@ from ragpipe.core.safe_text import on_one_line
 from ragpipe.scoring.composites import OVERALL
 
 _ID = 60
+_OTHER_SHARE = 0.1
+"""By how many of the cases the answers that state nothing differ between the sides where the first line says so."""
 
 
 def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names: Collection[str]) -> list[str]:
@@ -70,7 +72,8 @@ def comparison_verdict(
     state = headline[name]["state"]
     fallen = [row for row in slices if row["score"] == name and row["state"] == "worse"] if state != "worse" else []
     figures = _figures({**headline[name], "n_needed": None} if fallen else headline[name])
-    parts = [*lost_texts(headline[name]), f"{state}: {name} {figures}"]
+    said = lost_texts(headline[name]), equal_texts(headline[name]), silent_texts(headline[name], _OTHER_SHARE)
+    parts = [*(text for texts in said for text in texts), f"{state}: {name} {figures}"]
     if fallen:
         lowest = max(fallen, key=lambda row: abs(row["difference"]))
         more = f" and {len(fallen) - 1:,} more slices" if len(fallen) > 1 else ""
@@ -97,6 +100,32 @@ def lost_texts(score: Mapping[str, Any]) -> Iterator[str]:
         if causes := score["lost"].get(side):
             lost, listed = sum(causes.values()), ", ".join(f"{cause} {count:,}" for cause, count in causes.items())
             yield f"{lost:,} of {lost + score['n']:,} cases have no value in {where} ({listed})"
+
+
+def equal_texts(score: Mapping[str, Any]) -> Iterator[str]:
+    """`60 of 60 answers are the same on both sides, and the judge gave 48 of them another value`, where that takes the verdict."""
+    if score["reason"] == "judge_moved":
+        same = score["equal_answers"]
+        yield (
+            f"the judge moved: {same['n']:,} of {score['n']:,} answers are the same on both sides, and it gave "
+            f"{same['changed']:,} of them another value"
+        )
+
+
+def silent_texts(score: Mapping[str, Any], least: float = 0.0) -> Iterator[str]:
+    """`36 of 60 answers of the new run state nothing (0 of the base); where both state something +0.020 [-0.010, +0.050], n = 24`,
+    where the verdict goes by these or the sides differ by `least` of the cases."""
+    silent = score.get("silent")
+    if silent and (
+        score["reason"] == "states_nothing" or abs(silent["candidate"] - silent["base"]) >= least * score["n"]
+    ):
+        counts = f"{silent['candidate']:,} of {score['n']:,} answers of the new run state nothing ({silent['base']:,} of the base)"
+        rest = (
+            f"where both state something {change_text(silent)}, n = {silent['n']:,}"
+            if silent["n"]
+            else "no case is left"
+        )
+        yield f"{counts}; {rest}"
 
 
 def change_text(score: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ragpipe.comparing.equal_answers import EqualAnswers
 from ragpipe.comparing.headline import headline_scores
 from ragpipe.comparing.pairing import paired_cases
 from ragpipe.comparing.score_differences import paired_score, score_series
@@ -154,9 +155,10 @@ def _verdicts(
 
 def _against(base: Side, side: Side, names: list[str], settings: CompareSettings) -> dict[str, DifferenceVerdict]:
     pairs = paired_cases(base.cases, side.cases)
+    equal = EqualAnswers(base, side, pairs)
     verdicts: dict[str, DifferenceVerdict] = {}
     for name in names:
-        if verdict := paired_score(name, base, side, pairs).decided(settings):
+        if verdict := paired_score(name, base, side, pairs, equal).decided(settings):
             verdicts[name] = verdict
     together = [name for name in headline_scores(base.metrics, side.metrics, names) if name in verdicts]
     decided = decide_together([verdicts[name] for name in together], level=settings.level)

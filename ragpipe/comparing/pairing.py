@@ -18,6 +18,7 @@ from ragpipe.comparing.side import Side
 from ragpipe.core.safe_text import on_one_line
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.schema.sample import OUTPUT_KEY, Chunk, Output, Sample, Turn
+from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import batches, read_columns, schema_of
 
 Whole = NDArray[np.int64]
@@ -164,21 +165,20 @@ def same_answers(base: Side, candidate: Side, pairs: Pairs) -> Flags:
     return np.array(_digests(base)[pairs.base] == _digests(candidate)[pairs.candidate], dtype=np.bool_)
 
 
-def _digests(side: Side) -> NDArray[np.bytes_]:
+def _digests(side: Side) -> NDArray[np.str_]:
     """The answer digest of each case of a side."""
-    digests = np.fromiter((bytes.fromhex(text) for text in _run_digests(side)), dtype="S32", count=side.n_rows)
-    return digests[side.rows]
+    return np.array(list(answer_digests(side.folder)))[side.rows]
 
 
-def _run_digests(side: Side) -> Iterator[str]:
-    """The answer digests of all outputs of the run, in the order of the data."""
-    columns = read_columns(side.folder.samples, ["id", "question", "history"])
+def answer_digests(folder: RunFolder) -> Iterator[str]:
+    """The answer digests of all outputs of a run, in the order of the data."""
+    columns = read_columns(folder.samples, ["id", "question", "history"])
     texts = zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
     samples = [
         Sample(id=name, question=question, history=[Turn(**turn) for turn in from_json(history or "[]")])
         for name, question, history in texts
     ]
-    for batch in batches(side.folder.outputs, ["sample_row", "method", "answer", "chunks"], size=_BATCH):
+    for batch in batches(folder.outputs, ["sample_row", "method", "answer", "chunks"], size=_BATCH):
         for row in batch.to_pylist():
             sample = samples[row["sample_row"]]
             chunks = None if row["chunks"] is None else from_json(row["chunks"])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ragpipe.comparing.baseline_table import sample_digests
+from ragpipe.comparing.equal_answers import EqualAnswers
 from ragpipe.comparing.headline import headline_scores
 from ragpipe.comparing.pairing import Pairs, paired_cases
-from ragpipe.comparing.score_differences import PairedScore, score_series
+from ragpipe.comparing.score_differences import paired_score, score_series
 from ragpipe.comparing.settings import CompareSettings
 from ragpipe.comparing.side import Side
 from ragpipe.stats.difference_verdict import decide_together
@@ -68,18 +70,21 @@ def run_drops(base: Side, candidate: Side, settings: CompareSettings) -> RunDrop
     before, after = (score_series(side, of_samples=False) for side in (base, candidate))
     alike = [name for name in headline if before[name] == after[name]]
     apart = [name for name in headline if name not in alike]
-    pairs, is_shared = _shared(base, candidate)
-    if np.sum(is_shared) >= PAIRED_FROM * max(len(base.rows), len(candidate.rows)):
-        return RunDrops(_paired_drops(base, candidate, alike, pairs, is_shared, settings), apart)
+    pairs = _shared(base, candidate)
+    if len(pairs) >= PAIRED_FROM * max(len(base.rows), len(candidate.rows)):
+        return RunDrops(_paired_drops(base, candidate, alike, pairs, settings), apart)
     return RunDrops(_independent_drops(base, candidate, alike, settings), apart)
 
 
-def _shared(base: Side, candidate: Side) -> tuple[Pairs, NDArray[np.bool_]]:
-    """The pairs of equal keys, and which of them have the same question, references and labels: an id may be used again."""
+def _shared(base: Side, candidate: Side) -> Pairs:
+    """The pairs of equal keys with the same question, references and labels: an id may be used again."""
     pairs = paired_cases(base.cases, candidate.cases)
     before, after = (sample_digests(side.folder.samples) for side in (base, candidate))
-    same = [before.get(sample) == after.get(sample) for sample in pairs.cases["sample_id"].to_pylist()]
-    return pairs, np.array(same, dtype=np.bool_)
+    names = pairs.cases["sample_id"].to_pylist()
+    places = np.array([i for i, name in enumerate(names) if before.get(name) == after.get(name)], dtype=np.int64)
+    rows = pairs.base[places], pairs.candidate[places], pairs.questions[places]
+    cases = pairs.cases.take(pa.array(places))
+    return replace(pairs, base=rows[0], candidate=rows[1], questions=rows[2], cases=cases)
 
 
 def _paired_drops(
@@ -87,15 +92,12 @@ def _paired_drops(
     candidate: Side,
     names: Sequence[str],
     pairs: Pairs,
-    is_shared: NDArray[np.bool_],
     settings: CompareSettings,
 ) -> list[ScoreDrop]:
     scores, verdicts = {}, {}
+    equal = EqualAnswers(base, candidate, pairs)
     for name in names:
-        before, after = base.values(name), candidate.values(name)
-        at_base, at_candidate = pairs.base[is_shared], pairs.candidate[is_shared]
-        values = (before[0][at_base], after[0][at_candidate], before[1][at_base], after[1][at_candidate])
-        score = PairedScore(name, candidate.declared[name], pairs.questions[is_shared], *values)
+        score = paired_score(name, base, candidate, pairs, equal)
         if verdict := score.decided(settings):
             scores[name], verdicts[name] = score, verdict
     drops = []
@@ -104,7 +106,7 @@ def _paired_drops(
         if verdict.state != "worse" or paired.difference is None or paired.interval is None:
             continue
         changes = np.full(len(candidate.rows), np.nan)
-        changes[pairs.candidate[is_shared]] = score.candidate - score.base
+        changes[pairs.candidate] = score.candidate - score.base
         drops.append(
             ScoreDrop(
                 score=name,

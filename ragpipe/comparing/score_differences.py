@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
+from ragpipe.comparing.equal_answers import EqualAnswers, judge_moved
 from ragpipe.comparing.pairing import Pairs
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.comparing.side import Side
+from ragpipe.comparing.side import Side, metrics_of_scores
 from ragpipe.core.digest import sha256
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.accumulators import stage_times
@@ -24,11 +25,13 @@ from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_differenc
 from ragpipe.stats.intervals import FEW, Interval
 from ragpipe.stats.paired_difference import PairedDifference, paired_difference
 from ragpipe.stats.student_t import t_quantile
-from ragpipe.store.run.run_tables import batches, read_columns
+from ragpipe.store.run.run_tables import batches
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+SIDES = ("base", "candidate")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ class PairedScore:
 
     A case passed where more than half of its verdicts over the iterations did, and failed where less than half did. `lost`
     counts by side and cause the cases whose value was due, did not come out, and is there on the other side. Where so many
-    are lost that less than `floor` of the pairs are left, no verdict rests on the rest: they may be the easy ones.
+    are lost that less than `floor` of the pairs are left, no verdict rests on the rest: they may be the easy ones. `same` are the
+    cases with the same answer on both sides, which a judge alone can have given another value; `silent` those whose answer states
+    nothing, on each side.
     """
 
     name: str
@@ -49,6 +54,8 @@ class PairedScore:
     candidate_rates: Floats
     lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     floor: float = 0.0
+    same: Flags | None = None
+    silent: tuple[Flags, Flags] | None = None
 
     @property
     def measured(self) -> Flags:
@@ -71,16 +78,37 @@ class PairedScore:
         return paired_difference(base, candidate, self.questions[rows], low=low, high=high, level=level)
 
     def decided(self, settings: CompareSettings, rows: Whole | None = None) -> DifferenceVerdict | None:
-        """The verdict on these of its cases that have both values, by default on all; None where no case has."""
+        """The verdict on these of its cases that have both values, by default on all; None where no case has.
+
+        It is `inconclusive` where too many values are lost (`values_lost`), and where the judge moved (`judge_moved`): equal answers
+        got other values, and by more than noise, or the verdict does not hold without these. Else, where answers of one side alone
+        state nothing, the cases decide in which both state something (`states_nothing` where they decide otherwise).
+        """
         places = np.flatnonzero(self.measured) if rows is None else rows[self.measured[rows]]
         if not len(places):
             return None
-        low, high = self.declared["low"], self.declared["high"]
-        base, candidate = self.base[places], self.candidate[places]
+        verdict = self._decided(settings, places, self.candidate)
         lost = max((sum(causes.values()) for causes in self.lost.values()), default=0)
-        is_torn = lost > (1 - self.floor) * (lost + np.count_nonzero(self.measured))
+        if lost > (1 - self.floor) * (lost + np.count_nonzero(self.measured)):
+            return _undecided(verdict, "values_lost")
+        if self._judge_moved(verdict, settings, places):
+            return replace(verdict, state="inconclusive", reason="judge_moved", n_needed=None)
+        if self.silent is None or np.array_equal(*(flags[places] for flags in self.silent)):
+            return verdict
+        stating = places[~self._is_silent[places]]
+        if not len(stating):
+            return _undecided(verdict, "states_nothing")
+        narrowed = self._decided(settings, stating, self.candidate)
+        if narrowed.state == verdict.state:
+            return replace(verdict, p_adjusted=narrowed.p_adjusted)
+        figures = {"state": narrowed.state, "p_adjusted": narrowed.p_adjusted}
+        return replace(verdict, reason="states_nothing", n_needed=None, **figures)
+
+    def _decided(self, settings: CompareSettings, places: Whole, values: Floats) -> DifferenceVerdict:
+        low, high = self.declared["low"], self.declared["high"]
+        base, candidate = self.base[places], values[places]
         means = float(np.mean(base)), float(np.mean(candidate))
-        verdict = decide_difference(
+        return decide_difference(
             base,
             candidate,
             self.questions[places],
@@ -90,9 +118,23 @@ class PairedScore:
             higher_is_better=self.declared["higher_is_better"],
             level=settings.level,
         )
-        if not is_torn or verdict.state == "inconclusive":
-            return verdict
-        return replace(verdict, state="inconclusive", reason="values_lost", n_needed=None)
+
+    def _judge_moved(self, verdict: DifferenceVerdict, settings: CompareSettings, places: Whole) -> bool:
+        same = places[self._rejudged[places]]
+        if not len(same) or np.array_equal(self.base[same], self.candidate[same]):
+            return False
+        if judge_moved(self.base[same], self.candidate[same], self.questions[same], settings.level):
+            return True
+        own = np.where(self._rejudged, self.base, self.candidate)
+        return verdict.state in ("better", "worse") and self._decided(settings, places, own).state != verdict.state
+
+    @property
+    def _rejudged(self) -> Flags:
+        return np.zeros(len(self.base), dtype=np.bool_) if self.same is None else self.same
+
+    @property
+    def _is_silent(self) -> Flags:
+        return np.zeros(len(self.base), dtype=np.bool_) if self.silent is None else self.silent[0] | self.silent[1]
 
     def document(self, verdict: DifferenceVerdict | None, *, headline: bool = False) -> dict[str, Any]:
         """The score as `comparison.json` has it; without a verdict (nothing to compare) every figure is null."""
@@ -101,7 +143,25 @@ class PairedScore:
         means = [float(np.mean(values[places])) if len(places) else None for values in (self.base, self.candidate)]
         head = {"headline": headline, **scale, "n": len(places), "questions": len(np.unique(self.questions[places]))}
         figures = {"base_mean": means[0], "candidate_mean": means[1], "lost": self.lost, **verdict_figures(verdict)}
-        return {**head, **figures, "verdicts": self._verdicts()}
+        beside = {"equal_answers": self._equal_answers(places), "silent": self._silent(places)}
+        return {**head, **figures, **beside, "verdicts": self._verdicts()}
+
+    def _equal_answers(self, places: Whole) -> dict[str, int] | None:
+        """How many of the measured cases have the same answer on both sides, and how many of these another value."""
+        if self.same is None:
+            return None
+        same = places[self.same[places]]
+        return {"n": len(same), "changed": int(np.count_nonzero(self.base[same] != self.candidate[same]))}
+
+    def _silent(self, places: Whole) -> dict[str, Any] | None:
+        """The measured cases whose answer states nothing, by side, and the difference over those in which both state something."""
+        stating = places[~self._is_silent[places]]
+        if self.silent is None or len(stating) == len(places):
+            return None
+        counts = {side: int(np.count_nonzero(flags[places])) for side, flags in zip(SIDES, self.silent, strict=True)}
+        both = self.difference(stating) if len(stating) else None
+        interval = interval_document(both.interval) if both else None
+        return {**counts, "n": len(stating), "difference": both.difference if both else None, "interval": interval}
 
     def _verdicts(self) -> dict[str, int] | None:
         before, after = self.passed()
@@ -115,20 +175,34 @@ class PairedScore:
         }  # fmt: skip
 
 
+def _undecided(verdict: DifferenceVerdict, reason: str) -> DifferenceVerdict:
+    """No verdict, for this reason; one that is inconclusive by itself stays."""
+    if verdict.state == "inconclusive":
+        return verdict
+    return replace(verdict, state="inconclusive", reason=reason, n_needed=None)
+
+
 @dataclass(frozen=True)
 class Measured:
-    """The values and pass rates of a score of all cases of a side; `lost` gives by cause the cases that lost theirs."""
+    """The values and pass rates of a score of all cases of a side; `lost` gives by cause the cases that lost theirs, `silent` those
+    whose answer states nothing."""
 
     values: Floats
     rates: Floats
     lost: Callable[[], Mapping[str, Flags]]
+    silent: Flags
 
 
-def paired_score(name: str, base: Side, candidate: Side, pairs: Pairs) -> PairedScore:
-    """A score that both sides declare, on the cases of these pairs."""
-    of_base, of_candidate = (Measured(*side.values(name), partial(side.lost, name)) for side in (base, candidate))
+def paired_score(
+    name: str, base: Side, candidate: Side, pairs: Pairs, equal: EqualAnswers | None = None
+) -> PairedScore:
+    """A score that both sides declare, on the cases of these pairs. `equal`: their equal answers, where both were judged alike."""
+    of_base, of_candidate = (
+        Measured(*side.values(name), partial(side.lost, name), side.silent(name)) for side in (base, candidate)
+    )
     floor = candidate.metrics["scoring"]["coverage_floor"]
-    return score_of_pairs(name, candidate.declared[name], pairs, of_base, of_candidate, floor)
+    score = score_of_pairs(name, candidate.declared[name], pairs, of_base, of_candidate, floor)
+    return score if equal is None else replace(score, same=equal.of(name))
 
 
 def score_of_pairs(
@@ -136,7 +210,7 @@ def score_of_pairs(
 ) -> PairedScore:
     """A score on the cases of these pairs; what only one side lost is counted by cause."""
     values = base.values[pairs.base], candidate.values[pairs.candidate]
-    sides = (("base", base, pairs.base, values), ("candidate", candidate, pairs.candidate, values[::-1]))
+    sides = ((SIDES[0], base, pairs.base, values), (SIDES[1], candidate, pairs.candidate, values[::-1]))
     lost = {}
     for side, measured, places, (own, other) in sides:
         one_sided = np.isnan(own) & np.isfinite(other)
@@ -146,7 +220,8 @@ def score_of_pairs(
             one_sided &= ~found[places]  # each case counts once, by its first cause
         lost[side] = {cause: count for cause, count in counts.items() if count}
     rates = base.rates[pairs.base], candidate.rates[pairs.candidate]
-    return PairedScore(name, declared, pairs.questions, *values, *rates, lost, floor)
+    silent = base.silent[pairs.base], candidate.silent[pairs.candidate]
+    return PairedScore(name, declared, pairs.questions, *values, *rates, lost, floor, silent=silent)
 
 
 def verdict_figures(verdict: DifferenceVerdict | None) -> dict[str, Any]:
@@ -317,7 +392,7 @@ def score_series(side: Side, *, of_samples: bool = True) -> dict[str, str]:
         for name, metric in identity["metrics"].items()
     }
     of_all = sha256([by_metric, identity.get("scoring")])[:_DIGITS]
-    metric_of = _metrics_of_scores(side)
+    metric_of = metrics_of_scores(side)
     return {name: by_metric.get(metric_of.get(name, ""), of_all) for name in side.declared}
 
 
@@ -326,10 +401,3 @@ def _metric_series(metric: Mapping[str, Any], manifest: Mapping[str, Any], *, of
     judged = [identity.get("judge_identity"), identity.get("parser")] if metric.get("prompts") else None
     samples = (data.get("frozen", {}).get("samples.parquet") or data["digest"]) if of_samples else None
     return sha256([dict(metric), judged, identity.get("embedder"), samples])[:_DIGITS]
-
-
-def _metrics_of_scores(side: Side) -> dict[str, str]:
-    """The metric that gives each score, from the scores of the first iteration."""
-    columns = read_columns(side.records.with_name("scores.parquet"), ["metric", "score_name"])
-    pairs = columns.group_by(["metric", "score_name"]).aggregate([])
-    return dict(zip(pairs["score_name"].to_pylist(), pairs["metric"].to_pylist(), strict=True))

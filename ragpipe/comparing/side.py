@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ragpipe.comparing.judge_drift import Alarm, known_alarms
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.schema.sample import OUTPUT_KEY
+from ragpipe.schema.score import NO_FACTUAL_CLAIMS
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
 from ragpipe.store.run.run_folder import RunFolder
@@ -83,6 +84,10 @@ class Side:
             for name, groups in named.items()
         }
 
+    def silent(self, name: str) -> Flags:
+        """Its cases whose value says no more than that the answer states nothing; of a composite, where a part says so."""
+        return silent_values(self.records, self.metrics, name)[self.rows]
+
     @cached_property
     def judge_alarms(self) -> list[Alarm]:
         """When its judge drifted, as far as its call store knows."""
@@ -122,6 +127,25 @@ def lost_values(records: Path, name: str) -> dict[str, Flags]:
     }
     flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in causes.items()}
     return {cause: found.to_numpy(zero_copy_only=False) for cause, found in flags.items()}
+
+
+def silent_values(records: Path, metrics: Mapping[str, Any], name: str) -> Flags:
+    """The cases of an iteration in which a score, or one of its parts, has a value for an answer that states nothing."""
+    parts = metrics["composite_parts"].get(name, {"measured": [] if name == OVERALL.name else [name]})["measured"]
+    columns = [[f"{part}.reason", f"{part}.status"] for part in parts]
+    table = read_columns(records, ["sample_id", *(column for pair in columns for column in pair)])
+    silent = np.zeros(table.num_rows, dtype=np.bool_)
+    for reason, status in columns:
+        found = pc.and_(pc.equal(table[reason], NO_FACTUAL_CLAIMS), pc.equal(table[status], "ok"))
+        silent |= pc.fill_null(found, False).combine_chunks().to_numpy(zero_copy_only=False)
+    return silent
+
+
+def metrics_of_scores(side: Side) -> dict[str, str]:
+    """The metric that gives each score, from the scores of the first iteration."""
+    columns = read_columns(side.records.with_name("scores.parquet"), ["metric", "score_name"])
+    pairs = columns.group_by(["metric", "score_name"]).aggregate([])
+    return dict(zip(pairs["score_name"].to_pylist(), pairs["metric"].to_pylist(), strict=True))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.comparing.headline import slice_text
+from ragpipe.comparing.headline import silent_texts, slice_text
 from ragpipe.comparing.score_differences import OPERATIONS
 from ragpipe.comparing.settings import SMALLEST_SHARE
 from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table, on_one_line
@@ -36,6 +36,8 @@ _UNDECIDED = {
     "no_spread": "all changed alike",
     "no_pairs": "no shared case",
     "values_lost": "too many values are missing on one side",
+    "judge_moved": "equal answers were judged otherwise",
+    "states_nothing": "it rests on answers that state nothing",
     "before_first_look": "less than a quarter of the planned cases is there",
 }
 
@@ -54,7 +56,9 @@ def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> st
     alone = [(cases["only_base"], "only in the base"), (cases["only_candidate"], "only in the new one")]
     notes = [f"{whole(count)} {where}" for count, where in alone if count]
     if all(document["base"][key] == candidate[key] for key in ("run_id", "method")):
-        notes.append(f"the same run on both sides (task=runs name={candidate['name']} lists the others)")
+        changed = any((score["equal_answers"] or {}).get("changed") for score in comparison["scores"].values())
+        same = f"the same run on both sides (task=runs name={candidate['name']} lists the others)"
+        notes.append("one run, judged twice" if changed else same)
     return ", ".join([text, *notes])
 
 
@@ -93,11 +97,19 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     yield from operation_lines(comparison["operations"], bool(side["method"]))
     yield from flip_lines(comparison, side)
     yield from bridge_lines(comparison["scores"])
+    yield from silent_lines(comparison["scores"])
     yield from why_lines(comparison["why"])
     yield from slice_lines(comparison["slices"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
     yield from absent_score_lines(comparison)
+    yield from together_lines(document)
+
+
+def together_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """With several candidates: how many tests were decided together."""
+    if len(document["comparisons"]) > 1 and (tests := document["comparisons"][0]["decided_together"]) > 1:
+        yield f"{whole(tests)} tests of {whole(len(document['comparisons']))} candidates are decided together (Holm)"
 
 
 def look_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
@@ -152,6 +164,13 @@ def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
+def silent_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """For each headline score how many answers state nothing, and the difference without them."""
+    for name, score in scores.items():
+        if score["headline"]:
+            yield from (f"{name}: {text}" for text in silent_texts(score))
+
+
 def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
     """`overall_score changed by +0.120: answers +0.100, scoring +0.020; together +0.003 beyond each alone`."""
     for name, sources in why.items():
@@ -192,7 +211,7 @@ def undecided_text(score: Mapping[str, Any]) -> str:
     if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
         return "one case decides the mean, so its interval is wide; compare the medians"
     text = reason
-    if score["reason"] == "values_lost":
+    if score["reason"] in ("values_lost", "judge_moved", "states_nothing"):
         return text
     if score["reason"] == "few_changed":
         return f"{text}; about {whole(score['n_needed'])} cases would decide" if score["n_needed"] else text
@@ -338,10 +357,12 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> It
     notes = [
         *operation_lines(comparison["operations"], bool(side["method"])),
         *bridge_lines(comparison["scores"]),
+        *silent_lines(comparison["scores"]),
         *why_lines(comparison["why"]),
         *needed_lines({**comparison["scores"], **comparison["operations"]}),
         *differs_lines(comparison["differs"]),
         *absent_score_lines(comparison),
+        *together_lines(document),
     ]
     if notes:
         yield from ("", *(f"- {escape_markdown(line, 2000)}" for line in notes))

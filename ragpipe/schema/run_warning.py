@@ -20,11 +20,13 @@ WarningKind = Literal[
     "served_models",
     "jury",
     "ids",
+    "silent",
 ]
 """What a warning is about: settings of the scoring, cases without a verdict, answers in a language without rules, judgements that
 did not come out or are missing, fields without a breakdown, parts of the outputs that are not recorded, failures of the system,
 methods that were asked different questions, a missing overall score, grades that hardly vary or are not weighted, the models that
-answered, what the members of a jury disagree on, ids that lead nowhere."""
+answered, what the members of a jury disagree on, ids that lead nowhere, values
+of answers that state nothing."""
 
 
 def warnings_about(kind: WarningKind, texts: Iterable[str]) -> list[dict[str, str]]:

@@ -12,6 +12,8 @@ from pydantic import AfterValidator, Field
 from ragpipe.schema.settings import Settings
 
 Status = Literal["ok", "skipped", "error"]
+NO_FACTUAL_CLAIMS = "no_factual_claims"
+"""The reason of a score of an answer that states nothing, as a refusal does; it is skipped, or has a value all the same."""
 
 
 @dataclass(frozen=True, slots=True)

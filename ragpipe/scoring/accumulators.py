@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.schema.sample import PARTS, Case, OutputPart
+from ragpipe.schema.score import NO_FACTUAL_CLAIMS
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.dimensions import Coded, Fields
 from ragpipe.scoring.growing_columns import CodedColumn, GrowingArray, GrowingCodes, GrowingValues, unique_numbers
@@ -76,7 +77,8 @@ class ScoreLedger:
     def add(self, column: Column) -> None:
         self._values.add(column.values)
         why = np.full(len(column.status), -1, dtype=np.int64)
-        places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR))
+        silent = pc.fill_null(pc.equal(column.reasons, NO_FACTUAL_CLAIMS), False).to_numpy(zero_copy_only=False)
+        places = np.flatnonzero((column.status == SKIPPED) | (column.status == ERROR) | silent)
         if len(places):
             why[places] = self._codes(column.reasons.take(pa.array(places)), column.status[places] == ERROR)
         self._states.add(((why + 1) * _STATUSES + column.status + 1) * _VERDICTS + column.passed + 1)
@@ -101,7 +103,7 @@ class ScoreLedger:
         self.why = CodedColumn(codes, states // _VERDICTS // _STATUSES - 1)
 
     def has_reason(self, reason: str) -> NDArray[np.bool_]:
-        """The cases that were skipped, or failed, with exactly this reason."""
+        """The cases that were skipped, or failed, with exactly this reason; those with a value too for one that states nothing."""
         if reason not in self.reasons.names:
             return np.zeros(len(self.why), dtype=np.bool_)
         return np.asarray(self.why[:] == self.reasons.names.index(reason))

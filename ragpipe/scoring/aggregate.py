@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragpipe.schema.run_warning import warnings_about
 from ragpipe.schema.sample import NOT_RECORDED, PARTS
-from ragpipe.schema.score import ScoreSpec
+from ragpipe.schema.score import NO_FACTUAL_CLAIMS, ScoreSpec
 from ragpipe.scoring.accumulators import Accumulators, ScoreLedger, membership
 from ragpipe.scoring.composites import OVERALL
 from ragpipe.scoring.dimensions import DIMENSIONS
@@ -26,6 +26,8 @@ Places = NDArray[np.int64]
 
 VALUES_MAX = 200  # a field with more values than this is no breakdown but a list of cases
 _SHOWN_REASONS = 20
+_MANY_SILENT = 0.2
+"""The share of a score's values from answers that state nothing from which on it is warned of."""
 
 
 def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
@@ -52,6 +54,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
         *warnings_about("shared_questions", unshared_warnings(shared) if shared else []),
         *warnings_about("overall_score", _overall_warnings(specs, overall["scores"], settings)),
         *warnings_about("grades", lone_grades(ledger, specs)),
+        *warnings_about("silent", _silent(overall, by)),
     ]
     return {
         "n_cases": ledger.n,
@@ -94,6 +97,17 @@ def _not_recorded(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator[
     scores = overall["scores"].values()
     parts = {part for score in scores if "n_not_recorded" in score for part in _parts_lost(score)}
     yield from (str(gap) for gap in ledger.recording.gaps() if gap.part in parts and not gap.is_whole)
+
+
+def _silent(overall: Mapping[str, Any], by: Mapping[str, Any]) -> Iterator[str]:
+    """Where many values of a score come from answers that state nothing, of which method."""
+    for name in overall["scores"]:
+        groups = by["method"] if len(by.get("method", {})) > 1 else {"": overall}
+        for method, group in groups.items():
+            score = group["scores"].get(name, {})
+            if score.get("n_silent", 0) >= _MANY_SILENT * max(1, score.get("n_ok", 0)):
+                whose = f"answers of {method}" if method else "answers"
+                yield f"{name}: {score['n_silent']:,} of {score['n_ok']:,} {whose} state nothing, and have a value all the same"
 
 
 def _system_errors(ledger: Accumulators, overall: Mapping[str, Any]) -> Iterator[str]:
@@ -192,6 +206,7 @@ def _score(
         **counted,
         "n_judged": n_judged,
         "n_unjudged": counted["n_ok"] - n_judged if due else 0,
+        "n_silent": int(np.count_nonzero(score.has_reason(NO_FACTUAL_CLAIMS)[measured])),
         "skipped": _reasons(score, places[status == SKIPPED]),
         "errors": _reasons(score, places[status == ERROR]),
     }

@@ -24,6 +24,9 @@ Floats = NDArray[np.float64]
 
 _COLUMNS = ("score_name", "value", "status", "details")
 _MARK = '"jury"'
+_LEAST_CASES, _FEWEST_ANSWERED, _FAR = 10, 0.9, 0.25
+"""Of a member that is warned of: cases that tell anything, the share of cases it should answer, and how far its mean may be from
+that of the others, as a share of the scale."""
 
 
 @dataclass(slots=True)
@@ -87,9 +90,33 @@ def _described(score: _Score, spec: ScoreSpec, names: Sequence[str]) -> dict[str
         document["self_consistency"] = {name: float(np.mean(shares)) for name, shares in score.consistency.items()}
     if score.cascades:
         return document | {"cascade": _cascade(score, spec)}
+    document["odd_members"] = _odd_members(values, spec, names)
     if len(present) > 1:
         document |= raters_agreement(values[:, present], [names[place] for place in present], nominal=_is_nominal(spec))
     return document
+
+
+def _odd_members(values: Floats, spec: ScoreSpec, names: Sequence[str]) -> dict[str, str]:
+    """By member what makes its values suspect: hardly any, one grade only, or a mean far from that of the others."""
+    odd = {}
+    due = ~np.isnan(values).all(axis=1)
+    span = 0.0 if spec.low is None or spec.high is None else spec.high - spec.low
+    for place, name in enumerate(names):
+        own, rest = values[due, place], np.delete(values[due], place, axis=1)
+        answered, found = own[~np.isnan(own)], []
+        if len(answered) < _FEWEST_ANSWERED * len(own):
+            found.append(f"answered in {len(answered):,} of {len(own):,} cases")
+        both = ~np.isnan(own) & ~np.isnan(rest).all(axis=1)
+        if np.count_nonzero(both) >= _LEAST_CASES:
+            if not np.ptp(own[both]) and np.ptp(rest[both][~np.isnan(rest[both])]):
+                found.append(f"gave {own[both][0]:g} in all {np.count_nonzero(both):,} cases")
+            others = rest[:, ~np.isnan(rest).all(axis=0)]
+            apart = min((float(np.nanmean(own - other)) for other in others.T), key=abs)  # from the nearest of them
+            if span and abs(apart) >= _FAR * span:
+                found.append(f"is {abs(apart):.2f} {'below' if apart < 0 else 'above'} the others in the mean")
+        if found:
+            odd[name] = " and ".join(found)
+    return odd
 
 
 def raters_agreement(values: Floats, names: Sequence[str], *, nominal: bool) -> dict[str, Any]:
@@ -139,10 +166,11 @@ def _cascade(score: _Score, spec: ScoreSpec) -> dict[str, Any]:
 
 
 def jury_warnings(document: Mapping[str, Any]) -> list[str]:
-    """What to know of the members before relying on their scores: how often they were tied or unlike themselves, and how far a
-    cascade moves a mean."""
+    """What to know of the members before relying on their scores: who hardly answers, has one grade or is far from the others, how
+    often they were tied or unlike themselves, and how far a cascade moves a mean."""
     lines = []
     for name, score in document["scores"].items():
+        lines += [f"{name}: jury member {member} {text}" for member, text in score.get("odd_members", {}).items()]
         if score["no_majority"]:
             lines.append(
                 f"{name}: no majority among the members in {score['no_majority']:,} of {score['cases']:,} cases"

@@ -241,7 +241,7 @@ def measured_together(
     origins = score_origins(iterations[0])
     run = GatedRun(
         manifest=sources.manifest,
-        samples=sources.folder.samples,
+        folder=sources.folder,
         records=[folder / "records.parquet" for folder in iterations],
         declared=declared,
         settings=settings,

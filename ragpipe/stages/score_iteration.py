@@ -109,7 +109,7 @@ def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
     if "members" in inputs.judge:
         scores = inputs.folder / "scores.parquet"
         metrics["jury"] = jury_document(scores, inputs.specs, inputs.judge["members"])
-        metrics["warnings"] += warnings_about("jury", jury_warnings(metrics["jury"]))
+        metrics["warnings"] = [*warnings_about("jury", jury_warnings(metrics["jury"])), *metrics["warnings"]]
     metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)

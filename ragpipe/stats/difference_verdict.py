@@ -129,14 +129,17 @@ def decide_difference(
     return DifferenceVerdict(state, paired, narrow, smallest_effect, higher_is_better, needed, reason, paired.p_value)
 
 
-def decide_together(verdicts: Sequence[DifferenceVerdict], *, level: float = 0.95) -> list[DifferenceVerdict]:
+def decide_together(
+    verdicts: Sequence[DifferenceVerdict], *, level: float = 0.95, beside: Sequence[float | None] = ()
+) -> list[DifferenceVerdict]:
     """The verdicts on several scores that are read together, in the same order, with p-values adjusted by Holm's method.
 
-    Of two scores or more, `better` and `worse` stand only where the adjusted p-value is at most 1 - level. A single verdict stays.
-    `same` and `inconclusive` stay.
+    `beside` are the p-values (`tested`) of what is read with them, other candidates say. Of two tests or more, `better` and `worse`
+    stand only where the adjusted p-value is at most 1 - level. A single verdict stays. `same` and `inconclusive` stay.
     """
-    adjusted = holm([verdict.paired.p_value for verdict in verdicts])
-    tests = sum(p is not None for p in adjusted)
+    tested_together = [*(tested(verdict) for verdict in verdicts), *beside]
+    adjusted = holm(tested_together)[: len(verdicts)]
+    tests = sum(p is not None for p in tested_together)
     decided = []
     for verdict, p in zip(verdicts, adjusted, strict=True):
         changed = replace(verdict, p_adjusted=p)
@@ -145,6 +148,12 @@ def decide_together(verdicts: Sequence[DifferenceVerdict], *, level: float = 0.9
             changed = replace(changed, state="inconclusive", reason="several_scores", n_needed=needed)
         decided.append(changed)
     return decided
+
+
+def tested(verdict: DifferenceVerdict) -> float | None:
+    """The p-value of a verdict among several; None where so few questions changed that it cannot be rejected, and so counts for
+    nothing (Tarone 1990)."""
+    return verdict.p_adjusted if verdict.paired.can_decide else None
 
 
 def decide_drop(

@@ -58,9 +58,10 @@ def scored_run(
     return RunFolder(root)
 
 
-def graded(values: Mapping[str, float], method: str = "default", **more: Any) -> list[Row]:
-    """A row per sample with its grade."""
-    return [Row(sample, method, {"grade": value}, **more) for sample, value in values.items()]
+def graded(values: Mapping[str, float], method: str = "default", *, output: Mapping[str, Any] | None = None, **more: Any) -> list[Row]:
+    """A row per sample with its grade. Another grade has another answer, unless `output` is given."""
+    outputs = {sample: {"answer": f"Worth {value}."} if output is None else output for sample, value in values.items()}
+    return [Row(sample, method, {"grade": value}, output=outputs[sample], **more) for sample, value in values.items()]
 
 
 @contextmanager

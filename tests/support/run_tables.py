@@ -17,7 +17,7 @@ from ragpipe.schema.usage import Usage
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
 
-Result = float | tuple[str, str]  # a value, or (`skipped` or `error`, reason)
+Result = float | tuple[float | str, str]  # a value, or it or `skipped` or `error` with the reason
 
 
 @dataclass
@@ -60,12 +60,12 @@ def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]
 
 
 def _score(row: Row, name: str, result: Result) -> dict[str, Any]:
-    ok = isinstance(result, int | float)
-    status, reason = ("ok", "fine") if ok else result
+    value, reason = result if isinstance(result, tuple) else (result, "fine")
+    status, number = (value, None) if isinstance(value, str) else ("ok", float(value))
     details = canonical_json(row.details[name]) if name in row.details else None
     return {
         "sample_id": row.sample, "method": row.method, "repeat": row.repeat, "iteration": 1, "metric": name,
-        "score_name": name, "value": float(result) if ok else None, "status": status, "reason": reason, "details": details, "calls": [],
+        "score_name": name, "value": number, "status": status, "reason": reason, "details": details, "calls": [],
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ragpipe.comparing.equal_answers import EqualAnswers
 from ragpipe.comparing.pairing import paired_cases
 from ragpipe.comparing.score_differences import paired_score
 from ragpipe.comparing.settings import CompareSettings
@@ -55,7 +56,7 @@ def measured_change(before: ListedRun, run: ListedRun) -> RunChange:
         ):
             name = run.main.name if run.main else ""
             pairs = paired_cases(base.cases, side.cases)
-            verdict = paired_score(name, base, side, pairs).decided(CompareSettings())
+            verdict = paired_score(name, base, side, pairs, EqualAnswers(base, side, pairs)).decided(CompareSettings())
     except Exception as error:  # a damaged run: the list says so in this place and nowhere else
         return RunChange(f"not compared ({type(error).__name__})", "", before.key)
     if verdict is None:

@@ -15,7 +15,7 @@ from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetr
 from ragpipe.metrics.shared.injection_flags import answer_flags
 from ragpipe.patterns.languages import NOT_COVERED
 from ragpipe.schema.sample import Case
-from ragpipe.schema.score import Score
+from ragpipe.schema.score import NO_FACTUAL_CLAIMS, Score
 
 
 class FaithfulnessMetric(ContextMetric, ClaimMetric):
@@ -69,7 +69,7 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
         details = claim_details(claims, case, flags)
         if not claims:
             if self.without_claims == "skip":
-                return Score(status="skipped", reason="no_factual_claims", details=details)
-            return Score(float(self.without_claims == "one"), reason="no_factual_claims", details=details)
+                return Score(status="skipped", reason=NO_FACTUAL_CLAIMS, details=details)
+            return Score(float(self.without_claims == "one"), reason=NO_FACTUAL_CLAIMS, details=details)
         reason = f"{details['supported']} of {len(claims)} claims are supported{contradicted_words(details)}"
         return Score(details["supported"] / len(claims), reason=reason, details=details)

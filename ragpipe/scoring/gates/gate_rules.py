@@ -427,6 +427,10 @@ def _why_inconclusive(gate: _GateTexts, figures: Mapping[str, Any]) -> str:
             return f"{paired['look']['n']} cases are less than a quarter of the {gate['planned']} planned: nothing is decided yet"
         if paired["state"] == "failed":
             return f"{ends} is not certain enough to fail among several gates (p {p:.2g})"
+        if paired["reason"] == "judge_moved":
+            return f"answers that are the same in {gate['against']} were judged otherwise: the judge moved, judge both runs anew"
+        if paired["reason"] == "states_nothing":
+            return f"without answers that state nothing {ends} says otherwise"
         if paired["reason"] == "few_changed":
             return f"{_NOT_DECIDED['few_changed']}; {ends}"
         at_look = (

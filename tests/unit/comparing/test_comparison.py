@@ -1,6 +1,7 @@
 """Comparisons of small runs by hand: differences, verdicts, flips, slices, what only one side has."""
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -123,12 +124,71 @@ def test_nothing_is_better_where_the_candidate_lost_values(tmp_path: Path, resul
 def test_a_fallen_slice_is_in_the_first_line(tmp_path: Path) -> None:
     def rows(easy: float, hard: float) -> list[Row]:
         return [
-            Row(f"q{n}", "default", {"grade": hard if n < 8 else easy}, labels={"category": "hard" if n < 8 else "easy"}) for n in range(40)
+            Row(f"q{n}", "default", {"grade": hard if n < 8 else easy}, {"category": "hard" if n < 8 else "easy"}, {"answer": f"{easy}"})
+            for n in range(40)
         ]
 
     document = compared(scored_run(tmp_path / "a", rows(0.25, 1.0)), scored_run(tmp_path / "b", rows(0.75, 0.5))).document
     assert document["verdict"]["state"] == "better"
     assert "; worse in category = hard: -0.500" in document["verdict"]["sentence"]
+
+
+def _answered(values: Sequence[float], same: int, **more: Any) -> list[Row]:
+    """A row per value; of the first `same` the answer does not depend on the value."""
+    answers = ["An answer." if n < same else f"Worth {value}." for n, value in enumerate(values)]
+    return [Row(f"q{n}", "default", {"grade": v}, output={"answer": answers[n]}, **more) for n, v in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("same", "new", "state", "reason"),
+    [
+        pytest.param(40, [0.25] * 40, "inconclusive", "judge_moved", id="all answers equal, all grades lower"),
+        pytest.param(40, [0.5] * 36 + [0.25, 0.75] * 2, "inconclusive", "few_changed", id="all equal, noise"),
+        pytest.param(20, [0.25] * 40, "inconclusive", "judge_moved", id="half equal, all lower"),
+        pytest.param(20, [0.5] * 20 + [0.25] * 20, "worse", None, id="half equal, the others lower"),
+        pytest.param(20, [0.75, 0.25] * 10 + [0.25] * 20, "worse", None, id="half equal with noise, the others lower"),
+    ],
+)  # fmt: skip
+def test_equal_answers_with_other_grades_are_the_judges_difference(
+    tmp_path: Path, same: int, new: list[float], state: str, reason: str | None
+) -> None:
+    base, other = scored_run(tmp_path / "a", _answered([0.5] * 40, same)), scored_run(tmp_path / "b", _answered(new, same))
+    document = compared(base, other).document
+    score, sentence = document["scores"]["grade"], document["verdict"]["sentence"]
+    assert (score["state"], score["reason"]) == (state, reason)
+    assert score["equal_answers"]["n"] == same
+    assert sentence.startswith(f"the judge moved: {same} of 40 answers are the same") == (reason == "judge_moved")
+
+
+def test_recorded_scores_of_equal_answers_are_no_judges(tmp_path: Path) -> None:
+    """A metric without a prompt asks no judge: its values come with the data."""
+    recorded = deepcopy(dict(IDENTITY))
+    recorded["metrics"]["grade"]["prompts"] = {}
+    base, other = (scored_run(tmp_path / name, _answered([value] * 40, 40), identity=recorded) for name, value in (("a", 0.5), ("b", 0.25)))
+    assert compared(base, other).document["scores"]["grade"]["state"] == "worse"
+
+
+@pytest.mark.parametrize(
+    ("silent", "rest", "state", "reason"),
+    [
+        pytest.param(24, 0.5, "inconclusive", "states_nothing", id="better only where nothing is stated"),
+        pytest.param(24, 0.75, "better", None, id="better where both state something too"),
+        pytest.param(24, 0.25, "worse", "states_nothing", id="better only by silence, worse where it speaks"),
+        pytest.param(40, 0.5, "inconclusive", "states_nothing", id="states nothing at all"),
+    ],
+)  # fmt: skip
+def test_refusing_does_not_win(tmp_path: Path, silent: int, rest: float, state: str, reason: str | None) -> None:
+    def mute(n: int) -> Row:
+        return Row(f"q{n}", "default", {"grade": (1.0, "no_factual_claims")}, output={"answer": "I do not know."})
+
+    base = scored_run(tmp_path / "a", _answered([0.5] * 40, 0))
+    speaking = [Row(f"q{n}", "default", {"grade": rest}, output={"answer": f"{rest}"}) for n in range(silent, 40)]
+    other = scored_run(tmp_path / "b", [*(mute(n) for n in range(silent)), *speaking])
+    document = compared(base, other).document
+    score = document["scores"]["grade"]
+    assert (score["state"], score["reason"]) == (state, reason)
+    assert (score["silent"]["base"], score["silent"]["candidate"], score["silent"]["n"]) == (0, silent, 40 - silent)
+    assert document["verdict"]["sentence"].startswith(f"{silent} of 40 answers of the new run state nothing (0 of the base)")
 
 
 def test_the_table_has_its_schema(tmp_path: Path) -> None:
@@ -168,7 +228,10 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     specs = [GRADE, ScoreSpec(name="tone", low=0, high=1)]
     samples = [f"q{n}" for n in range(8)]
     old = [Row(sample, "default", {"grade": 0.5, "tone": 0.5}) for sample in samples]
-    new = [Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25}) for n, sample in enumerate(samples)]
+    new = [
+        Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25}, output={"answer": "New."})
+        for n, sample in enumerate(samples)
+    ]
     for weights, state, adjusted in (({"grade": 1.0}, "better", 2 / 64), ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64)):
         scoring = ScoringSettings(weights=weights, thresholds={}, fill_defaults=False)
         name = "-".join(weights)
@@ -187,7 +250,8 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
 def test_slices_name_their_field_and_keep_their_numbers(tmp_path: Path) -> None:
     def rows(value: float) -> list[Row]:
         return [
-            Row(f"q{n}", "default", {"grade": value if n < 8 else 0.5}, labels={"category": "easy" if n < 8 else "hard"}) for n in range(16)
+            Row(f"q{n}", "default", {"grade": value if n < 8 else 0.5}, {"category": "easy" if n < 8 else "hard"}, {"answer": f"{value}"})
+            for n in range(16)
         ]
 
     document = compared(scored_run(tmp_path / "a", rows(0.25)), scored_run(tmp_path / "b", rows(0.75))).document
@@ -316,9 +380,9 @@ def test_parts_that_no_run_tells_apart_stay_one(tmp_path: Path) -> None:
 def test_runs_between_tell_answers_and_judge_apart(tmp_path: Path) -> None:
     """Old answers: .25 by the old judge, .375 by the new; new answers: .5 and .75. Answers add (.25 + .375)/2, the judge
     (.125 + .25)/2; both together .125 beyond each alone."""
-    base = scored_run(tmp_path / "a", graded(grades(0.25)))
+    base = scored_run(tmp_path / "a", graded(grades(0.25), output={}))
     candidate = scored_run(tmp_path / "b", graded(grades(0.75), **NEW), identity=OTHER_JUDGE)
-    judged = scored_run(tmp_path / "c", graded(grades(0.375)), identity=OTHER_JUDGE)
+    judged = scored_run(tmp_path / "c", graded(grades(0.375), output={}), identity=OTHER_JUDGE)
     answered = scored_run(tmp_path / "d", graded(grades(0.5), **NEW))
     stranger = scored_run(tmp_path / "e", graded(grades(1.0), output={"answer": "Another again."}))
     found = sources(base, candidate, judged, answered, stranger)

@@ -54,7 +54,7 @@ def finished(root: Path, rows: Sequence[Row], **changes: Any) -> RunFolder:
 
 
 def rows_of(values: Sequence[Result], name: str = "faithfulness", method: str = "m", **labels: Any) -> list[Row]:
-    return [Row(f"q{i:02}", method, {name: value}, labels) for i, value in enumerate(values)]
+    return [Row(f"q{i:02}", method, {name: value}, labels, {"answer": f"Worth {value}."}) for i, value in enumerate(values)]
 
 
 def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: di
     write_baselines(run, {BASE: needs}, {BASE: baseline}, {})
     gated = GatedRun(
         manifest={"identity": identity(), "prompts": {}, **more.pop("manifest", {})},
-        samples=run.samples,
+        folder=run,
         records=[run.iteration(1).records],
         declared=score_declarations(SPECS, settings),
         settings=settings,
@@ -76,6 +76,19 @@ def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: di
         embedding=set(),
     )
     return measure_drops(gated, read_baselines(run.baseline))["g"]
+
+
+def test_equal_answers_and_answers_that_state_nothing_decide_no_gate(tmp_path: Path) -> None:
+    """Each pair says what the gate finds with other answers, and with the same ones: the judge moved, whichever way. An answer that
+    states nothing has 1: the 20 others fell by .5."""
+    for name, after, reason in (("fell", 0.5, "judge_moved"), ("rose", 1.0, "judge_moved")):
+        same = [Row(f"q{n:02}", "m", {"faithfulness": 0.75}) for n in range(40)]
+        moved = [Row(f"q{n:02}", "m", {"faithfulness": after}) for n in range(40)]
+        paired = drop(tmp_path / name, same, moved, {})["paired"]
+        assert (paired["state"], paired["reason"]) == ("inconclusive", reason)
+    speaking, silent = rows_of([0.5] * 20), rows_of([(1.0, "no_factual_claims")] * 40)[20:]
+    paired = drop(tmp_path / "silent", rows_of([0.75] * 40), [*speaking, *silent], {})["paired"]
+    assert (paired["state"], paired["reason"]) == ("failed", "states_nothing")
 
 
 @pytest.mark.thorough(tried=3)

@@ -152,12 +152,14 @@ def test_several_scores_must_be_more_certain() -> None:
     alone = of((13, 0.4), (4, -0.4), (33, 0))
     assert 0.025 < alone.paired.p_value < 0.05
     assert (alone.state, decide_together([alone])[0].state) == ("better", "better")
-    first, second, third = decide_together([alone, of((50, 0.0)), of((30, 0.01), (20, 0.0))])
+    first, second, third = decide_together([alone, of((14, 0.4), (13, -0.4), (23, 0.0)), of((30, 0.01), (20, 0.0))])
     assert (first.state, first.reason, second.state, third.state) == (
         "inconclusive", "several_scores", "inconclusive", "same"
     )  # fmt: skip
     assert first.n_needed > 50
     assert first.p_adjusted == pytest.approx(2 * alone.paired.p_value)
+    assert decide_together([alone, of((50, 0.0))])[0].state == "better"  # where nothing can change nothing is tested
+    assert decide_together([alone], beside=[0.2])[0].state == "inconclusive"  # another candidate's
     clear = of((40, 0.3), (10, -0.1))
     assert [v.state for v in decide_together([clear, alone])] == ["better", "better"]
     assert decide_together([of((0, 0.0))])[0].p_adjusted is None
