@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.comparing.pairing import Pairs, same_answers
-from ragpipe.comparing.side import Side, metrics_of_scores
+from ragpipe.comparing.side import Side
 from ragpipe.stats.paired_difference import FEWEST_CHANGED, paired_difference
 
 Floats = NDArray[np.float64]
@@ -52,12 +52,9 @@ class EqualAnswers:
 
     @cached_property
     def _judged(self) -> set[str]:
-        metrics: Mapping[str, Any] = self._sides[1].manifest["identity"]["metrics"]
-        return {
-            score
-            for score, metric in metrics_of_scores(self._sides[1]).items()
-            if metrics.get(metric, {}).get("prompts")
-        }
+        side = self._sides[1]
+        metrics: Mapping[str, Any] = side.manifest["identity"]["metrics"]
+        return {name for name, score in side.declared.items() if metrics.get(score["metric"], {}).get("prompts")}
 
 
 def _equal(before: Floats, after: Floats) -> Flags:

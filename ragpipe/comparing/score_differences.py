@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from ragpipe.comparing.equal_answers import EqualAnswers, judge_moved
 from ragpipe.comparing.pairing import Pairs
 from ragpipe.comparing.settings import CompareSettings
-from ragpipe.comparing.side import Side, metrics_of_scores
+from ragpipe.comparing.side import Side
 from ragpipe.core.digest import sha256
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.accumulators import stage_times
@@ -392,8 +392,7 @@ def score_series(side: Side, *, of_samples: bool = True) -> dict[str, str]:
         for name, metric in identity["metrics"].items()
     }
     of_all = sha256([by_metric, identity.get("scoring")])[:_DIGITS]
-    metric_of = metrics_of_scores(side)
-    return {name: by_metric.get(metric_of.get(name, ""), of_all) for name in side.declared}
+    return {name: by_metric.get(declared["metric"], of_all) for name, declared in side.declared.items()}
 
 
 def _metric_series(metric: Mapping[str, Any], manifest: Mapping[str, Any], *, of_samples: bool) -> str:

@@ -141,13 +141,6 @@ def silent_values(records: Path, metrics: Mapping[str, Any], name: str) -> Flags
     return silent
 
 
-def metrics_of_scores(side: Side) -> dict[str, str]:
-    """The metric that gives each score, from the scores of the first iteration."""
-    columns = read_columns(side.records.with_name("scores.parquet"), ["metric", "score_name"])
-    pairs = columns.group_by(["metric", "score_name"]).aggregate([])
-    return dict(zip(pairs["score_name"].to_pylist(), pairs["metric"].to_pylist(), strict=True))
-
-
 @contextmanager
 def opened_side(folder: RunFolder, manifest: Mapping[str, Any], method: str | None = None) -> Iterator[Side]:
     """Open the tables of a run's scored iterations. `method`: the cases of this method alone.

@@ -74,7 +74,7 @@ class RunSpec:
     @property
     def score_specs(self) -> list[ScoreSpec]:
         """The scores that the metrics declare, in the order of the tables."""
-        return [spec for metric in self.metrics for spec in metric.scores()]
+        return [spec for metric in self.metrics for spec in metric.score_specs]
 
     @property
     def iterations(self) -> range:

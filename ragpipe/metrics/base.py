@@ -140,8 +140,8 @@ class Metric(BaseModel):
 
     @cached_property
     def score_specs(self) -> tuple[ScoreSpec, ...]:
-        """Its scores, in declared order."""
-        return self.scores()
+        """Its scores, in declared order, each with the metric's name."""
+        return tuple(replace(spec, metric=self.name) for spec in self.scores())
 
     @cached_property
     def score_names(self) -> tuple[str, ...]:

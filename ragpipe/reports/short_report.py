@@ -200,6 +200,7 @@ def _judge_cost(cost: Mapping[str, Any]) -> str:
 PROBLEMS = 3
 """Diagnoses that are named."""
 _CASE = 28  # columns of the name of a case
+_SHARES = 4  # methods whose shares stand beside each other
 _TEXT = 24  # columns that a question or a message needs to say anything
 _QUESTION = 48  # columns of a question, at most
 _CONTENT_HASH = re.compile(r"h?[0-9a-f]{12,64}")  # an id that was made from the content, which nobody knows by heart
@@ -225,8 +226,10 @@ def problem_lines(data: ReportData, screen: Screen) -> list[Line]:
         rows = [[*row, Grey(cut(text, width))] for row, text in zip(rows, texts, strict=True)]
     more = len(diagnoses) - PROBLEMS
     further = f" ({plural(more, 'more problem')})" if more > 0 else ""
-    title = wrapped((Head(f"wrong most often, share of cases{further}:"),), screen.columns)
-    return [*title, *table_lines(rows, left=range(1, len(rows[0])))]
+    methods = _compared_methods(data.metrics)
+    whose = f" of {', '.join(screen.text(method, _NAME) for method in methods)}" if methods else ""
+    title = wrapped((Head(f"wrong most often, share of cases{whose}{further}:"),), screen.columns)
+    return [*title, *table_lines(rows, left=range(len(methods) or 1, len(rows[0])))]
 
 
 def _fitting(
@@ -241,11 +244,19 @@ def _fitting(
     return [(questions if is_unnamed else messages, left)] if left >= _TEXT else []
 
 
+def _compared_methods(metrics: Mapping[str, Any]) -> list[str]:
+    """The methods whose shares stand beside each other; none for one method, and where they are too many for it."""
+    methods = list(metrics["by"].get("method") or ())
+    return methods if 1 < len(methods) <= _SHARES else []
+
+
 def _row(diagnosis: Mapping[str, Any], data: ReportData, screen: Screen) -> list[str]:
-    cases = data.metrics["n_cases"] * iteration_count(data.metrics)
-    examples = diagnosis["examples"]
+    groups, examples = data.metrics["by"].get("method") or {}, diagnosis["examples"]
+    chosen = [groups[method] for method in _compared_methods(data.metrics)]
+    counts = [(group["diagnosis"].get(diagnosis["name"], {}).get("n", 0), group["n_cases"]) for group in chosen]
+    counts = counts or [(diagnosis["n"], data.metrics["n_cases"])]
     return [
-        f"{diagnosis['n'] / cases:.1%}",
+        *(f"{n / (cases * iteration_count(data.metrics)):.1%}" for n, cases in counts),
         screen.text(diagnosis["name"], _NAME),
         cut_in_the_middle(_case(examples[0], data.metrics, screen), _CASE) if examples else "",
     ]

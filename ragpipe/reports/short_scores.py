@@ -54,8 +54,8 @@ _Rows = list[list[str]]
 
 
 def scores_by_importance(metrics: Mapping[str, Any]) -> list[str]:
-    """The scores with a value: the overall score, then those with a weight (the heaviest first), with a gate, with a threshold,
-    then the others, diagnostic ones last, each in table order."""
+    """The scores with a value: the overall score, the first one of each metric, the others; each of these with a weight (the
+    heaviest first), with a gate, with a threshold, then the rest, diagnostic ones last, each in table order."""
     scoring, scores = metrics["scoring"], metrics["overall"]["scores"]
     names = [name for name in scores if scores[name]["n_ok"]]
     weights = scoring.get("weights_used", {})
@@ -68,7 +68,15 @@ def scores_by_importance(metrics: Mapping[str, Any]) -> list[str]:
         groups = (name == OVERALL.name, weight > 0, name in gated, name in main, not is_minor, True)
         return groups.index(True), -weight
 
-    return sorted(names, key=rank)
+    ranked = sorted(names, key=rank)
+    first = _first_of_each(ranked, metrics)
+    return [*first, *(name for name in ranked if name not in first)]
+
+
+def _first_of_each(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
+    """The first score of each metric, and those that are made of others."""
+    by_metric = {metrics["declared"][name]["metric"] or name: name for name in reversed(names)}
+    return [name for name in names if name in by_metric.values()]
 
 
 def score_lines(data: ReportData, screen: Screen) -> Iterator[Line]:
@@ -95,7 +103,7 @@ def _shown_scores(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]
         return rest[:SCORES]
     gated = {gate.get("score") for gate in metrics["scoring"].get("gates", {}).values() if gate}
     main = [name for name in rest if name in gated or name in main_scores(names, metrics)]
-    return rest[: max(min(len(main), SCORES), _FILLED)]
+    return rest[: max(min(max(len(main), len(_first_of_each(rest, metrics))), SCORES), _FILLED)]
 
 
 def _shown_methods(name: str, metrics: Mapping[str, Any]) -> list[str]:
@@ -339,15 +347,11 @@ VERDICT_STYLES = {word: style for style, words in _KINDS.items() for word in wor
 
 
 def verdict_lines(data: ReportData, screen: Screen) -> list[Line]:
-    """Whether the gates block the run and which of them did not pass, then the size of the run and its judge; on one line
-    where there are no gates."""
-    summary = _summary(data, screen)
-    gates = data.gates["gates"]
+    """Whether the gates block the run and which of them did not pass, then the size of the run and its judge."""
+    gates, lines = data.gates["gates"], list[Line]()
     if gates:
         lines = [*wrapped(_gates_line(gates, screen), screen.columns), *_gate_table(gates, screen)]
-        lines += wrapped(summary, screen.columns)
-    else:
-        lines = wrapped(("no gates: ", *summary), screen.columns)
+    lines += wrapped(_summary(data, screen), screen.columns)
     if note := data.metrics["judge"].get("note"):
         lines += wrapped((f"judge: {screen.text(note)}",), screen.columns)
     return lines

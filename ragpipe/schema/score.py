@@ -24,7 +24,7 @@ class ScoreSpec:
     `binary` says that only 0 and 1 occur (its mean is a rate). `diagnostic` scores are shown but weigh nothing.
     `grades` are those that a judge gives, the best first, each with its lowest value; empty for a share of verdicts, a
     computed score and a scale without steps. `in_class` says that it is 1 where a case is of one class of several: the
-    name of the classification and of the class.
+    name of the classification and of the class. `metric` is the name of the metric that gives it, set where it is configured.
     """
 
     name: str
@@ -35,6 +35,7 @@ class ScoreSpec:
     diagnostic: bool = False
     grades: tuple[tuple[str, float], ...] = ()
     in_class: tuple[str, str] | None = None
+    metric: str = ""
 
     def holds(self, value: float) -> bool:
         """Whether a value lies on the native scale, its ends included; a side without an end holds all."""

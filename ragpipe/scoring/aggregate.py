@@ -425,8 +425,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def score_declarations(specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, dict[str, Any]]:
-    """By score `low` and `high` of its native scale (null for a count), `higher_is_better`, `binary`, `diagnostic`, and
-    its `threshold` in the native scale (null without one)."""
+    """By score `low` and `high` of its native scale (null for a count), `higher_is_better`, `binary`, `diagnostic`, the `metric` that
+    gives it (empty for one made of others), and its `threshold` in the native scale (null without one)."""
     return {
         spec.name: {
             "low": spec.low,
@@ -434,6 +434,7 @@ def score_declarations(specs: Sequence[ScoreSpec], settings: ScoringSettings) ->
             "higher_is_better": spec.higher_is_better,
             "binary": spec.binary,
             "diagnostic": spec.diagnostic,
+            "metric": spec.metric,
             "threshold": settings.thresholds.get(spec.name),
         }
         for spec in specs

@@ -108,9 +108,9 @@ def _odd_members(values: Floats, spec: ScoreSpec, names: Sequence[str]) -> dict[
             found.append(f"answered in {len(answered):,} of {len(own):,} cases")
         both = ~np.isnan(own) & ~np.isnan(rest).all(axis=1)
         if np.count_nonzero(both) >= _LEAST_CASES:
-            if not np.ptp(own[both]) and np.ptp(rest[both][~np.isnan(rest[both])]):
-                found.append(f"gave {own[both][0]:g} in all {np.count_nonzero(both):,} cases")
             others = rest[:, ~np.isnan(rest).all(axis=0)]
+            if not np.ptp(own[both]) and np.any(np.nanmax(others, axis=0) > np.nanmin(others, axis=0)):
+                found.append(f"gave {own[both][0]:g} in all {np.count_nonzero(both):,} cases")
             apart = min((float(np.nanmean(own - other)) for other in others.T), key=abs)  # from the nearest of them
             if span and abs(apart) >= _FAR * span:
                 found.append(f"is {abs(apart):.2f} {'below' if apart < 0 else 'above'} the others in the mean")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ragpipe.core.errors import ConfigError
 from ragpipe.metrics.shipped_scores import shipped_scores
@@ -37,6 +38,7 @@ from ragpipe.scoring.system_usage import Price
 from ragpipe.stages.calibration_states import ScoringSources, measured_together, score_origins
 from ragpipe.store.files.atomic import json_unless_same, open_unless_same
 from ragpipe.store.files.parquet_parts import RowGroups, parquet_writer
+from ragpipe.store.run.run_tables import read_columns
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,28 @@ def score_iteration(inputs: ScoreInputs) -> dict[str, Any]:
         scores = inputs.folder / "scores.parquet"
         metrics["jury"] = jury_document(scores, inputs.specs, inputs.judge["members"])
         metrics["warnings"] = [*warnings_about("jury", jury_warnings(metrics["jury"])), *metrics["warnings"]]
+    metrics["warnings"] += warnings_about("ids", _repeated_questions(inputs.samples))
     metrics["warnings"] += warnings_about("served_models", filter(None, [served_line(served_models)]))
     low_scores = {**head, "iteration": inputs.iteration, "scores": results.low_scores}
     json_unless_same(inputs.folder / "metrics.json", metrics)
     json_unless_same(inputs.folder / "low_scores.json", low_scores)
     json_unless_same(inputs.folder / "cost.json", {**head, **costs})
     return metrics
+
+
+_REPEATED = 0.05  # the share of samples whose question came before from which on it is warned of
+
+
+def _repeated_questions(samples: Path) -> list[str]:
+    """That questions come again under other ids: intervals take them for independent, and are too narrow."""
+    table = read_columns(samples, ["question", "history"])
+    plain = pc.utf8_lower(pc.utf8_trim_whitespace(table["question"]))
+    count = len(pc.unique(pc.binary_join_element_wise(plain, pc.fill_null(table["history"], ""), "\0")))
+    if len(table) - count < _REPEATED * len(table) or len(table) == count:
+        return []
+    return [
+        f"{len(table):,} samples hold {count:,} different questions: repeated ones count as independent, so intervals are too narrow"
+    ]
 
 
 @dataclass(frozen=True)

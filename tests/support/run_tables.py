@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def score(root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | No
             root / "iteration-1",
             samples=root / "samples.parquet",
             outputs=root / "outputs.parquet",
-            specs=specs,
+            specs=[replace(spec, metric=spec.name) for spec in specs],
             settings=settings or ScoringSettings(),
             **{
                 "signature": "ragpipe 0 | test",

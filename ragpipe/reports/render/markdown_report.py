@@ -58,7 +58,7 @@ def _verdict(verdict: RunVerdict) -> list[str]:
     """The word and the sentences in one line, the remarks in another."""
     sentence = " ".join(map(_line, verdict.sentences))
     remarks = "; ".join(map(_line, verdict.remarks))
-    lines = ["", f"**{verdict.lead.upper()}** {sentence}".rstrip()]
+    lines = ["", f"**{verdict.lead.upper()}** {sentence}".rstrip() if verdict.lead else sentence]
     return [*lines, "", f"{remarks[:1].upper()}{remarks[1:]}."] if remarks else lines
 
 

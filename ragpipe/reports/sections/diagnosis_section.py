@@ -83,7 +83,18 @@ def _bar(name: str, n: int, diagnosis: Mapping[str, Any] | None, metrics: Mappin
     message, advice = "", ""
     if diagnosis is not None:
         message, advice = diagnosis["message"], next(iter(advice_for(diagnosis, metrics)), "")
-    return ShareRow(name, page_address(mode=name), whole(n), f"{share:.1%}", share, message, advice)
+    if by_method := ", ".join(_shares_by_method(name, metrics)):
+        message = f"{by_method}. {message}"
+    count = whole(round(n / iteration_count(metrics)))
+    return ShareRow(name, page_address(mode=name), count, f"{share:.1%}", share, message, advice)
+
+
+def _shares_by_method(name: str, metrics: Mapping[str, Any]) -> Iterator[str]:
+    """`rerank 12.5%`: the share of each of several methods' cases with a diagnosis or failure mode."""
+    groups = metrics["by"].get("method") or {}
+    for method, group in groups.items() if len(groups) > 1 else ():
+        found = group["diagnosis"].get(name) or (group.get("failure_modes") or {}).get(name) or {"n": 0}
+        yield f"{method} {found['n'] / max(group['n_cases'] * iteration_count(metrics), 1):.1%}"
 
 
 def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from ragpipe.pages.charts import axis_limit
 from ragpipe.pages.charts_rows import LimitRow, Marks, limit_table
 from ragpipe.pages.page_address import page_address
 from ragpipe.reports.console import duration
-from ragpipe.reports.metrics_view import headline_names, iterations_text, score_cell
+from ragpipe.reports.metrics_view import headline_names, iteration_count, iterations_text, score_cell
 from ragpipe.reports.model import (
     EVERYWHERE,
     HTML,
@@ -58,7 +57,7 @@ def verdict_of(data: ReportData) -> RunVerdict:
 def _gates(gates: Sequence[Mapping[str, Any]]) -> tuple[Any, str, RichText]:
     """(kind, lead, sentence): `BLOCKED`, `1 of 4 gates: reject 0.62 [0.53, 0.70], at least 0.7.`"""
     if not gates:
-        return "plain", "no gates", ""
+        return "plain", "", ""
     blocked = [gate for gate in gates if gate["outcome"] == "blocked"]
     warned = [gate for gate in gates if gate["outcome"] == "warned"]
     if blocked:
@@ -109,14 +108,15 @@ def _difference(data: ReportData) -> RichText:
     score, factor = measured[method], 100.0 if name in data.settings.percent else 1.0
     places = 1 if factor > 1 else 3
     amount = decimal(abs(score["difference"]) * factor, places)
-    few = score["questions"] < _FEW or (score["interval"] or {}).get("too_few")
+    few = _is_few(score)
     base = Verbatim(data.methods["base"])
     bounds = "" if few or not score["interval"] else f" {_gain(score, factor, places)}"
     measure: tuple[Piece, ...] = (" in ", Verbatim(name))
     pairs = f" over {plural(score['n'], 'pair')}."
     subject = Verbatim(method)
     if few:
-        return (subject, " against ", base, *measure, f": n = {whole(score['n'])}, too few to tell.")
+        told = f": n = {whole(score['n'])}, too few to tell."
+        return (subject, " against ", base, *measure, told, *_others(measured, method))
     if score["state"] in ("better", "worse"):
         verb = " beats " if score["state"] == "better" else " is behind "
         return (subject, verb, base, f" by {amount}{bounds}", *measure, pairs, *_others(measured, method))
@@ -135,27 +135,34 @@ def _gain(score: Mapping[str, Any], factor: float, places: int) -> str:
 
 
 def _others(measured: Mapping[str, Mapping[str, Any]], method: str) -> Iterator[Piece]:
-    """How the other methods stand to the first one: by name for one, counted for several."""
-    states = {name: score["state"] for name, score in measured.items() if name != method}
-    if len(states) == 1:
-        ((name, state),) = states.items()
-        yield from (" ", Verbatim(name), f": {_STATES[state]}.")
-    elif states:
-        counts = Counter(states.values())
-        yield f" The other {len(states)}: {', '.join(f'{n} {_STATES[state]}' for state, n in counts.most_common())}."
+    """How the other methods stand to the first one, by name."""
+    others = {name: "too few" if _is_few(score) else _STATES[score["state"]] for name, score in measured.items()}
+    del others[method]
+    for place, (name, state) in enumerate(others.items()):
+        yield from ("; " if place else " ", Verbatim(name), f": {state}")
+    yield "." if others else ""
 
 
 def best_method(data: ReportData) -> str:
-    """The method with the largest gain over the first one in the first headline score; the first that has none."""
+    """The method with the best verdict against the first one in the first headline score, and of these the one with the largest
+    gain; those with too few questions come last, and the first where none has a difference."""
     candidates = (data.methods or {})["candidates"]
 
-    def gain(method: str) -> float:
+    def rank(method: str) -> tuple[int, float]:
         score = next(iter(candidates[method].values()), None)
         if score is None or score["difference"] is None:
-            return float("-inf")
-        return float(score["difference"] if score["higher_is_better"] else -score["difference"])
+            return -2, 0.0
+        gain = float(score["difference"] if score["higher_is_better"] else -score["difference"])
+        return -1 if _is_few(score) else _RANKED.index(score["state"]), gain
 
-    return str(max(candidates, key=gain))
+    return str(max(candidates, key=rank))
+
+
+_RANKED = ("worse", "inconclusive", "same", "better")
+
+
+def _is_few(score: Mapping[str, Any]) -> bool:
+    return bool(score["questions"] < _FEW or (score["interval"] or {}).get("too_few"))
 
 
 def _level(data: ReportData) -> RichText:
@@ -168,14 +175,16 @@ def _level(data: ReportData) -> RichText:
     scale = " x100" if name in data.settings.percent else ""
     if cell.few:
         return (Verbatim(name), f"{scale} {cell.mean}, n = {whole(score['n_ok'])}: too few to tell.")
-    return (Verbatim(name), f"{scale} {cell.estimate}, n = {whole(score['n_ok'])}.")
+    several = iteration_count(data.metrics)
+    counted = f", {several} iterations" if several > 1 else ""
+    return (Verbatim(name), f"{scale} {cell.estimate}, n = {whole(round(score['n_ok'] / several))}{counted}.")
 
 
 def _remarks(data: ReportData) -> Iterator[RichText]:
     """What to know before trusting it, each in a few words."""
     metrics, used = data.metrics, data.cost["used"]
-    if used["uses"] and metrics["judge"]["calibrated"] is not True:
-        yield "the judge is not calibrated against human labels"
+    if used["uses"]:
+        yield from _trust(metrics)
     if failed := metrics["n_failed_judgements"]:
         yield f"{plural(failed, 'judgement')} failed"
     if errors := metrics["overall"]["operations"]["n_error"]:
@@ -188,6 +197,22 @@ def _remarks(data: ReportData) -> Iterator[RichText]:
     elif used["uses"]:
         models = [name for name in used.get("by_judge", ()) if "@" in name]  # a detector's weights are in its name
         yield (*((Verbatim(models[0]),) if models else ("the embedded judge",)), ": no call, no cost")
+
+
+def _trust(metrics: Mapping[str, Any]) -> Iterator[RichText]:
+    """Which scores passed or failed their calibration; one line where none was calibrated."""
+    states = metrics.get("calibration", {})
+    failed = [name for name, state in states.items() if state["calibrated"] is False]
+    passed = [name for name, state in states.items() if state["calibrated"]]
+    for names, verdict in ((failed, "FAILED"), (passed, "passed")):
+        if names:
+            listed = ", ".join(names)
+            yield (
+                Verbatim(listed),
+                f" {verdict} {'its' if len(names) == 1 else 'their'} calibration against human labels",
+            )
+    if not (failed or passed or metrics["judge"]["calibrated"]):
+        yield "the judge is not calibrated against human labels"
 
 
 _OUTCOMES = ("blocked", "warned")

@@ -80,16 +80,17 @@ def test_what_is_told_is_chosen() -> None:
     assert monitor() == 0
     assert alerts() == [], "too few cases to tell is no alert"
     assert monitor("report.alerts.kinds=[inconclusive]") == 0
-    (alert,) = alerts()
-    assert (alert["verdict"], alert["what"]) == ("inconclusive", "faithfulness")
+    assert {alert["verdict"] for alert in alerts()} == {"inconclusive"}
+    told = len(alerts())
+    assert "faithfulness" in [alert["what"] for alert in alerts()]
     assert monitor("report.alerts.file=null", "name=other") == 0
-    assert len(alerts()) == 1
+    assert len(alerts()) == told
 
 
 def test_a_gate_that_could_not_be_measured_is_told() -> None:
     write_log(Path("log.jsonl"), good=40)
     assert monitor("metrics=[retrieval]", "+scoring.gates.ranks={score: mrr, min: 0.5}", "scoring.gates.faithfulness=null") == 3
-    (alert,) = alerts()
+    (alert,) = [alert for alert in alerts() if alert["what"] == "ranks"]
     assert (alert["what"], alert["verdict"], alert["value"], alert["interval"]) == ("ranks", "no_evidence", None, None)
 
 

@@ -101,7 +101,7 @@ def test_what_undecided_scores_need_is_a_sentence(tmp_path: Path) -> None:
     """The summary has the sentence on latency first, then the flips."""
     document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])
     candidate = {"method": "", "name": "x", "run_id": "y"}
-    lines = list(summary_lines({"candidates": [candidate]}, document))
+    lines = list(summary_lines({"candidates": [candidate], "comparisons": [document]}, document))
     assert lines[0].startswith("latency_ms: more in 9 and less in 1 of 10 cases")
     score = {**document["scores"]["grade"], "state": "inconclusive", "changed": 3, "reason": "too_wide"}
     score |= {"detectable": 0.11, "n": 40, "n_needed": 264, "smallest_effect": 0.05, "headline": True}
