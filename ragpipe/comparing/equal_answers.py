@@ -58,7 +58,8 @@ class EqualAnswers:
 
 
 def _equal(before: Floats, after: Floats) -> Flags:
-    return (before == after) | (np.isnan(before) & np.isnan(after))
+    equal: Flags = (before == after) | (np.isnan(before) & np.isnan(after))
+    return equal
 
 
 def judge_moved(base: Floats, candidate: Floats, questions: NDArray[np.int64], level: float) -> bool:

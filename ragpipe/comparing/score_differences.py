@@ -93,7 +93,7 @@ class PairedScore:
             return _undecided(verdict, "values_lost")
         if self._judge_moved(verdict, settings, places):
             return replace(verdict, state="inconclusive", reason="judge_moved", n_needed=None)
-        if self.silent is None or np.array_equal(*(flags[places] for flags in self.silent)):
+        if self.silent is None or np.array_equal(self.silent[0][places], self.silent[1][places]):
             return verdict
         stating = places[~self._is_silent[places]]
         if not len(stating):
@@ -101,8 +101,8 @@ class PairedScore:
         narrowed = self._decided(settings, stating, self.candidate)
         if narrowed.state == verdict.state:
             return replace(verdict, p_adjusted=narrowed.p_adjusted)
-        figures = {"state": narrowed.state, "p_adjusted": narrowed.p_adjusted}
-        return replace(verdict, reason="states_nothing", n_needed=None, **figures)
+        reason, p = "states_nothing", narrowed.p_adjusted
+        return replace(verdict, state=narrowed.state, reason=reason, n_needed=None, p_adjusted=p)
 
     def _decided(self, settings: CompareSettings, places: Whole, values: Floats) -> DifferenceVerdict:
         low, high = self.declared["low"], self.declared["high"]

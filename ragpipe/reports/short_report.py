@@ -226,9 +226,9 @@ def problem_lines(data: ReportData, screen: Screen) -> list[Line]:
         rows = [[*row, Grey(cut(text, width))] for row, text in zip(rows, texts, strict=True)]
     more = len(diagnoses) - PROBLEMS
     further = f" ({plural(more, 'more problem')})" if more > 0 else ""
-    methods = _compared_methods(data.metrics)
-    whose = f" of {', '.join(screen.text(method, _NAME) for method in methods)}" if methods else ""
-    title = wrapped((Head(f"wrong most often, share of cases{whose}{further}:"),), screen.columns)
+    methods = _compared_methods(data.metrics, screen)
+    whose = f" in {', '.join(screen.text(method, _NAME) for method in methods)}" if methods else ", share of cases"
+    title = wrapped((Head(f"wrong most often{whose}{further}:"),), screen.columns)
     return [*title, *table_lines(rows, left=range(len(methods) or 1, len(rows[0])))]
 
 
@@ -244,15 +244,15 @@ def _fitting(
     return [(questions if is_unnamed else messages, left)] if left >= _TEXT else []
 
 
-def _compared_methods(metrics: Mapping[str, Any]) -> list[str]:
-    """The methods whose shares stand beside each other; none for one method, and where they are too many for it."""
+def _compared_methods(metrics: Mapping[str, Any], screen: Screen) -> list[str]:
+    """The methods whose shares stand beside each other; none for one method, for too many, and on a narrow screen."""
     methods = list(metrics["by"].get("method") or ())
-    return methods if 1 < len(methods) <= _SHARES else []
+    return methods if 1 < len(methods) <= _SHARES and screen.columns >= _WIDE else []
 
 
 def _row(diagnosis: Mapping[str, Any], data: ReportData, screen: Screen) -> list[str]:
     groups, examples = data.metrics["by"].get("method") or {}, diagnosis["examples"]
-    chosen = [groups[method] for method in _compared_methods(data.metrics)]
+    chosen = [groups[method] for method in _compared_methods(data.metrics, screen)]
     counts = [(group["diagnosis"].get(diagnosis["name"], {}).get("n", 0), group["n_cases"]) for group in chosen]
     counts = counts or [(diagnosis["n"], data.metrics["n_cases"])]
     return [

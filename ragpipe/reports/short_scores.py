@@ -103,7 +103,7 @@ def _shown_scores(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]
         return rest[:SCORES]
     gated = {gate.get("score") for gate in metrics["scoring"].get("gates", {}).values() if gate}
     main = [name for name in rest if name in gated or name in main_scores(names, metrics)]
-    return rest[: max(min(max(len(main), len(_first_of_each(rest, metrics))), SCORES), _FILLED)]
+    return rest[: max(min(len(main), SCORES), _FILLED)]
 
 
 def _shown_methods(name: str, metrics: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ from ragpipe.scoring.gates.gate_results import NO_CALIBRATION
 from ragpipe.scoring.gates.gate_rules import limit, value_text, where_text
 
 _STATES = {"better": "better", "worse": "worse", "same": "as good", "inconclusive": "inconclusive"}
+_NAMED = 5  # other methods that the verdict names
 _FEW = 5  # questions, below which no interval is shown
 
 
@@ -135,9 +137,13 @@ def _gain(score: Mapping[str, Any], factor: float, places: int) -> str:
 
 
 def _others(measured: Mapping[str, Mapping[str, Any]], method: str) -> Iterator[Piece]:
-    """How the other methods stand to the first one, by name."""
+    """How the other methods stand to the first one, by name, and counted for many."""
     others = {name: "too few" if _is_few(score) else _STATES[score["state"]] for name, score in measured.items()}
     del others[method]
+    if len(others) > _NAMED:
+        counts = Counter(others.values())
+        yield f" The other {len(others)}: {', '.join(f'{n} {state}' for state, n in counts.most_common())}."
+        return
     for place, (name, state) in enumerate(others.items()):
         yield from ("; " if place else " ", Verbatim(name), f": {state}")
     yield "." if others else ""

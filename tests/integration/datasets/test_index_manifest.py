@@ -170,12 +170,21 @@ def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("labelled")
+def test_a_manifest_that_lacks_what_was_found_is_not_believed() -> None:
+    found = {**CASES[1], "method": "rag", "chunks": [{"id": "1", "doc_id": "b<i>.pdf", "text": "t"}]}
+    Path("cases.jsonl").write_text(json.dumps(found) + "\n")
+    assert main(WORDS) == 0
+    assert _findings(Path("outputs/x/latest"))["q2", "rag"] == (1, [], ["stale_index_manifest"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("labelled")
 def test_without_a_manifest_nothing_is_said_of_the_index() -> None:
     assert main([word for word in WORDS if "index_manifest" not in word]) == 0
     assert _findings(Path("outputs/x/latest"))["q2", "rag"] == (None, ["retrieval_miss"], ["retrieval_failure"])
     metrics = json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
     mode = metrics["overall"]["failure_modes"]["not_indexed"]
-    assert (mode["n"], mode["n_judged"]) == (0, 1), "of a method that retrieves nothing it is known without a manifest"
+    assert (mode["n"], mode["n_judged"]) == (0, 2), "of a method that retrieves nothing, and where all was found, it is known"
 
 
 @pytest.mark.slow

@@ -303,7 +303,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(tmp_path: Path) -> None:
     assert "\x1b[32mbetter\x1b[0m" in coloured
     assert "\x1b[33mwarning:\x1b[0m" in coloured
     plain = on_a_terminal(words, tmp_path, 80, TERM="xterm-256color", NO_COLOR="1")
-    result = plain[plain.index("no gates:") :]
+    result = plain[plain.index("3 methods, ") :]
     assert "better" in result
     assert "\x1b[" not in result
 
@@ -368,7 +368,7 @@ def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: 
     assert progress[-1].startswith("judging 13/13 cases | 0:0")
     assert "39 sent, 39 answered |" in progress[-1]
     result = lines[lines.index(progress[-1]) + 1 :]
-    assert result[0].startswith("no gates: 3 methods, 13 cases, 5 questions; judge")
+    assert result[0].startswith("3 methods, 13 cases, 5 questions; judge")
     assert result[-1].startswith("report: ")
     assert max(columns_of(line) for line in result[:-1]) <= capture.columns
     assert len(result) <= (25 if capture.columns >= 80 else 28)

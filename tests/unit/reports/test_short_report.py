@@ -73,7 +73,7 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
     """Six questions, each better by a half: a mean of .25 against one of .75, and a difference of one half in all of them."""
     data = data_of(tmp_path, rows_of({"old": [0.25] * 6, "new": [0.75] * 6}))
     lines = text_of(data, 100)
-    assert lines[0] == "no gates: 2 methods, 12 cases, 6 questions; no judge"
+    assert lines[0] == "2 methods, 12 cases, 6 questions; no judge"
     place = next(number for number, line in enumerate(lines) if line.startswith("faithfulness: mean [95% interval], n,"))
     assert lines[place].endswith("difference from old, pairs of cases")
     assert lines[place + 1].split()[:2] == ["old", "0.25"]

@@ -4,6 +4,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_one_iteration_says_what_its_own_metrics_say(tmp_path: Path) -> None:
     for spec in (FAITHFUL, CHUNKY):
         root = tmp_path / spec.name
         root.mkdir()
-        table_of_spec = final(root, table, [spec])
+        table_of_spec = final(root, table, [replace(spec, metric=spec.name)])
         own = score(root, [spec], SETTINGS)
         for name, group in (("all", "overall"), ("a", "a"), ("b", "b")):
             of = table_of_spec["overall"] if group == "overall" else table_of_spec["by"]["method"][name]
