@@ -39,7 +39,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.composites import OVERALL
-from ragpipe.scoring.iterations.per_case_repeats import cases_of, open_records, repeats
+from ragpipe.scoring.iterations.per_case_repeats import cases_of, members, open_records, repeats
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_together, tested
 from ragpipe.stats.looks import look_at
 from ragpipe.stats.multiple_testing import benjamini_hochberg
@@ -325,8 +325,14 @@ def slice_differences(
     `FALSE_SLICES`; slices in which fewer than 6 questions changed cannot decide and are no part of that count. A field with
     one value only is left out. A case with several tags is in several slices.
     """
+    return _decided_slices(_slices(base, candidate, pairs), scores, settings)
+
+
+def _decided_slices(
+    slices: Iterable[tuple[str, str, Whole]], scores: Sequence[PairedScore], settings: CompareSettings
+) -> list[dict[str, Any]]:
     rows = []
-    for field, value, places in _slices(base, candidate, pairs):
+    for field, value, places in slices:
         for score in scores:
             if row := _row(field, value, score, places, settings):
                 rows.append(row)
@@ -431,7 +437,8 @@ Floats = NDArray[np.float64]
 
 def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> dict[str, Any] | None:
     """`base`, the first method in the data, and `candidates`: for each other method its headline scores against the base, over the
-    cases that both have, as `task=compare compare=methods` has them in `comparison.json`.
+    cases that both have, as `task=compare compare=methods` has them in `comparison.json`; `slices`: of each the slices of the first of
+    these scores.
 
     `records` are the tables of the iterations that `metrics` is of; intervals have its level. Each column is read once. None
     where there is one method only, or no headline score. Raises DataError for tables that do not fit together.
@@ -465,7 +472,27 @@ def method_differences(records: Sequence[Path], metrics: Mapping[str, Any]) -> d
     for document in documents.values():
         for name, figures in document.items():
             figures["parts"] = shares_of_parts(name, metrics, metrics)
-    return {"base": base, "candidates": documents}
+    slices = {
+        method: _decided_slices(_method_slices(records[0], metrics, pairs[method], len(cases)), of_method[:1], settings)
+        for method, of_method in scores.items()
+    }
+    return {"base": base, "candidates": documents, "slices": slices}
+
+
+def _method_slices(
+    records: Path, metrics: Mapping[str, Any], pairs: Pairs, n_cases: int
+) -> Iterator[tuple[str, str, Whole]]:
+    """(field, value, places among the pairs) of every slice of a run but those by method."""
+    pair_of_case = np.full(n_cases, -1, dtype=np.int64)
+    pair_of_case[pairs.candidate] = np.arange(len(pairs))
+    fields = {name: groups for name, groups in metrics["by"].items() if "method" not in name.split("*")}
+    for field, groups in members(records, fields).items():
+        slices = {
+            value: np.sort(places[places >= 0]) for value, rows in groups.items() if len(places := pair_of_case[rows])
+        }
+        slices = {value: places for value, places in slices.items() if len(places)}
+        if len(slices) > 1:
+            yield from ((field, value, places) for value, places in slices.items())
 
 
 def _method_pairs(cases: pa.Table, base: str, method: str) -> Pairs:

@@ -75,9 +75,7 @@ def comparison_verdict(
     said = lost_texts(headline[name]), equal_texts(headline[name]), silent_texts(headline[name], _OTHER_SHARE)
     parts = [*(text for texts in said for text in texts), f"{state}: {name} {figures}"]
     if fallen:
-        lowest = max(fallen, key=lambda row: abs(row["difference"]))
-        more = f" and {len(fallen) - 1:,} more slices" if len(fallen) > 1 else ""
-        parts.append(f"worse in {slice_text(lowest)}: {change_text(lowest)}, n = {lowest['n']:,}{more}")
+        parts.append(fallen_text(fallen))
     rest = {**{other: score for other, score in headline.items() if other != name}, **operations}
     for direction in ("worse", "better"):
         changed = [f"{other} {change_text(score)}" for other, score in rest.items() if score["state"] == direction]
@@ -87,6 +85,13 @@ def comparison_verdict(
         verb = "differ" if len(accepted) > 1 else "differs"
         parts.append(f"not by the answers alone: {' and '.join(accepted)} {verb}")
     return {"state": state, "score": name, "sentence": "; ".join(parts)}
+
+
+def fallen_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`worse in category = legal: -0.480 [-0.595, -0.365], n = 20`: of the slices that fell the one that fell most."""
+    lowest = max(rows, key=lambda row: abs(row["difference"]))
+    more = f" and {len(rows) - 1:,} more slices" if len(rows) > 1 else ""
+    return f"worse in {slice_text(lowest)}: {change_text(lowest)}, n = {lowest['n']:,}{more}"
 
 
 def slice_text(row: Mapping[str, Any]) -> str:

@@ -28,10 +28,10 @@ NAMED = 5
 """Flipped cases and slices that are named."""
 _ID = 60
 _HAIR = 1e-9
-_UNDECIDED = {
+UNDECIDED = {
     "few_changed": "fewer than 6 questions changed",
     "too_wide": "too few cases",
-    "several_scores": "not certain among several scores",
+    "several_scores": "not certain among several scores or candidates",
     "one_sample": "one question only",
     "no_spread": "all changed alike",
     "no_pairs": "no shared case",
@@ -40,6 +40,9 @@ _UNDECIDED = {
     "states_nothing": "it rests on answers that state nothing",
     "before_first_look": "less than a quarter of the planned cases is there",
 }
+"""Why a score is inconclusive, in words."""
+UNUSABLE = ("values_lost", "judge_moved", "states_nothing")
+"""The reasons for which the cases themselves cannot decide, however many there are."""
 
 
 def side_label(side: Mapping[str, Any]) -> str:
@@ -103,7 +106,8 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
     yield from absent_score_lines(comparison)
-    yield from together_lines(document)
+    if comparison is document["comparisons"][-1]:
+        yield from together_lines(document)
 
 
 def together_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -206,12 +210,12 @@ def undecided_text(score: Mapping[str, Any]) -> str:
     """`too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264`, `fewer than 6 questions changed; about 59
     cases would decide`. Of latency and cost the smallest
     difference is a share of the base's mean; where one case decides that mean, no number of cases is named."""
-    reason = _UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
+    reason = UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
     typical = score.get("typical")
     if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
         return "one case decides the mean, so its interval is wide; compare the medians"
     text = reason
-    if score["reason"] in ("values_lost", "judge_moved", "states_nothing"):
+    if score["reason"] in UNUSABLE:
         return text
     if score["reason"] == "few_changed":
         return f"{text}; about {whole(score['n_needed'])} cases would decide" if score["n_needed"] else text

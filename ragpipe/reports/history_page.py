@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.safe_text import code_span, markdown_table, on_one_line
+from ragpipe.reports.comparison_summary import UNDECIDED, UNUSABLE
 from ragpipe.reports.number_format import plural, whole
 from ragpipe.scoring.composites import OVERALL
 
@@ -68,6 +69,11 @@ def history_headline(rows: Sequence[Row]) -> str:
         f"{state}: {', '.join(on_one_line(row['score'], _NAME) for row in compared if row['before_state'] == state)}"
         for state in ("worse", "better")
         if any(row["before_state"] == state for row in compared)
+    ]
+    parts += [
+        f"{on_one_line(row['score'], _NAME)}: {UNDECIDED[row['before_reason']]}"
+        for row in compared
+        if row["before_reason"] in UNUSABLE
     ]
     return f"{runs}; the newest, {rows[-1]['run_id']}, against the run before: " + (
         "; ".join(parts) or "no verdict of a change"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.comparing.headline import headline_scores
+from ragpipe.comparing.headline import fallen_text, headline_scores
 from ragpipe.reports.model import Plot, ScoreCell
 from ragpipe.reports.number_format import bracketed, decimal, share_below_one, whole
 from ragpipe.scoring.composites import OVERALL
@@ -48,6 +48,14 @@ def chart_names(metrics: Mapping[str, Any]) -> list[str]:
         if declared["threshold"] is not None and declared["low"] is not None and score["n_ok"]:
             names.append(name)
     return [name for name in dict.fromkeys(names) if metrics["declared"][name]["low"] is not None][:HEADLINES]
+
+
+def fallen_slices(methods: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """For each method that is not worse as a whole, in words the slice that fell most. `methods` is what `method_differences` says."""
+    for method, slices in methods["slices"].items() if methods else ():
+        fallen = [row for row in slices if row["state"] == "worse"]
+        if methods and fallen and methods["candidates"][method][fallen[0]["score"]]["state"] != "worse":
+            yield method, fallen_text(fallen)
 
 
 def by_importance(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:

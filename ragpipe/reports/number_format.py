@@ -97,12 +97,17 @@ def difference_text(score: Mapping[str, Any]) -> str:
     return text
 
 
+_ROUNDING = 1e-12
+
+
 def figure_text(value: float | None, *, sign: bool = False) -> str:
-    """Three decimals below 10, one below 1,000, none above; two digits where three decimals show none; `-` for none."""
+    """Three decimals below 10, one below 1,000, none above; two digits where three decimals show none; `-` for none. What is no more
+    than the rounding of a sum is 0."""
     if value is None:
         return "-"
-    if 0 < abs(value) < 0.001:
-        return f"{value:+.1e}" if sign else f"{value:.1e}"
+    if _ROUNDING < abs(value) < 0.001:
+        return f"{value:+.2g}" if sign else f"{value:.2g}"
+    value = 0.0 if abs(value) <= _ROUNDING else value
     places = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
     return f"{value:+,.{places}f}" if sign else f"{value:,.{places}f}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.reports.metrics_view import (
+    fallen_slices,
     heading,
     iteration_count,
     main_scores,
@@ -131,6 +132,8 @@ def _first_score(name: str, methods: Sequence[str], data: ReportData, screen: Sc
     title = _columns_title(kept, data, screen)
     yield from wrapped((Head(_titled(name, data, screen)), f": {title}"), screen.columns)
     yield from lines
+    for method, text in fallen_slices(data.methods):
+        yield from wrapped((f"{screen.text(method, _NAME)}: {screen.text(text)}",), screen.columns)
     if (left_out := len(method_groups(data.metrics)) - len(methods)) > 0:
         yield (Grey(f"and {plural(left_out, 'method')} between them in the report"),)
     counted = [(method, row) for method, row in zip(methods, rows, strict=True) if row.get("pairs")]

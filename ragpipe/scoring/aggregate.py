@@ -281,6 +281,8 @@ def unshared_warnings(counts: Mapping[str, int]) -> list[str]:
     n, of = counts["n_questions"], counts["of"]
     if n == of:
         return []
+    if not n:
+        return [f"methods share none of {of} questions: nothing tells which is better"]
     return [f"methods share {n} of {of} questions: compare by differences, not by means"]
 
 

@@ -10,7 +10,7 @@ from ragpipe.pages.charts import axis_limit
 from ragpipe.pages.charts_rows import LimitRow, Marks, limit_table
 from ragpipe.pages.page_address import page_address
 from ragpipe.reports.console import duration
-from ragpipe.reports.metrics_view import headline_names, iteration_count, iterations_text, score_cell
+from ragpipe.reports.metrics_view import fallen_slices, headline_names, iteration_count, iterations_text, score_cell
 from ragpipe.reports.model import (
     EVERYWHERE,
     HTML,
@@ -53,6 +53,7 @@ def verdict_of(data: ReportData) -> RunVerdict:
         return RunVerdict("bad", "no evidence", (*sentences, nothing), tuple(_remarks(data)))
     if result := (_difference(data) or _level(data)):
         sentences.append(result)
+    sentences += [(Verbatim(method), " is ", Verbatim(text), ".") for method, text in fallen_slices(data.methods)]
     return RunVerdict(kind, lead, tuple(sentences), tuple(_remarks(data)))
 
 
