@@ -22,10 +22,10 @@ from ragpipe.metrics.from_config import class_path
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
+from ragpipe.systems.settings import HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric, shipped_names
 
-JUDGES, EMBEDDERS = registry.everything("judge"), registry.everything("embedder")
+JUDGES, EMBEDDERS, SYSTEMS = (registry.everything(kind) for kind in ("judge", "embedder", "system"))
 TRANSPORTS = registry.everything("transport")
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 NEEDED: dict[type[Settings], dict[str, Any]] = {
