@@ -358,34 +358,3 @@ def test_one_of_several_draws_is_named(run: Path) -> None:
     two_draws(run)
     assert main(["task=calibrate", f"run={run}", "calibrate.draw=d2"]) == 0
     assert calibration_of(run).scores["faithfulness"].draw_id == "d2"
-
-
-def test_the_embedded_judge_is_fitted_to_labels_and_used(
-    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """People who agree with the shipped threshold, and a run by a much stricter one: the fit finds the way back."""
-    from ragpipe.calibrating import judge_fit
-
-    monkeypatch.setattr(judge_fit, "THRESHOLDS", (0.35, 0.6))
-    monkeypatch.chdir(tmp_path)
-    words = ["+experiment=quickstart", "metrics=[faithfulness]", "report.formats=[]", "output_dir=out"]
-    assert main([*words, "judge.threshold=0.9"]) == 0
-    run = (tmp_path / "out/quickstart/latest").resolve()
-    people = {(case["sample_id"], case["method"]): float(case["value"] >= 0.85) for case in cases_of(demo)}
-    label(run, "d1", [{**case, "label": people[case["sample_id"], case["method"]]} for case in cases_of(run)])
-    capsys.readouterr()
-    assert main(["task=calibrate", f"run={run}", "calibrate.fit=true"]) == 0
-    assert "take threshold 0.35, overlap weights all alike" in " ".join(capsys.readouterr().out.split())
-    (tmp_path / "conf/judge").mkdir(parents=True)
-    shutil.copy(run / "calibration/evidence_fitted.yaml", tmp_path / "conf/judge/mine.yaml")
-    assert main([*words, "judge=mine"]) == 0
-    fitted = json.loads((tmp_path / "out/quickstart/latest/manifest.json").read_text())["identity"]["judge_identity"]
-    before = json.loads((run / "manifest.json").read_text())["identity"]["judge_identity"]
-    assert fitted == {**before, "threshold": 0.35}
-    assert main(["task=verify", f"run={run}"]) == 0
-
-
-def test_only_the_embedded_judge_is_fitted(travelled_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Path(shutil.copytree(travelled_run, tmp_path / "run"))
-    assert main(["task=calibrate", f"run={run}", "calibrate.fit=true"]) == 2
-    assert "a run by the embedded judge" in " ".join(capsys.readouterr().err.split())

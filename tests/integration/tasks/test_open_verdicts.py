@@ -128,7 +128,7 @@ def test_a_calibration_leaves_them_out_unless_it_is_told_and_then_writes_none(ru
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("word", ["calibrate.fit=true", "calibrate.out=x.json", "calibrate.draw=d"])
+@pytest.mark.parametrize("word", ["calibrate.out=x.json", "calibrate.draw=d"])
 def test_nothing_is_made_of_labels_that_are_not_blind(run: Path, word: str) -> None:
     assert main(["task=calibrate", f"run={run}", "calibrate.open_labels=true", word]) == 2
 
