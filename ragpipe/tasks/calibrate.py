@@ -38,7 +38,7 @@ from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.store.run.run_folder import RunFolder, make_folder
+from ragpipe.store.run.run_folder import make_folder
 
 SECTION = "calibrate"
 CALIBRATION_FOLDER, CALIBRATION_FILE = "calibration", "calibration.json"
@@ -60,16 +60,13 @@ class TargetSettings(Settings):
     above: float = Field(
         default=0.8, gt=0, lt=1, description="Value, 0 to 1, that all of the interval has to lie above."
     )
-    relative_to_ceiling: bool = Field(
-        default=False, description="Whether `above` is multiplied by the agreement of people with each other."
-    )
 
 
 class CalibrateSettings(Settings):
     """Which labels, and what agreement has to exceed.
 
     `scores` chooses; by default every score with labels. `recorded` takes scores of people in the data set as labels: the
-    judged score, then the recorded one. `out` names a second file for the calibration, for a run to name.
+    judged score, then the recorded one.
     """
 
     scores: list[str] = Field(default_factory=list, description="Scores to calibrate. Default: all that have labels.")
@@ -103,9 +100,6 @@ class CalibrateSettings(Settings):
             "asked."
         ),
     )
-    out: str | None = Field(
-        default=None, min_length=1, description="File for a second copy of calibration.json. null: none."
-    )
 
 
 class Keys(FinishedRunKeys):
@@ -118,7 +112,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     settings = task_settings(CalibrateSettings, plain, origins, title=_TITLE, section=SECTION)
     finished = open_run(plain, origins, changeable=CHANGEABLE, task="calibrate", task_keys=(SECTION,))
     if settings.open_labels:
-        others = {"draw": settings.draw, "recorded": settings.recorded, "out": settings.out}
+        others = {"draw": settings.draw, "recorded": settings.recorded}
         place, expected = (
             origins.location("calibrate.open_labels"),
             "labels that are blind: leave out calibrate.open_labels",
@@ -157,10 +151,17 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     if settings.open_labels:
         console.say(_NOT_BLIND)
         return 0
-    for line in _replaced(folder, calibration, settings.out):
+    parent = folder.root / CALIBRATION_FOLDER
+    document, page = parent / CALIBRATION_FILE, parent / "calibration.md"
+    for line in _replaced(document, calibration):
         console.say(line)
-    for path in _write(folder, calibration, settings.out):
-        console.say(f"written: {path}")
+    with FolderLock(folder.root):
+        make_folder(parent)
+        json_unless_same(document, calibration.as_json())
+        write_unless_same(page, calibration_markdown(calibration))
+        seal_added(folder, [document, page])
+    console.say(f"written: {document}")
+    console.say(f"written: {page}")
     return 0
 
 
@@ -195,29 +196,11 @@ def calibrated_run(finished: FinishedRun) -> CalibratedRun:
     )
 
 
-def _replaced(folder: RunFolder, calibration: Calibration, out: str | None) -> list[str]:
-    """What stands in the files that the calibration is about to be written to, and is not in it."""
-    lines: list[str] = []
-    for path in (folder.root / CALIBRATION_FOLDER / CALIBRATION_FILE, *([Path(out)] if out else [])):
-        if path.is_file():
-            try:
-                lines += replaced_lines(read_calibration(path), calibration)
-            except DataError:
-                lines.append(f"replaces: {path}, which is no calibration that can be read")
-    return list(dict.fromkeys(lines))
-
-
-def _write(folder: RunFolder, calibration: Calibration, out: str | None) -> list[Path]:
-    """Write and seal the files; with `out` the document once more there."""
-    parent = folder.root / CALIBRATION_FOLDER
-    document, page = parent / CALIBRATION_FILE, parent / "calibration.md"
-    with FolderLock(folder.root):
-        make_folder(parent)
-        json_unless_same(document, calibration.as_json())
-        write_unless_same(page, calibration_markdown(calibration))
-        seal_added(folder, [document, page])
-    if out is None:
-        return [document, page]
-    make_folder(Path(out).parent)
-    json_unless_same(Path(out), calibration.as_json())
-    return [document, page, Path(out)]
+def _replaced(path: Path, calibration: Calibration) -> list[str]:
+    """What stands in the file that the calibration is about to be written to, and is not in it."""
+    if not path.is_file():
+        return []
+    try:
+        return list(replaced_lines(read_calibration(path), calibration))
+    except DataError:
+        return [f"replaces: {path}, which is no calibration that can be read"]
