@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ragpipe.extras.weights.rank_stability import rank_stability
 from ragpipe.extras.weights.ratings import fit_weights
-from ragpipe.stats.rank_stability import rank_stability
 
 Floats = NDArray[np.float64]
 

@@ -88,7 +88,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](extras/weights.md)) |
-| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, `sheet.jsonl`, of a draw by method `strata.parquet`, and after an import `labels.parquet` ([labels](labelling.md)) |
+| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, and after an import `labels.parquet` ([labels](labelling.md)) |
 | `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
 | `selftest.json`, `selftest.md` | of a [self-test](extras/checks.md#self-test): mutants, which scores caught them, and which were missed |
 | `calibration/judge_audit.<run_id>.json`, `calibration/judge_audit.<run_id>.md` | of a [judge audit](extras/checks.md#attacks): which attacks succeeded, and which probes shifted a score |

@@ -1,7 +1,6 @@
 """Means and pass rates of a run corrected by people's labels of its own answers, and the gates that are decided on them.
 
-The labels are those of a random draw, or of a draw by strata with the stratum of every case: each label stands for the cases of its
-stratum. A label of another answer never counts.
+The labels are those of a random draw, or of a draw by method: then each label stands for the cases of its method, its stratum. A label of another answer never counts.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _WORDS = {
 @dataclass(frozen=True)
 class _LabelledScore:
     """A score of all cases in one unit: judged values, labels (NaN where there is none), questions, the strata of a draw by
-    strata, and the scale."""
+    method, and the scale."""
 
     judged: Floats
     labels: Floats
@@ -80,10 +79,8 @@ class CorrectedRun:
             if name in run.declared and run.declared[name]["low"] is not None
         }
         self._drawn = {name: labels for name, score in self._scores.items() if (labels := score.correcting_labels)}
-        self._strata = {
-            name: None if (strata := self._scores[name].strata) is None else strata.codes(list(self._rows))
-            for name in self._drawn
-        }
+        methods = np.unique([method for _, method, _ in self._rows], return_inverse=True)[1].astype(np.int64)
+        self._strata = {name: methods if self._scores[name].by_method else None for name in self._drawn}
         keys = dict.fromkeys(_key(label) for labels in self._drawn.values() for label in labels)
         self._answers = labelled_answers(folder, list(keys)) if keys else {}
 

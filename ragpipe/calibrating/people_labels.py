@@ -17,13 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.labelling.label_files import LABELS, draw_folders, read_draw, read_labels, read_strata
+from ragpipe.labelling.label_files import LABELS, draw_folders, read_draw, read_labels
 from ragpipe.labelling.open_verdicts import standing_verdicts, verdicts_path
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.table_schemas import OUTPUTS, SAMPLES, output_from, sample_from, sample_json
-from ragpipe.scoring.calibration_file import CaseStrata, LabelPart
+from ragpipe.scoring.calibration_file import LabelPart
 from ragpipe.scoring.case_blocks import aligned, keys_of
 from ragpipe.scoring.dimensions import CASE, Fields
 from ragpipe.scoring.normalisation import UNJUDGED, pass_fail
@@ -52,7 +52,7 @@ class PeopleLabels:
     """The labels of a score: `ratings` has a row per case and a column per annotator, NaN where one gave none.
 
     `threshold` is the value from which a label is a pass, in the scale of the score; None: that of the score itself.
-    `strata` are those of a draw by strata.
+    `by_method`: the draw was, so that each label stands for the cases of its method.
     """
 
     cases: list[LabelledCase]
@@ -61,14 +61,13 @@ class PeopleLabels:
     draw_id: str | None = None
     recorded: str | None = None
     threshold: float | None = None
-    strata: CaseStrata | None = None
+    by_method: bool = False
 
 
 def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLabels | None:
     """The labels of the run's draw for a score; None where no draw for it has labels.
 
-    Of an annotator who was asked twice the first label counts. Cases that nobody could label are left out. Raises DataError
-    where several draws have labels and `draw_id` names none.
+    Cases that nobody could label are left out. Raises DataError where several draws have labels and `draw_id` names none.
     """
     draws = {path.name: path for path in draw_folders(folder.root) if _is_labelled(path, score)}
     if draw_id is not None:
@@ -84,19 +83,10 @@ def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLa
         )
         raise DataError(TITLE, [problem])
     for name, path in draws.items():
-        rows = [row for row in read_labels(path).to_pylist() if row["pass"] == 1 and row["label"] is not None]
+        rows = [row for row in read_labels(path).to_pylist() if row["label"] is not None]
         labels = _ratings_of(((_drawn_case(row), row["annotator"], float(row["label"])) for row in rows), draw_id=name)
-        return replace(labels, strata=_case_strata(read_strata(path)))
+        return replace(labels, by_method=read_draw(path).settings.get("draw") == "by_method")
     return None
-
-
-def _case_strata(table: pa.Table | None) -> CaseStrata | None:
-    """The strata of a draw as a calibration keeps them; None for a random draw."""
-    if table is None:
-        return None
-    coded = table["stratum"].combine_chunks().dictionary_encode()
-    keys = {name: table[name].to_pylist() for name in OUTPUT_KEY}
-    return CaseStrata(names=coded.dictionary.to_pylist(), **keys, stratum=coded.indices.to_pylist())
 
 
 def _is_labelled(path: Path, score: str) -> bool:

@@ -244,11 +244,12 @@ def _estimate(
     judged = judged_cases(folder, iterations, spec, None, keys)
     by_case = {(label.sample_id, label.method, label.repeat): label.label for label in score.correcting_labels}
     kept = np.flatnonzero(~np.isnan(judged.values))
+    methods = np.unique([method for _, method, _ in keys], return_inverse=True)[1].astype(np.int64)
     return corrected_mean(
         judged.values[kept],
         np.array([by_case.get(keys[place], np.nan) for place in kept]),
         judged.questions[kept],
-        strata=None if score.strata is None else score.strata.codes(keys)[kept],
+        strata=methods[kept] if score.by_method else None,
         low=scale[0],
         high=scale[1],
         level=level,

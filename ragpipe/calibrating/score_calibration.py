@@ -78,15 +78,7 @@ def calibrate_score(
     is_random = np.array([case.part in AGREEMENT_PARTS for case in labels.cases], dtype=np.bool_)
     rated_all = RatedCases(people.labels, people.verdicts, judged.values, judged.verdicts, judged.questions)
     rated = rated_all.where(is_random)
-    ceiling = human_ceiling(
-        labels.ratings[is_random],
-        people.rating_verdicts[is_random],
-        judged.questions[is_random],
-        spec,
-        judge_reliability=judged.reliability,
-        level=level,
-    )
-    limit, verdict, reason = _verdict(rated, spec, target, ceiling, level)
+    verdict, reason = _verdict(rated, spec, target, level)
     return ScoreCalibration(
         metric=evidence.metric,
         draw_id=labels.draw_id,
@@ -94,7 +86,6 @@ def calibrate_score(
         reference=people.rule,
         bound_to=evidence.bound_to,
         target=target,
-        limit=limit,
         state=verdict.state if verdict else "not_enough_labels",
         labels_needed=verdict.labels_needed if verdict else None,
         reason=reason,
@@ -103,11 +94,18 @@ def calibrate_score(
         confusion=confusion_of(rated, spec),
         prevalence=share_passed(rated.label_verdicts, rated.questions, level),
         judged_prevalence=share_passed(rated.verdicts, rated.questions, level),
-        ceiling=ceiling,
+        ceiling=human_ceiling(
+            labels.ratings[is_random],
+            people.rating_verdicts[is_random],
+            judged.questions[is_random],
+            spec,
+            judge_reliability=judged.reliability,
+            level=level,
+        ),
         slices=list(_slices(rated_all, is_random, evidence, slices, level)),
         length_baseline=length_baseline(rated, judged.lengths[is_random], spec, level),
         labels=list(_labels(evidence, people)),
-        strata=labels.strata,
+        by_method=labels.by_method,
     )
 
 
@@ -153,29 +151,21 @@ def _majority(verdicts: Floats) -> Floats:
 
 
 def _verdict(
-    rated: RatedCases, spec: ScoreSpec, target: CalibrationTarget, ceiling: CalibrationCeiling | None, level: float
-) -> tuple[float | None, KappaVerdict | None, str | None]:
-    """The limit, the verdict, and why there is none: `no_ceiling`, `ceiling_of_zero`, `no_threshold` (the judge or people
-    have no verdicts), `no_scale`, or a reason of `decide_kappa`."""
-    limit = target.above
-    if target.relative_to_ceiling:
-        between = ceiling.statistics.get(target.statistic) if ceiling else None
-        if between is None or between.value is None:
-            return None, None, "no_ceiling"
-        if between.value <= 0:
-            return None, None, "ceiling_of_zero"
-        limit = target.above * between.value
+    rated: RatedCases, spec: ScoreSpec, target: CalibrationTarget, level: float
+) -> tuple[KappaVerdict | None, str | None]:
+    """The verdict, and why there is none: `no_threshold` (the judge or people have no verdicts), `no_scale`, or a reason of
+    `decide_kappa`."""
     if target.statistic == "kappa":
         both = rated.with_verdicts()
         if not len(both.labels):
-            return limit, None, "no_threshold"
-        verdict = decide_kappa(both.label_verdicts, both.verdicts, both.questions, target=limit, level=level)
-        return limit, verdict, verdict.reason
+            return None, "no_threshold"
+        verdict = decide_kappa(both.label_verdicts, both.verdicts, both.questions, target=target.above, level=level)
+        return verdict, verdict.reason
     if spec.low is None or spec.high is None:
-        return limit, None, "no_scale"
+        return None, "no_scale"
     both, scale = rated.with_values(), (spec.low, spec.high)
-    verdict = decide_kappa(both.labels, both.scores, both.questions, scale=scale, target=limit, level=level)
-    return limit, verdict, verdict.reason
+    verdict = decide_kappa(both.labels, both.scores, both.questions, scale=scale, target=target.above, level=level)
+    return verdict, verdict.reason
 
 
 def length_baseline(rated: RatedCases, lengths: Floats, spec: ScoreSpec, level: float) -> LengthBaseline | None:

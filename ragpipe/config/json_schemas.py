@@ -25,7 +25,6 @@ from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.score import LabelQuestion
 from ragpipe.schema.settings import Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.systems.settings import SYSTEMS
 
 Schema = dict[str, Any]
 
@@ -35,7 +34,7 @@ OPEN_VALUE: Schema = {"type": "string", "pattern": r"\$\{|^\?\?\?$"}
 DEFAULTS: Schema = {"type": "array", "description": "Hydra's list of the options that this file builds on."}
 GROUPS: dict[str, type[Settings] | Mapping[str, type[Settings]]] = {
     "dataset": DatasetSettings,
-    "system": SYSTEMS,
+    "system": registry.everything("system"),
     "judge": registry.everything("judge"),
     "transport": registry.everything("transport"),
     "runner": registry.everything("runner"),

@@ -28,13 +28,14 @@ from ragpipe.schema.settings import Settings
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.places import cache_folder
-from ragpipe.systems.settings import SHARED_BY_METHODS, LiveSettings, PythonSystem, method_sections, settings_class
+from ragpipe.systems.settings import SHARED_BY_METHODS, LiveSystem, method_sections
 
 INVALID_CONFIGURATION = "the configuration is wrong; nothing was started"
 _OVERLAYS = ("experiment", "mode")
 _DECIDING = (*_OVERLAYS, "task", "dataset", "system", "judge", "metrics")  # all else follows from these words
 
 S = TypeVar("S", bound=Settings)
+_Group = Literal["judge", "embedder", "transport", "runner", "system"]
 
 
 def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunConfig:
@@ -128,23 +129,23 @@ class _Sections:
         self._read_section("scoring", ScoringSettings)
         self._read_section("report", ReportSettings)
         self._read_section("store", StoreSettings)
-        self._read_section("system", settings_class(self._plain.get("system", {})))
+        self._read_kind("system", default="recorded")
         self._check_methods()
 
     def _check_methods(self) -> None:
         """Each method of a live system must be a system of its own."""
         system = self._sections["system"]
-        if not isinstance(system, LiveSettings) or not system.methods:
+        if not isinstance(system, LiveSystem) or not system.methods:
             return
         problems_before = len(self._problems)
-        if system.method != LiveSettings.model_fields["method"].default:
+        if system.method != LiveSystem.model_fields["method"].default:
             self._add_method_fault("system.method", system.method, "no name, where system.methods names the methods")
         for name, overrides in system.methods.items():
             for key in sorted(SHARED_BY_METHODS & overrides.keys()):
                 expected = f"{key} in the section, for all methods" if key != "method" else "its name above it alone"
                 self._add_method_fault(f"system.methods.{name}.{key}", show_value(overrides[key]), expected)
         for name, section in method_sections(system.model_dump(mode="json", by_alias=True)).items():
-            validated(settings_class(section), section, f"system.methods.{name}", self._origins, self._problems)
+            self._of_kind("system", section, f"system.methods.{name}", default="")
         if len(self._problems) > problems_before:
             self._sections["system"] = None
 
@@ -152,16 +153,14 @@ class _Sections:
         self._problems.append(Problem(self._origins.location(key), key, found, expected, "leave it out"))
 
     def check_system_callable(self) -> None:
-        """A Python system must be importable now: it is about to be asked."""
-        from ragpipe.systems.live_system import open_system
-
+        """A system of the user's code must be importable now: it is about to be asked."""
         system = self._sections["system"]
-        if not isinstance(system, LiveSettings) or self._top is None:
+        if not isinstance(system, LiveSystem) or self._top is None:
             return
         for settings in system.each_method():
-            if isinstance(settings, PythonSystem):
+            if settings.code:
                 try:
-                    open_system(settings, self._top.plugins)
+                    settings.opened(self._top.plugins)
                 except ConfigError as error:
                     self._add_placed(error.problems)
 
@@ -285,21 +284,24 @@ class _Sections:
             self._problems += jury_problems(jury, self._origins)
         self._sections["judge"] = jury
 
-    def _read_kind(self, name: Literal["judge", "embedder", "transport", "runner"], default: str) -> None:
+    def _read_kind(self, group: _Group, default: str) -> None:
         """A section with the settings of its `kind`."""
-        section = self._plain.get(name) or {}
+        self._sections[group] = self._of_kind(group, self._plain.get(group) or {}, group, default)
+
+    def _of_kind(self, group: _Group, section: Any, key: str, default: str) -> Any:
+        """The settings that the `kind` of a section at this key has; None where something is wrong."""
         kind = section.get("kind", default) if isinstance(section, Mapping) else default
-        settings = registry.find(name, kind) if isinstance(kind, str) else None
+        settings = registry.find(group, kind) if isinstance(kind, str) else None
         if settings is not None:
             before = len(self._problems)
-            self._sections[name] = validated(settings, section, name, self._origins, self._problems)
-            self._problems[before:] = [_with_owner(problem, name) for problem in self._problems[before:]]
-            return
-        kinds = registry.names(name)
-        key, expected = f"{name}.kind", f"one of {', '.join(kinds)}"
+            read = validated(settings, section, key, self._origins, self._problems)
+            self._problems[before:] = [_with_owner(problem, group, key) for problem in self._problems[before:]]
+            return read
+        kinds = registry.names(group)
+        key, expected = f"{key}.kind", f"one of {', '.join(kinds)}"
         fix = did_you_mean(str(kind), kinds)
         self._problems.append(Problem(self._origins.location(key), key, show_value(kind), expected, fix))
-        self._sections[name] = None
+        return None
 
     def _add_placed(self, problems: Any) -> None:
         self._problems += [placed(problem, self._origins) for problem in problems]
@@ -309,13 +311,13 @@ def _is_jury(section: object) -> bool:
     return isinstance(section, Mapping) and section.get("kind") == "jury"
 
 
-def _with_owner(problem: Problem, section: Literal["judge", "embedder", "transport", "runner"]) -> Problem:
+def _with_owner(problem: Problem, group: _Group, section: str) -> Problem:
     """The problem; of a key that another kind of this section has, with the option that has it."""
     key = problem.key.removeprefix(f"{section}.").split(".")[0]
     if not problem.found.startswith("an unknown key"):
         return problem
-    kinds = registry.everything(section)
-    if not (owners := [f"{section}={kind}" for kind, model in kinds.items() if key in model.model_fields]):
+    kinds = registry.everything(group)
+    if not (owners := [f"{group}={kind}" for kind, model in kinds.items() if key in model.model_fields]):
         return problem
     return replace(problem, fix=f"`{key}` is a key of {' and '.join(owners)}: add that word, or leave this one out")
 

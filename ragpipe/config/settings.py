@@ -24,7 +24,7 @@ from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.store.calls.call_database import OUTAGE_S, StorePlace, store_folder_of, store_place_of
 from ragpipe.store.places import DEFAULT_CACHE, address_fault, is_remote, local_folder, publishing_fault
-from ragpipe.systems.settings import SystemSettings
+from ragpipe.systems.settings import AnySystem
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,63}\Z")
 _NO_PLUGINS = frozenset({"ragpipe", *sys.stdlib_module_names})
@@ -212,7 +212,7 @@ class RunConfig(TopSettings):
     dataset: DatasetSettings = Field(
         description="The cases: which files, and how their records become questions and outputs."
     )
-    system: SystemSettings = Field(description="The system under test: where the outputs come from.")
+    system: SerializeAsAny[AnySystem] = Field(description="The system under test: where the outputs come from.")
     judge: SerializeAsAny[AnyJudge] = Field(description="The judge: who answers the metrics' questions.")
     transport: Annotated[SerializeAsAny[AnyTransport], NotInIdentity] = Field(
         description="Whether questions reach the judge's provider or only stored replies are used."

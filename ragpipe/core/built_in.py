@@ -13,6 +13,11 @@ ENTRIES: Final[Any] = {
         "none": "ragpipe.embedding.settings:NoEmbedder",
         "minilm": "ragpipe.embedding.settings:MiniLM",
     },
+    "system": {
+        "recorded": "ragpipe.systems.settings:RecordedSystem",
+        "python": "ragpipe.systems.settings:PythonSystem",
+        "http": "ragpipe.systems.settings:HttpSystem",
+    },
     "runner": {
         "local": "ragpipe.config.runner_settings:LocalRunner",
     },

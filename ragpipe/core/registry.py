@@ -34,6 +34,7 @@ GROUP = "ragpipe.plugins"
 Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
+    "system",  # the settings of a `system` section, by its `kind` (systems/settings.py)
     "transport",  # the settings of a `transport` section, by its `kind` (config/transport_settings.py)
     "runner",  # the settings of a `runner` section, by its `kind` (config/runner_settings.py)
     "store",  # what makes the `CallDatabase` of an address, by its scheme (store/calls/call_database.py)

@@ -23,7 +23,7 @@ from ragpipe.scoring.gates.gate_rules import exit_code
 from ragpipe.stages.collected_outputs import system_failures
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.run.run_tables import batches, read_json
-from ragpipe.systems.settings import RecordedSystem
+from ragpipe.systems.settings import LiveSystem
 
 ASK_ELSEWHERE = (
     "this task asks no judge; the command of the evaluation asks for them (or, over its folder, task=rejudge with its "
@@ -130,7 +130,7 @@ class RunOutcome:
 
     def _system_failed(self) -> bool:
         """Whether the live system of this run failed on more cases than the coverage floor allows; prints it."""
-        if self._spec.made_from is not None or isinstance(self._config.system, RecordedSystem):
+        if self._spec.made_from is not None or not isinstance(self._config.system, LiveSystem):
             return False
         failures, floor = system_failures(self._folder.outputs), self._config.scoring.coverage_floor
         if failures.failed <= (1 - floor) * failures.cases + _EPSILON:
@@ -207,7 +207,7 @@ def completion_notice(config: RunConfig, manifest: Mapping[str, Any], now: datet
 def _word_to_ask_system(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
     """None where the outputs are recorded, or come from another run."""
     system = config.system
-    if isinstance(system, RecordedSystem) or manifest["source_run"] is not None:
+    if not isinstance(system, LiveSystem) or manifest["source_run"] is not None:
         return None
     return shlex.join([f"system.version={next_name(system.version)}"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -12,34 +12,33 @@ from typing import Any, get_args
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import PACKAGE
 from ragpipe.documents.markdown import read_documents
-from ragpipe.example_rag.chunking import CHUNKER, chunks_of
-from ragpipe.example_rag.extraction import ExtractedAnswer, Extraction, RetrievedChunk
-from ragpipe.example_rag.folder_choice import FolderChoice
-from ragpipe.example_rag.lexical_index import LexicalIndex
-from ragpipe.example_rag.planted_faults import (
-    MISSING_DOCUMENT,
-    OVER_REFUSAL_COVERAGE,
-    WRONG_FOLDER,
-    WRONG_SCOPE_WORDS,
-    checked_faults,
-)
-from ragpipe.example_rag.question_words import search_words
+from ragpipe.example_rag.lexical_index import DocumentChunk, LexicalIndex, chunks_of, has_digit, search_words
+from ragpipe.patterns.sentences import list_items, sentences
 from ragpipe.schema.sample import FolderMode
 
 HANDBOOK = PACKAGE / "data" / "handbook"
 VERSION = "1"
-TOP_K = 5
-_DECLINED = (
-    (
-        re.compile(r"\bshould (?:i|we) (?:buy|sell|invest|sign|sue)\b|\b(?:recommend|advise|advice)\b", re.IGNORECASE),
-        "I cannot give financial or legal advice.",
-    ),
-    (
-        re.compile(r"\b(?:salary|salaries|home address|private|birthday|religion|illness)\b", re.IGNORECASE),
-        "I cannot give private information about people.",
-    ),
-)
+FAULTS = {
+    "wrong_scope": "questions about warranties, repairs and returns are looked up in the folder `company`",
+    "missing_document": "the document `products/heron.md` is not in the index",
+    "over_refusal": "it only answers where a passage has every word of the question",
+    "stale_note": "of two notes that contradict each other it prefers the older one",
+    "no_citations": "answers have no citations",
+}
+"""What can be switched on, with what it does."""
+_TOP_K = 5
+_MOST_SENTENCES = 3
+_LISTING = re.compile(r"\b(?:steps?|list|how (?:do|can|does|should)|what are|which \w+s\b|name (?:all|the))", re.I)
+_LABEL = re.compile(r"\*\*([^*\n]+):\*\*")
+_COMPARING = re.compile(r"\b(?:and|both|compare[ds]?|versus|than|difference)\b", re.I)
+_DECLINED = {
+    r"\bshould (?:i|we) (?:buy|sell|invest|sign|sue)\b|\b(?:recommend|advise|advice)\b": "I cannot give financial or legal advice.",
+    r"\b(?:salary|salaries|home address|private|birthday|religion|illness)\b": "I cannot give private information about people.",
+}
 """What is asked, and how it is declined without a search."""
+_NOTHING = "I could not find this in the documents."
+_NOT_ALLOWED = "I cannot answer this because I am not allowed to use the note about it."
+_Hit = tuple[int, float]  # the place of a chunk in the index, and its score
 
 
 class ExampleRag:
@@ -47,32 +46,23 @@ class ExampleRag:
 
     Sections are its chunks and BM25 finds them. `folder_mode` of a question: off, all folders are searched; on, those that
     its words point to; on_with_fallback, those, and all where they hold no answer. Advice and private details are declined
-    by a rule. Where two notes contradict each other (`replaces` in the front matter), the newer goes before the older. `faults` are
-    names of `planted_faults.FAULTS`.
+    by a rule. Where two notes contradict each other (`replaces` in the front matter), the newer goes before the older. `faults`
+    are names of `FAULTS`.
 
     Raises DataError for documents that cannot be read, and ConfigError for an unknown fault.
     """
 
     def __init__(self, folder: Path = HANDBOOK, faults: Iterable[str] = ()):
-        self.faults = checked_faults(faults)
+        self.faults = frozenset(faults)
+        if unknown := sorted(self.faults - FAULTS.keys()):
+            problems = [Problem("example RAG", "fault", repr(name), f"some of {', '.join(FAULTS)}") for name in unknown]
+            raise ConfigError("the example RAG cannot be started", problems)
+        self.version = "+".join([VERSION, *sorted(self.faults)])
         self._documents = read_documents(folder)
-        left_out = {MISSING_DOCUMENT} if "missing_document" in self.faults else set()
+        left_out = {"products/heron.md"} if "missing_document" in self.faults else set()
         self.index = LexicalIndex(chunks_of(note for note in self._documents if note.rel_path not in left_out))
-        self._folders = FolderChoice(self.index)
-        self._newer = {
-            str(note.front_matter["replaces"]): note.rel_path
-            for note in self._documents
-            if "replaces" in note.front_matter
-        }
-        self._extraction = Extraction(
-            **({"min_coverage": OVER_REFUSAL_COVERAGE} if "over_refusal" in self.faults else {}),
-            cite="no_citations" not in self.faults,
-        )
-
-    @property
-    def version(self) -> str:
-        """The version of the system, with its faults: `1+stale_note`."""
-        return "+".join([VERSION, *sorted(self.faults)])
+        replaced = {(str(note.front_matter.get("replaces")), note.rel_path) for note in self._documents}
+        self._goes_before = replaced if "stale_note" in self.faults else {(new, old) for old, new in replaced}
 
     def answer(self, question: str, folder_mode: FolderMode = "off") -> dict[str, Any]:
         """The output for a question, with the keys of `ragpipe.schema.sample.Output`. Times are in milliseconds.
@@ -83,79 +73,124 @@ class ExampleRag:
             raise ValueError(f"folder_mode {folder_mode!r}; expected one of {', '.join(get_args(FolderMode))}")
         start = perf_counter()
         words = list(dict.fromkeys(search_words(question)))
-        selected = None if folder_mode == "off" else self._selected_folders(words)
+        folders = None if folder_mode == "off" else self._folders(words)
         chosen = perf_counter()
-        declined = next((reply for pattern, reply in _DECLINED if pattern.search(question)), None)
-        hits = [] if declined else self._retrieve(words, selected)
-        found_at = perf_counter()
-        result = ExtractedAnswer(declined, abstained=True) if declined else self._extract(question, hits)
-        if folder_mode == "on_with_fallback" and result.abstained and not declined:
-            selected = []
-            hits = self._retrieve(words, None)
-            result = self._extract(question, hits)
-        end = perf_counter()
+        declined = next((text for pattern, text in _DECLINED.items() if re.search(pattern, question, re.I)), None)
+        hits = [] if declined else self._retrieve(words, folders)
+        found = perf_counter()
+        lines, refusal = ([], declined) if declined else self._extract(question, words, hits)
+        if folder_mode == "on_with_fallback" and refusal and not declined:
+            folders, hits = [], self._retrieve(words, None)
+            lines, refusal = self._extract(question, words, hits)
+        times = {"folder_selection": chosen - start, "retrieval": found - chosen, "generation": perf_counter() - found}
         return {
-            "answer": result.text,
-            "chunks": [self._chunk(hit) for hit in hits],
-            "citations": result.citations,
-            "abstained": result.abstained,
+            "answer": refusal or "\n".join(line["text"] for line in lines),
+            "chunks": [self._chunk(rank, *hit) for rank, hit in enumerate(hits, 1)],
+            "citations": [line for line in lines if "marker" in line],
+            "abstained": refusal is not None,
             "folder_mode": folder_mode,
-            **({} if selected is None else {"selected_folders": selected}),
-            "timings": _milliseconds(
-                folder_selection=chosen - start, retrieval=found_at - chosen, generation=end - found_at
-            ),
+            **({} if folders is None else {"selected_folders": folders}),
+            "timings": {stage: round(1000 * seconds, 3) for stage, seconds in times.items()},
             "version": self.version,
         }
 
     def index_rows(self) -> Iterator[dict[str, Any]]:
         """The manifest of the index, row by row (docs/latency.md): every chunk, and every document without one."""
-        indexed = set()
         for chunk, counts in zip(self.index.chunks, self.index.words, strict=True):
-            indexed.add(chunk.rel_path)
             row = {"doc_id": chunk.rel_path, "chunk_id": chunk.id, "tokens": counts.total(), "doc_type": chunk.doc_type}
-            yield {**row, "chunker": CHUNKER, "embedding": "bm25", "index_version": self.version}
+            yield {**row, "chunker": "heading", "embedding": "bm25", "index_version": self.version}
+        indexed = {chunk.rel_path for chunk in self.index.chunks}
         for note in self._documents:
             if note.rel_path not in indexed:
                 yield {"doc_id": note.rel_path, "doc_type": str(note.front_matter.get("doc_type", "document"))}
 
-    def _selected_folders(self, words: list[str]) -> list[str]:
-        if "wrong_scope" in self.faults and WRONG_SCOPE_WORDS & set(words):
-            return [WRONG_FOLDER]
-        return self._folders.of(words)
+    def _folders(self, words: list[str]) -> list[str]:
+        is_misled = "wrong_scope" in self.faults and {"warranty", "repair", "return"} & set(words)
+        return ["company"] if is_misled else self.index.folders_of(words)
 
-    def _retrieve(self, words: list[str], folders: list[str] | None) -> list[RetrievedChunk]:
-        """The best chunks by rank; where a note and the one that it replaces are both among them, the newer stands first."""
-        hits = self.index.search(words, folders)[:TOP_K]
-        ordered: list[tuple[int, float]] = []
-        for place, score in hits:
-            rel_path = self.index.chunks[place].rel_path
-            later = [n for n, (before, _) in enumerate(ordered) if self._goes_before(rel_path, before)]
-            ordered.insert(later[0] if later else len(ordered), (place, score))
-        return [RetrievedChunk(place, rank, score) for rank, (place, score) in enumerate(ordered, 1)]
+    def _retrieve(self, words: list[str], folders: list[str] | None) -> list[_Hit]:
+        """The best chunks; of two notes that contradict each other, the newer stands first."""
+        ordered: list[_Hit] = []
+        for hit in self.index.search(words, folders)[:_TOP_K]:
+            path = self.index.chunks[hit[0]].rel_path
+            below = [
+                n
+                for n, (place, _) in enumerate(ordered)
+                if (path, self.index.chunks[place].rel_path) in self._goes_before
+            ]
+            ordered.insert(below[0] if below else len(ordered), hit)
+        return ordered
 
-    def _goes_before(self, rel_path: str, place: int) -> bool:
-        """Whether a document goes before that of a chunk which is ranked higher."""
-        above = self.index.chunks[place].rel_path
-        if "stale_note" in self.faults:
-            return self._newer.get(rel_path) == above
-        return self._newer.get(above) == rel_path
+    def _extract(
+        self, question: str, words: list[str], hits: Sequence[_Hit]
+    ) -> tuple[list[dict[str, str]], str | None]:
+        """The lines of the answer with their citations, or why there is none: the chunks have too few words of the question, no chunk
+        has its numbers, or a note must not be used."""
+        numbers = {word for word in words if has_digit(word)}
+        evidence = self._evidence(question, words, numbers, hits)
+        chunks = [self.index.chunks[place] for _, place in evidence]
+        if chunks and chunks[0].policy == "no_use":
+            return [], _NOT_ALLOWED
+        present = {word for _, place in evidence for word in self.index.words[place]}
+        least = 1.0 if "over_refusal" in self.faults else 0.5
+        if len(words) < 2 or self.index.weight(words, present) < least * self.index.weight(words, words):
+            return [], _NOTHING
+        lines = []
+        for (rank, _), chunk in zip(evidence, chunks, strict=True):
+            for passage in self._passages(question, words, numbers, chunk):
+                text = f'{chunk.title}: "{passage}"' if chunk.policy == "quote_only" else passage
+                cited = {"marker": f"[{rank}]", "chunk_id": chunk.id, "text": f"{text} [{rank}]"}
+                lines.append({"text": text} if "no_citations" in self.faults else cited)
+        return lines, None
 
-    def _extract(self, question: str, hits: list[RetrievedChunk]) -> ExtractedAnswer:
-        return self._extraction.answer(question, hits, self.index)
+    def _evidence(
+        self, question: str, words: list[str], numbers: set[str], hits: Sequence[_Hit]
+    ) -> list[tuple[int, int]]:
+        """Rank and place of the chunk that has the numbers and most of the words, also in its heading and the labels of its items
+        (`**Label:** value`); for a question that compares, of the one that adds most to it, too."""
+        ranked = [(rank, place) for rank, (place, _) in enumerate(hits, 1)]
+        fitting = [hit for hit in ranked if _sentences_with(numbers, self.index.chunks[hit[1]])]
+        weight = self.index.weight
 
-    def _chunk(self, hit: RetrievedChunk) -> dict[str, Any]:
-        chunk = self.index.chunks[hit.place]
-        return {
-            "id": chunk.id,
-            "doc_id": chunk.rel_path,
-            "rank": hit.rank,
-            "score": round(hit.score, 4),
-            "text": chunk.text,
-            "rel_path": chunk.rel_path,
-            "heading_path": chunk.heading_path or None,
-            "doc_type": chunk.doc_type,
-            "policy": chunk.policy,
-        }
+        def fit(hit: tuple[int, int]) -> tuple[float, ...]:
+            chunk = self.index.chunks[hit[1]]
+            labels = search_words(" ".join(_LABEL.findall(chunk.body)))
+            parts = (self.index.words[hit[1]], search_words(chunk.heading_path), labels)
+            return *(round(weight(words, part), 6) for part in parts), -hit[0]
+
+        best = max(fitting, key=fit, default=None)
+        if best is None or not _COMPARING.search(question):
+            return [best] if best else []
+        missing = [word for word in words if word not in self.index.words[best[1]]]
+        usable = [hit for hit in fitting if hit != best and self.index.chunks[hit[1]].policy != "no_use"]
+        second = max(usable, key=lambda hit: (weight(missing, self.index.words[hit[1]]), -hit[0]), default=best)
+        return [best, second] if weight(missing, self.index.words[second[1]]) > 0 else [best]
+
+    def _passages(self, question: str, words: Sequence[str], numbers: set[str], chunk: DocumentChunk) -> list[str]:
+        """All items of a list that is asked for, else the sentences with most of the words that the heading has not."""
+        items = list_items(chunk.body)
+        if len(items) > 1 and _LISTING.search(question):
+            return items
+        passages = _sentences_with(numbers, chunk)
+        asked = [word for word in words if word not in chunk.above]
+        scores = [self.index.weight(asked, search_words(passage)) for passage in passages]
+        best = max(scores, default=0.0)
+        if best == 0:
+            return items if len(items) > 1 else passages[:_MOST_SENTENCES]
+        return [text for text, score in zip(passages, scores, strict=True) if score >= 0.6 * best][:_MOST_SENTENCES]
+
+    def _chunk(self, rank: int, place: int, score: float) -> dict[str, Any]:
+        chunk = self.index.chunks[place]
+        head = {"id": chunk.id, "doc_id": chunk.rel_path, "rank": rank, "score": round(score, 4)}
+        text = f"{chunk.heading_path}\n{chunk.body}" if chunk.heading_path else chunk.body  # names its subject
+        about = {"heading_path": chunk.heading_path or None, "doc_type": chunk.doc_type, "policy": chunk.policy}
+        return {**head, "text": text, "rel_path": chunk.rel_path, **about}
+
+
+def _sentences_with(numbers: set[str], chunk: DocumentChunk) -> list[str]:
+    """The sentences and list items of a chunk that have all the numbers, with those of its heading and title."""
+    missing = numbers - set(chunk.above)
+    return [passage for passage in sentences(chunk.body) if missing <= set(search_words(passage))]
 
 
 def answer(sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,18 +200,20 @@ def answer(sample: Mapping[str, Any]) -> dict[str, Any]:
     name.
     """
     params = dict(sample.get("params") or {})
-    folder_mode, folder, faults = params.pop("folder_mode", "off"), params.pop("folder", None), params.pop("faults", [])
+    folder_mode, folder, faults = (
+        params.pop("folder_mode", "off"),
+        params.pop("folder", HANDBOOK),
+        params.pop("faults", []),
+    )
     if params:
-        expected = "folder_mode, faults, folder"
-        problems = [Problem("system", f"system.params.{name}", repr(params[name]), expected) for name in params]
+        problems = [
+            Problem("system", f"system.params.{name}", repr(params[name]), "folder_mode, faults, folder")
+            for name in params
+        ]
         raise ConfigError("the example RAG cannot be asked", problems)
-    return _opened(str(folder or HANDBOOK), tuple(faults)).answer(sample["question"], folder_mode)
+    return _opened(str(folder), tuple(faults)).answer(sample["question"], folder_mode)
 
 
 @lru_cache(maxsize=8)
 def _opened(folder: str, faults: tuple[str, ...]) -> ExampleRag:
     return ExampleRag(Path(folder), faults)
-
-
-def _milliseconds(**seconds: float) -> dict[str, float]:
-    return {stage: round(1000 * time, 3) for stage, time in seconds.items()}

@@ -92,10 +92,14 @@ def _too_many_strata(strata: int, size: int) -> ConfigError:
     return ConfigError(CANNOT_DRAW, [Problem("label", "label.n", str(size), expected, f"label.n={AT_LEAST * strata}")])
 
 
-def asked_of(drawn: int, annotators: Sequence[str], shared: float) -> list[list[str] | None]:
+SHARED = 0.2
+"""Share of the cases that all annotators are asked, so that they can be compared."""
+
+
+def asked_of(drawn: int, annotators: Sequence[str]) -> list[list[str] | None]:
     """Who is asked for each drawn case, in the order of the draw: None is everyone.
 
-    A share of `shared` of the cases is for all, evenly spread, the first among them; the others take turns. More cases at the
+    A share of SHARED of the cases is for all, evenly spread, the first among them; the others take turns. More cases at the
     end change nothing about those before. Without names, or with one, everyone is asked for everything.
     """
     if len(annotators) < 2:
@@ -103,7 +107,7 @@ def asked_of(drawn: int, annotators: Sequence[str], shared: float) -> list[list[
     asked: list[list[str] | None] = []
     turns = 0
     for place in range(drawn):
-        if np.ceil((place + 1) * shared - 1e-9) > np.ceil(place * shared - 1e-9):
+        if np.ceil((place + 1) * SHARED - 1e-9) > np.ceil(place * SHARED - 1e-9):
             asked.append(None)
         else:
             asked.append([annotators[turns % len(annotators)]])

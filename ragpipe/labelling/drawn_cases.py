@@ -15,11 +15,11 @@ import pyarrow as pa
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.labelling.draw import ALL, CANNOT_DRAW, DrawnCases, asked_of, draw_cases, random_order
-from ragpipe.labelling.label_files import DRAWN_COLUMNS, STRATA_COLUMNS, Draw, StratumSize
+from ragpipe.labelling.label_files import DRAWN_COLUMNS, Draw, StratumSize
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.schema.sample import OUTPUT_KEY, Turn, distinct_references
-from ragpipe.schema.table_schemas import output_from, sample_from, sample_json, table_from, table_of
+from ragpipe.schema.table_schemas import output_from, sample_from, sample_json, table_of
 from ragpipe.store.run.run_tables import read_columns, reading_table, rows_at
 
 RANDOM_SHARE = 0.5
@@ -68,20 +68,12 @@ def _check_unchanged(before: Draw, strata: Sequence[str]) -> None:
         now = ", ".join(f"{name} {cases:,}" for name, cases in sorted(sizes.items()))
         problem = Problem(
             before.draw_id,
-            "label.more",
+            "label.n",
             f"strata of {now} cases",
             f"those of the draw: {then}",
             "label.seed=1 draws anew",
         )
         raise DataError(CANNOT_DRAW, [problem])
-
-
-def strata_table(settings: LabelSettings, population: Population) -> pa.Table | None:
-    """The stratum of every case that is drawn from; None where there is one stratum for all."""
-    if settings.draw == "random":
-        return None
-    columns = dict(zip(OUTPUT_KEY, zip(*population.keys, strict=True), strict=True))
-    return table_from({**columns, "stratum": strata_of(settings, population)}, STRATA_COLUMNS)
 
 
 def stratum_sizes(drawn: DrawnCases) -> list[StratumSize]:
@@ -123,7 +115,7 @@ def drawn_rows(
             "probability": drawn.probability(stratum),
         }
     ordered = [rows[item] for item in dict.fromkeys([*earlier, *rows])]
-    for row, annotators in zip(ordered, asked_of(len(ordered), settings.annotators, settings.shared), strict=True):
+    for row, annotators in zip(ordered, asked_of(len(ordered), settings.annotators), strict=True):
         row["annotators"] = annotators
     return table_of(ordered, DRAWN_COLUMNS)
 
@@ -216,11 +208,11 @@ _PLAIN = re.compile(r"[A-Za-z_/.][\w./-]*")
 
 
 def more_labels_words(draw: Draw, run: Path, more: int) -> list[str]:
-    """`task=label` with the settings of a draw that are not the usual ones, and `label.more`."""
+    """`task=label` with the settings of a draw that are not the usual ones, and the `label.n` by which it grows."""
     usual = LabelSettings().model_dump()
     settings = {name: value for name, value in draw.settings.items() if name != "n" and value != usual[name]}
     words = [f"label.{name}={_written(value)}" for name, value in settings.items()]
-    return ["task=label", f"run={run}", *words, f"label.more={more}"]
+    return ["task=label", f"run={run}", *words, f"label.n={draw.settings['n'] + more}"]
 
 
 def _written(value: Any) -> str:

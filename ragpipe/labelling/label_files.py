@@ -1,5 +1,4 @@
-"""The files of a draw: `<run>/labels/<draw_id>/` with draw.json, draw.parquet, of a draw by method strata.parquet and, after
-an import, labels.parquet."""
+"""The files of a draw: `<run>/labels/<draw_id>/` with draw.json, draw.parquet and, after an import, labels.parquet."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from ragpipe.store.files.atomic import json_unless_same, open_unless_same
 from ragpipe.store.run.run_tables import open_table, read_json, run_file_error
 
 LABELS_FOLDER = "labels"
-DRAW, DRAWN, STRATA, LABELS = "draw.json", "draw.parquet", "strata.parquet", "labels.parquet"
+DRAW, DRAWN, LABELS = "draw.json", "draw.parquet", "labels.parquet"
 
 
 def table_schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
@@ -33,10 +32,9 @@ _CASE = (
 )
 _DESIGN = (
     ("part", TEXT, "random or stratified: the part of the draw that the case came in by"),
-    ("stratum", TEXT, "the stratum of the case; all for a random draw"),
+    ("stratum", TEXT, "the method of the case; all for a random draw"),
     ("probability", REAL, "drawn cases of the stratum / cases of the stratum"),
 )
-STRATA_COLUMNS = table_schema(*_CASE[:3], ("stratum", TEXT, "the stratum of the case"))
 DRAWN_COLUMNS = table_schema(
     ("item", TEXT, "the opaque name of the case on the page and in the sheets"),
     *_CASE,
@@ -49,7 +47,6 @@ LABEL_COLUMNS = table_schema(
     ("label", REAL, "in the native scale of the score; null = cannot tell"),
     ("grade", TEXT, "the grade's name; null = cannot tell, or a number between the grades"),
     ("note", TEXT, "what the annotator wrote; null = nothing"),
-    ("pass", WHOLE, "1, and 2 for a case that was asked again"),
     *_DESIGN,
     ("at", TEXT, "when it was given (UTC, ISO 8601); null = not recorded"),
 )
@@ -76,7 +73,7 @@ class StratumSize(_Frozen):
 
 class Draw(_Frozen):
     """The whole of `draw.json`. `cases` counts the cases of the run that the score has a value for: what was drawn from.
-    `settings` are those that the draw is made by; `pages` the digests of all pages that were written for it, the newest last."""
+    `settings` are those that the draw is made by."""
 
     format: Annotated[int, Field(ge=FORMAT, le=FORMAT)] = FORMAT
     draw_id: str
@@ -91,12 +88,6 @@ class Draw(_Frozen):
     cases: int
     strata: list[StratumSize]
     settings: dict[str, Any]
-    pages: list[str] = Field(default_factory=list)
-
-    @property
-    def page_sha256(self) -> str | None:
-        """The digest of the newest page; None where none was written yet."""
-        return self.pages[-1] if self.pages else None
 
 
 def draw_folders(run: Path) -> list[Path]:
@@ -131,13 +122,6 @@ def write_draw(folder: Path, draw: Draw) -> None:
 def read_drawn(folder: Path) -> pa.Table:
     """The cases of a draw (DRAWN_COLUMNS), in the order in which they were drawn. Raises DataError."""
     return read_columns_of(folder / DRAWN, DRAWN_COLUMNS)
-
-
-def read_strata(folder: Path) -> pa.Table | None:
-    """The stratum of every case that was drawn from (STRATA_COLUMNS), drawn or not; None for a random draw, which has one.
-    Raises DataError."""
-    path = folder / STRATA
-    return read_columns_of(path, STRATA_COLUMNS) if path.exists() else None
 
 
 def read_labels(folder: Path) -> pa.Table:

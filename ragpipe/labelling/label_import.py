@@ -27,11 +27,10 @@ _FROM_DRAW = tuple(name for name in LABEL_COLUMNS.names if name in DRAWN_COLUMNS
 
 
 class LabelKey(NamedTuple):
-    """Whose label of which item; `number` is 2 for an item that was asked again."""
+    """Whose label of which item."""
 
     item: str
     annotator: str
-    number: int
 
 
 class GivenLabel(NamedTuple):
@@ -56,7 +55,7 @@ def labels_of(draw: Draw, items: Iterable[str], events: Sequence[LabelEvent]) ->
         if problem := _stranger(draw, known, event):
             problems.append(problem)
             continue
-        stack = stacks.setdefault(LabelKey(event.item, event.annotator, event.number), [])
+        stack = stacks.setdefault(LabelKey(event.item, event.annotator), [])
         if event.undo:
             if stack:
                 stack.pop()
@@ -80,7 +79,7 @@ def merged_labels(
             elif not _is_later(labels.get(key), label):
                 labels[key] = label
     order = {item: place for place, item in enumerate(rows)}
-    keys = sorted(labels, key=lambda key: (order[key.item], key.annotator, key.number))
+    keys = sorted(labels, key=lambda key: (order[key.item], key.annotator))
     return table_of([_row(rows[key.item], key, labels[key]) for key in keys], LABEL_COLUMNS)
 
 
@@ -114,7 +113,7 @@ def unlabelled_cases(drawn: pa.Table, labels: pa.Table, annotator: str) -> tuple
 def _earlier_labels(earlier: pa.Table | None, rows: Mapping[str, Row]) -> dict[LabelKey, GivenLabel]:
     items = {tuple(row[name] for name in OUTPUT_KEY): item for item, row in rows.items()}
     return {
-        LabelKey(items[tuple(row[name] for name in OUTPUT_KEY)], row["annotator"], row["pass"]): GivenLabel(
+        LabelKey(items[tuple(row[name] for name in OUTPUT_KEY)], row["annotator"]): GivenLabel(
             row["label"], row["grade"], row["note"], row["at"]
         )
         for row in (earlier.to_pylist() if earlier is not None else ())
@@ -133,7 +132,6 @@ def _row(case: Row, key: LabelKey, label: GivenLabel) -> Row:
         "label": label.value,
         "grade": label.grade,
         "note": label.note,
-        "pass": key.number,
         "at": label.at,
     }
 
@@ -201,7 +199,7 @@ CANNOT_READ = "labelled files cannot be read; nothing was imported"
 EVENT_VERSION = 1
 """Of a line of the page's file."""
 LIMIT = 64 << 20  # bytes of a file
-_FORMS = ".jsonl (of the page, or a sheet) or .csv"
+_FORMS = ".jsonl (of the page) or .csv (a sheet)"
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,6 @@ class LabelEvent:
     question: str
     label: str | float | None
     note: str | None
-    number: int
     undo: bool
     draw: str | None
     at: str | None
@@ -310,7 +307,6 @@ def _event(where: str, row: Mapping[str, Any], problems: list[Problem]) -> Label
         if not label and not undo:
             return None
     faults = len(problems)
-    number = _pass_number(where, row.get("pass", 1), problems)
     texts = {
         name: _text(where, name, row.get(name), problems)
         for name in ("item", "annotator", "question", "note", "draw", "at")
@@ -331,7 +327,6 @@ def _event(where: str, row: Mapping[str, Any], problems: list[Problem]) -> Label
         texts["question"],
         label,
         texts["note"] or None,
-        number,
         undo,
         texts["draw"] or None,
         texts["at"] or None,
@@ -339,13 +334,6 @@ def _event(where: str, row: Mapping[str, Any], problems: list[Problem]) -> Label
 
 
 _NEEDED = {"item": "the item's name", "annotator": "who gave the label", "draw": "the draw's name"}
-
-
-def _pass_number(where: str, value: Any, problems: list[Problem]) -> int:
-    if value in (1, 2, "1", "2", "") and not isinstance(value, bool):
-        return int(value or 1)
-    problems.append(Problem(where, "pass", shorten(repr(value), 60), "1, or 2 for a case that was asked again"))
-    return 1
 
 
 def _text(where: str, name: str, value: Any, problems: list[Problem]) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from markupsafe import Markup
 
-from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import did_you_mean
 from ragpipe.labelling.draw import CANNOT_DRAW
@@ -20,7 +19,6 @@ from ragpipe.labelling.label_files import (
     DRAW,
     DRAWN,
     LABELS,
-    STRATA,
     Draw,
     LabelGrade,
     read_labels,
@@ -29,7 +27,7 @@ from ragpipe.labelling.label_files import (
 )
 from ragpipe.labelling.label_import import EVENT_VERSION, merged_labels
 from ragpipe.labelling.label_settings import LabelSettings
-from ragpipe.labelling.label_sheets import sheet_rows, write_sheets
+from ragpipe.labelling.label_sheets import sheet_rows, write_sheet
 from ragpipe.metrics.base import Metric
 from ragpipe.pages.data_blocks import ROWS_PER_BLOCK, DataBlock, json_block
 from ragpipe.pages.page_file import Page, core_script, core_style, page_environment, page_html
@@ -42,18 +40,12 @@ _PIECES = ("dom", "blocks", "keys", "share")
 _TITLE = "Label"
 
 
-def page_digest(draw: Draw, items: Mapping[str, ShownCase], *, with_reference: bool) -> str:
-    """sha256 of all that the page asks and shows. The page carries it, and its labels do."""
-    return sha256([draw.draw_id, draw.question, _grades(draw), _shown(items, with_reference)])
-
-
 def label_page(
     draw: Draw,
     items: Mapping[str, ShownCase],
     asked: Mapping[str, Sequence[str] | None],
     *,
     annotators: Sequence[str],
-    again: float,
     with_reference: bool,
 ) -> str:
     """The page as HTML.
@@ -63,19 +55,16 @@ def label_page(
         items: what is shown, by item.
         asked: who is asked for each item; None is everyone.
         annotators: the names to choose from; empty: anyone types a name.
-        again: the share of cases that an annotator is asked again.
         with_reference: whether the reference answer is shown.
     """
     shown = _shown(items, with_reference)
     about = {
         "v": EVENT_VERSION,
         "draw": draw.draw_id,
-        "page": page_digest(draw, items, with_reference=with_reference),
         "score": draw.score,
         "question": draw.question,
         "grades": _grades(draw),
         "annotators": list(annotators),
-        "again": again,
         "items": [{"item": case["item"], "asked": asked[case["item"]]} for case in shown],
     }
     body = page_environment(_ASSETS).get_template("label.html.jinja").render(draw=draw, count=len(shown))
@@ -126,7 +115,6 @@ def write_draw_files(
     folder: Path,
     draw: Draw,
     drawn: pa.Table,
-    strata: pa.Table | None,
     items: Mapping[str, ShownCase],
     settings: LabelSettings,
     *,
@@ -136,9 +124,8 @@ def write_draw_files(
 
     Args:
         folder: the draw's folder; it is made.
-        draw: the draw; the digest of its page is added to `pages`.
+        draw: the draw.
         drawn: its table.
-        strata: the stratum of every case that was drawn from; None for a random draw.
         items: what people see, by item.
         settings: who is asked.
         with_reference: whether the reference answer is shown.
@@ -147,25 +134,18 @@ def write_draw_files(
     """
     make_folder(folder.parent)
     make_folder(folder)
-    digest = page_digest(draw, items, with_reference=with_reference)
-    pages = [page for page in draw.pages if page != digest]
-    draw = draw.model_copy(update={"pages": [*pages, digest]})
     rows = drawn.to_pylist()
     html = label_page(
         draw,
         items,
         {row["item"]: row["annotators"] for row in rows},
         annotators=settings.annotators,
-        again=settings.again,
         with_reference=with_reference,
     )
     write_rows(folder / DRAWN, drawn)
     write_unless_same(folder / PAGE, html)
-    sheets = write_sheets(folder, sheet_rows(draw, items, with_reference=with_reference))
-    written = [folder / PAGE, *sheets, folder / DRAWN, folder / DRAW]
-    if strata is not None:
-        write_rows(folder / STRATA, strata)
-        written.append(folder / STRATA)
+    sheet = write_sheet(folder, sheet_rows(draw, items, with_reference=with_reference))
+    written = [folder / PAGE, sheet, folder / DRAWN, folder / DRAW]
     if (folder / LABELS).is_file():
         write_rows(folder / LABELS, merged_labels(read_labels(folder), [], drawn))
         written.append(folder / LABELS)
@@ -201,17 +181,6 @@ def asked_question(
         expected = f"values from {spec.low:g} to {spec.high:g}, the scale of {spec.name}"
         raise ConfigError(CANNOT_DRAW, [Problem("label", "label.grades", ", ".join(outside), expected)])
     return AskedQuestion(metric, spec, words, listed)
-
-
-def drawn_metric(draws: Sequence[Draw]) -> str | None:
-    """The name by which the drawn score of a run was chosen, for a start that names none; None without a draw. Raises ConfigError
-    where several scores are drawn."""
-    names = {draw.score: str(draw.settings.get("metric") or draw.score) for draw in draws}
-    if len(names) > 1:
-        expected = f"one of those that are drawn: {', '.join(names.values())}"
-        fix = f"label.metric={next(iter(names.values()))}"
-        raise ConfigError(CANNOT_DRAW, [Problem("label", "label.metric", "nothing", expected, fix)])
-    return next(iter(names.values()), None)
 
 
 def _labelled_score(metrics: Sequence[Metric], name: str | None) -> tuple[Metric, ScoreSpec]:

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field
 from ragpipe.schema.score import Grades
 from ragpipe.schema.settings import Settings
 
-Share = Annotated[float, Field(ge=0, le=1)]
-
 
 def _distinct(names: list[str]) -> list[str]:
     if len(set(names)) < len(names) or not all(name.strip() == name != "" for name in names):
@@ -25,9 +23,11 @@ class LabelSettings(Settings):
         default=None, description="Name of the metric, or of one of its scores, that is labelled."
     )
     n: int = Field(
-        default=60, ge=1, le=100_000, description="How many cases are drawn. A draw that has more keeps them."
+        default=60,
+        ge=1,
+        le=100_000,
+        description="How many cases are drawn. A draw that has fewer grows to them; one that has more keeps them.",
     )
-    more: int = Field(default=0, ge=0, le=100_000, description="How many cases are added to the draw that there is.")
     draw: Literal["random", "by_method"] = Field(
         default="random",
         description=(
@@ -37,11 +37,7 @@ class LabelSettings(Settings):
     seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Seed of the draw. Another seed is another draw.")
     annotators: Annotated[list[str], AfterValidator(_distinct)] = Field(
         default_factory=list,
-        description="Names of those who label, who divide the cases among them. Default: anyone, and everyone labels all.",
-    )
-    shared: Share = Field(default=0.2, description="Share of the cases that all annotators label, 0 to 1.")
-    again: Share = Field(
-        default=0.05, description="Share of the cases that an annotator is asked again, after 20 others."
+        description="Names of those who label, who divide the cases among them, a fifth for all. Default: anyone, and everyone labels all.",
     )
     question: str | None = Field(
         default=None, min_length=1, description="What is asked. null: as the metric's `label` says."
@@ -53,5 +49,5 @@ class LabelSettings(Settings):
     files: list[str] = Field(
         default_factory=list,
         alias="import",
-        description="Files to read: labels.jsonl of the page, sheets as .csv or .jsonl, verdicts.jsonl of report.html.",
+        description="Files to read: labels.jsonl of the page, sheets as .csv, verdicts.jsonl of report.html.",
     )

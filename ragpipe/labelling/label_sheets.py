@@ -1,10 +1,9 @@
-"""The cases of a draw as sheets, for those who prefer one to the page: as blind as the page. `label_import` reads them back."""
+"""The cases of a draw as a sheet, for those who prefer one to the page: as blind as the page. `label_import` reads it back."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,15 +46,13 @@ def numbered_texts(texts: list[str]) -> str:
     return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, 1))
 
 
-def write_sheets(folder: Path, rows: list[dict[str, str]]) -> list[Path]:
-    """Write `sheet.csv` (for spreadsheets: with a byte order mark, no text computes) and `sheet.jsonl`. Raises OutputError."""
+def write_sheet(folder: Path, rows: list[dict[str, str]]) -> Path:
+    """Write `sheet.csv`, for spreadsheets: with a byte order mark, and no text computes. Raises OutputError."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\r\n")
     names = list(rows[0]) if rows else list(SHEET_COLUMNS)
     writer.writerow(names)
     writer.writerows([escape(row[name]) for name in names] for row in rows)
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    written = [folder / "sheet.csv", folder / "sheet.jsonl"]
-    for path, text in zip(written, ("\ufeff" + table.getvalue(), lines), strict=True):
-        write_unless_same(path, text)
-    return written
+    path = folder / "sheet.csv"
+    write_unless_same(path, "\ufeff" + table.getvalue())
+    return path

@@ -219,8 +219,6 @@ def _cost(used: Mapping[str, Any]) -> str:
 
 
 _WORDS = {
-    "no_ceiling": "no case has labels of two people, so there is no ceiling to put the target relative to",
-    "ceiling_of_zero": "people do not agree with each other beyond chance: no target can be put relative to that",
     "no_scale": "the score is a count without a scale",
     "few_outside_largest_class": "fewer than 5 labels are outside the largest class, where kappa says next to nothing: label "
     "cases of the rare class too, and read agreement and AC1",

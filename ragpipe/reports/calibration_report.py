@@ -53,19 +53,18 @@ def verdict_line(name: str, score: ScoreCalibration) -> str:
         return f"{name}: {_without_verdicts(name, score)}"
     statistic = score.target.statistic
     estimate = score.statistics.get(statistic)
-    if estimate is None or score.limit is None:
+    if estimate is None:
         return f"{name}: not enough labels. {reason_words(score.reason)}"
     if estimate.value is None:
         reason = reason_words(score.reason or estimate.reason)
         return f"{name}: not enough labels. no {statistic.replace('_', ' ')} on {estimate.n:,} labels: {reason}"
-    limit = score.limit
     text = f"{statistic.replace('_', ' ')} {estimate_text(estimate)} on {estimate.n:,} labels"
-    target = f"target above {limit:.2f}" + (" (relative to people)" if score.target.relative_to_ceiling else "")
+    target = f"target above {score.target.above:.2f}"
     if score.state == "passed":
         return f"{name}: passed. {text}, {target}: all of the interval lies above"
     if score.state == "failed":
         return f"{name}: failed. {text}, {target}: all of the interval lies below"
-    return f"{name}: not enough labels. {text}, {target}: {_missing(score, estimate, limit)}"
+    return f"{name}: not enough labels. {text}, {target}: {_missing(score, estimate, score.target.above)}"
 
 
 def _without_verdicts(name: str, score: ScoreCalibration) -> str:

@@ -7,13 +7,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
@@ -78,11 +76,10 @@ class Binding(_Part):
 
 
 class CalibrationTarget(_Part):
-    """What agreement has to exceed: `above`, times the agreement between people with `relative_to_ceiling`."""
+    """What agreement has to exceed."""
 
     statistic: TargetStatistic
     above: float = Field(gt=0, lt=1)
-    relative_to_ceiling: bool
 
 
 class ConfusionTable(_Part):
@@ -148,30 +145,6 @@ class CalibrationLabel(_Part):
     judge_passed: bool | None = None
 
 
-class CaseStrata(_Part):
-    """The stratum of every case that a draw by strata was drawn from, drawn or not: one case per place of the lists, its
-    `stratum` the place of a name in `names`."""
-
-    names: list[str]
-    sample_id: list[str]
-    method: list[str]
-    repeat: list[int]
-    stratum: list[Count]
-
-    @model_validator(mode="after")
-    def _checked(self) -> Self:
-        if len({len(column) for column in (self.sample_id, self.method, self.repeat, self.stratum)}) > 1:
-            raise ValueError("lists of one length: sample_id, method, repeat and stratum of each case")
-        if max(self.stratum, default=0) >= max(1, len(self.names)):
-            raise ValueError(f"places of the {len(self.names)} names of strata")
-        return self
-
-    def codes(self, keys: Sequence[tuple[str, str, int]]) -> NDArray[np.int64]:
-        """The number of the stratum of each of these cases (sample, method, repeat); -1 for one that was not drawn from."""
-        known = dict(zip(zip(self.sample_id, self.method, self.repeat, strict=True), self.stratum, strict=True))
-        return np.array([known.get(key, -1) for key in keys], dtype=np.int64)
-
-
 class CorrectedWidth(_Part):
     """The mean of a score corrected by `labels` labels, and how wide its interval is.
 
@@ -194,9 +167,9 @@ class ScoreCalibration(_Part):
     """One score against people.
 
     `draw_id` or `recorded` says where the labels are from, `reference` how several labels of a case became one. `state`
-    compares the interval of the target's statistic with `limit`, the target's value after `relative_to_ceiling`;
+    compares the interval of the target's statistic with that of the target;
     `labels_needed` and `reason` are those of `decide_kappa`. Statistics are over the labels of the random part of the draw;
-    `labels` lists all. `strata` is of a draw by strata, None of a random one: by it all labels count in corrected means.
+    `labels` lists all; `by_method`: of a draw by method, all of them count in corrected means.
     `unjudged` counts labelled cases for which the judge gave no value. `corrected` is there where a width was asked for.
     """
 
@@ -206,7 +179,6 @@ class ScoreCalibration(_Part):
     reference: Literal["single", "majority", "mean"]
     bound_to: Binding
     target: CalibrationTarget
-    limit: float | None
     state: State
     labels_needed: int | None
     reason: str | None
@@ -219,15 +191,14 @@ class ScoreCalibration(_Part):
     slices: list[CalibrationSlice]
     length_baseline: LengthBaseline | None
     labels: list[CalibrationLabel]
-    strata: CaseStrata | None = None
+    by_method: bool = False
     corrected: CorrectedWidth | None = None
 
     @property
     def correcting_labels(self) -> list[CalibrationLabel]:
-        """The labels that a corrected mean goes by: those of all parts of the draw by their strata, without strata those of the
-        random part."""
+        """The labels that a corrected mean goes by: of a draw by method those of all its parts, else those of the random part."""
         drawn = [label for label in self.labels if label.part != "recorded"]
-        return drawn if self.strata is not None else [label for label in drawn if label.part == "random"]
+        return drawn if self.by_method else [label for label in drawn if label.part == "random"]
 
     @property
     def calibrated(self) -> bool | None:

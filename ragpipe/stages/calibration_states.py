@@ -139,7 +139,7 @@ def _state(document: Calibration, name: str, binding: Any) -> dict[str, Any]:
 def _verdict(score: ScoreCalibration) -> str:
     """`kappa 0.91 [0.84, 0.95] of 200 labels: above 0.8`."""
     statistic = score.statistics.get(score.target.statistic)
-    limit = score.target.above if score.limit is None else score.limit
+    limit = score.target.above
     words = {"passed": f"above {limit:.3g}", "failed": f"below {limit:.3g}"}
     verdict = words.get(score.state, f"not enough labels to say that it is above {limit:.3g}")
     if score.labels_needed:

@@ -20,7 +20,6 @@ from ragpipe.stages.read_answers import ANSWER_PLACE, read_output
 from ragpipe.store.run.journal import Journal
 from ragpipe.systems.asking import AddressLimits, AskTally, ask, shared_limits
 from ragpipe.systems.live_system import LiveMethod
-from ragpipe.systems.settings import HttpSystem
 from ragpipe.systems.system_failures import SystemFailure
 
 _RESUME = "what it answered before is kept; when it is up again, the same command goes on"
@@ -226,7 +225,7 @@ class _MethodCollection:
 
     def _with_way_out(self, problem: Problem) -> Problem:
         """The problem of a first answer, with the line that leaves out what was read by its own name and has another form."""
-        by_name = isinstance(self._settings, HttpSystem) and not self._settings.fields
+        by_name = getattr(self._settings, "fields", None) == {}
         if not by_name or problem.where != ANSWER_PLACE or problem.key.startswith(("answer", "contexts")):
             return problem
         return replace(problem, fix="fields: {answer: answer, contexts: contexts} reads these two alone")

@@ -17,7 +17,7 @@ from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.schema.sample import Output
 from ragpipe.store.run.journal import Journal
 from ragpipe.store.run.run_tables import batches, read_columns
-from ragpipe.systems.settings import SystemSettings
+from ragpipe.systems.settings import AnySystem
 
 _BATCH = 65_536  # rows read at once
 
@@ -126,7 +126,7 @@ def output_versions(outputs: Path) -> dict[str, list[str]]:
 FIX = "leave the method out of system.retrieves, or its chunks out of the data"
 
 
-def mark_closed_book(records: Iterable[Record], system: SystemSettings) -> Iterator[Record]:
+def mark_closed_book(records: Iterable[Record], system: AnySystem) -> Iterator[Record]:
     """The records, with `retrieves: false` in the outputs of the methods that retrieve nothing by the system's settings.
 
     Raises one DataError, at the end, that names every case which has chunks all the same.
@@ -144,7 +144,7 @@ def mark_closed_book(records: Iterable[Record], system: SystemSettings) -> Itera
     faults.raise_all()
 
 
-def unknown_methods(system: SystemSettings, methods: Iterable[str]) -> str | None:
+def unknown_methods(system: AnySystem, methods: Iterable[str]) -> str | None:
     """A warning about names under `system.retrieves` that no output has; None when there are none."""
     known = list(methods)
     unknown = sorted(system.named_methods - set(known))

@@ -19,7 +19,7 @@ from ragpipe.judging.limits.retries import holds_all
 from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.live_system import LiveMethod
-from ragpipe.systems.settings import HttpSystem, LiveSystem
+from ragpipe.systems.settings import LiveSystem
 from ragpipe.systems.system_failures import SystemFailure, failure_of_exception
 
 _FIRST_WAIT_S = 2.0  # longest back-off while nothing has been answered: a wrong start is told within half a minute
@@ -47,7 +47,7 @@ class AddressLimits:
 
     def __init__(self, settings: LiveSystem, tell: Callable[[str], None]):
         self._settings = settings
-        self.place = settings.url if isinstance(settings, HttpSystem) else settings.callable
+        self.place = settings.place
         self.slots = RequestSlots(settings.concurrency)
         self.rate_limiter = RateLimiter(settings.rpm)
         self.width = LearnedWidth()
@@ -114,8 +114,7 @@ def shared_limits(methods: Iterable[LiveMethod], tell: Callable[[str], None]) ->
     found = []
     for method in methods:
         settings = method.settings
-        place = settings.url if isinstance(settings, HttpSystem) else settings.callable
-        key = (settings.kind, place, *(getattr(settings, name) for name in _LIMITS))
+        key = (settings.kind, settings.place, *(getattr(settings, name) for name in _LIMITS))
         if key not in limits:
             limits[key] = AddressLimits(settings, tell)
         found.append(limits[key])
@@ -171,8 +170,8 @@ async def _answer(method: LiveMethod, sample: Sample, seconds: float) -> Mapping
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise  # this collection is given up; without that, the system has raised it
         if limit.expired() and isinstance(error, TimeoutError):  # the system may raise one of its own
-            # a thread cannot be ended: to call a callable again would let two answers to one question be under way
-            kind: FailureKind = "deadline" if isinstance(method.settings, HttpSystem) else "bad_request"
+            # to ask again what goes on would let two answers to one question be under way
+            kind: FailureKind = "bad_request" if method.settings.goes_on else "deadline"
             raise SystemFailure(kind, f"timeout after {seconds:g} s") from None
         if isinstance(error, RagpipeError):
             raise SystemFailure("bad_request", str(error)[:500]) from error

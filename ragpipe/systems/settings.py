@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, field_validator
 
+from ragpipe.core import registry
 from ragpipe.core.validation import did_you_mean
 from ragpipe.datasets.mapping_settings import PathExpression
 from ragpipe.datasets.settings import OUTPUT_FIELDS
@@ -27,8 +28,11 @@ FIELDS_OF_ANSWER = OUTPUT_FIELDS - {"method", "repeat"}
 """What an answer may have; `system.method` and `system.repeats` give the rest."""
 
 
-class _System(Settings):
-    """What every system may have."""
+class AnySystem(Settings):
+    """The base of the settings of every system, one class per `kind` (`core/registry.py`): what every system may have."""
+
+    if TYPE_CHECKING:
+        kind: str  # each class declares its own, in its place among the keys
 
     index_manifest: Annotated[str | None, NotInIdentity] = Field(
         default=None,
@@ -81,7 +85,7 @@ class _System(Settings):
         return identity if without in (True, {}) else {**identity, "retrieves": without}
 
 
-class RecordedSystem(_System):
+class RecordedSystem(AnySystem):
     """The outputs stand in the data set, beside the questions."""
 
     kind: Literal["recorded"] = Field(
@@ -89,8 +93,20 @@ class RecordedSystem(_System):
     )
 
 
-class LiveSettings(_System):
-    """What every system that is called has.
+class System(Protocol):
+    """Gives the raw output of one sample, a mapping with the keys of an output. Raises whatever went wrong."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know of its answers."""
+        ...
+
+    async def answer(self, sample: Sample) -> Mapping[str, Any]: ...
+    async def close(self) -> None: ...
+
+
+class LiveSystem(AnySystem):
+    """The base of the settings of every system that is called: what each of them has.
 
     `method` names it in the tables. It is asked `repeats` times for each sample: a system that does not always answer the
     same gives outputs that differ, and each of them is a case. `version` is free text: raise it when the system behind the same address has changed,
@@ -101,6 +117,11 @@ class LiveSettings(_System):
     `timeout_s` bounds one request, and twice as much all requests for one answer without the waits; `concurrency` the answers under way.
     A request that failed for a passing reason is sent again, up to `retries` times.
     """
+
+    implementation: ClassVar[str] = ""
+    """The `module:class` of the `System` that is made with these settings and asked."""
+    goes_on: ClassVar[bool] = False
+    """Whether a request that ran out of time may go on all the same, as a thread does: it is not sent again."""
 
     method: str = Field(default="default", min_length=1, description="Name of the system in the tables.")
     methods: dict[Annotated[str, Field(min_length=1)], dict[str, Any]] = Field(
@@ -154,13 +175,33 @@ class LiveSettings(_System):
         """The names of the methods that are asked, in the order of the tables."""
         return tuple(self.methods) or (self.method,)
 
+    @property
+    def place(self) -> str:
+        """Where it is asked, for messages. Methods of one place share its limits."""
+        return self.kind
+
+    @property
+    def code(self) -> str:
+        """The `module:object` of a user's that answers: imported before anything is spent. Empty: none."""
+        return "" if self.implementation.startswith("ragpipe.") else self.implementation
+
+    @property
+    def by_version(self) -> bool:
+        """Whether its `version` alone, and no edit of its code, makes it another system."""
+        return not self.code
+
+    def opened(self, plugins: Sequence[str]) -> System:
+        """The system, ready to be asked. Raises ConfigError when it cannot be had."""
+        system: System = registry.imported(self.implementation)(self)
+        return system
+
     def each_method(self) -> tuple[LiveSystem, ...]:
         """The settings of each method that is asked: without `methods`, this section. Raises ValueError for wrong ones."""
         if not self.methods:
-            return (self,)  # type: ignore[return-value]
+            return (self,)
         sections = method_sections(self.model_dump(mode="json", by_alias=True))
         return tuple(
-            settings_class(section).model_validate_json(json.dumps(section))  # type: ignore[misc]
+            registry.find("system", section["kind"]).model_validate_json(json.dumps(section))
             for section in sections.values()
         )
 
@@ -181,10 +222,10 @@ class LiveSettings(_System):
                 name: value for name, value in identity.items() if name not in ("method", "prices")
             }
         prices = {} if self.prices is None else {"prices": self.prices.identity()}
-        return {"kind": self.kind, "methods": methods, **prices}  # type: ignore[attr-defined]
+        return {"kind": self.kind, "methods": methods, **prices}
 
 
-class PythonSystem(LiveSettings):
+class PythonSystem(LiveSystem):
     """A Python callable `package.module:function`, sync or async, below a package listed in `plugins:`.
 
     It gets the sample as a plain dict (id, question, history, meta, params), or what `input` makes of it, and returns the answer
@@ -194,6 +235,8 @@ class PythonSystem(LiveSettings):
     an edit of the callable's file or another `version`; `version`, that alone.
     """
 
+    implementation: ClassVar[str] = "ragpipe.systems.python_system:PythonCallable"
+    goes_on: ClassVar[bool] = True
     kind: Literal["python"] = Field(description="A Python callable is asked for every sample.")
     callable: str = Field(
         description=(
@@ -224,8 +267,24 @@ class PythonSystem(LiveSettings):
             raise ValueError("package.module:function, or package.module:object.method")
         return value
 
+    @property
+    def place(self) -> str:
+        return self.callable
 
-class HttpSystem(LiveSettings):
+    @property
+    def code(self) -> str:
+        return self.callable
+
+    @property
+    def by_version(self) -> bool:
+        return self.recognised_by == "version"
+
+    def opened(self, plugins: Sequence[str]) -> System:
+        system: System = registry.imported(self.implementation)(self, plugins)
+        return system
+
+
+class HttpSystem(LiveSystem):
     """An HTTP endpoint that is sent one JSON object a question (POST) or its keys in the query (GET), and answers with one
     JSON object or a stream of events.
 
@@ -234,6 +293,7 @@ class HttpSystem(LiveSettings):
     `bearer_env` names that of a bare key.
     """
 
+    implementation: ClassVar[str] = "ragpipe.systems.http_system:HttpEndpoint"
     kind: Literal["http"] = Field(description="An HTTP endpoint is asked for every sample.")
     url: str = Field(description="Address of the endpoint, http or https, without a user or password.")
     http_method: Literal["POST", "GET"] = Field(
@@ -273,6 +333,10 @@ class HttpSystem(LiveSettings):
         ),
     )
 
+    @property
+    def place(self) -> str:
+        return self.url
+
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, value: str) -> str:
@@ -300,20 +364,8 @@ class HttpSystem(LiveSettings):
         return fields
 
 
-LiveSystem = PythonSystem | HttpSystem
-SystemSettings = RecordedSystem | PythonSystem | HttpSystem
-SYSTEMS: dict[str, type[Settings]] = {"recorded": RecordedSystem, "python": PythonSystem, "http": HttpSystem}
-"""The settings of each kind of system."""
-
-
 SHARED_BY_METHODS = frozenset({"method", "methods", "prices", "budget", "index_manifest"})
 """Keys of the section that no single method has otherwise."""
-
-
-def settings_class(section: object) -> type[Settings]:
-    """The class that checks a `system` section: that of its `kind`, of a recorded system when the kind is none."""
-    kind = section.get("kind") if isinstance(section, Mapping) else None
-    return SYSTEMS.get(str(kind), RecordedSystem)
 
 
 def method_sections(section: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -325,7 +377,7 @@ def method_sections(section: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for name, overrides in section.get("methods", {}).items():
         shared = base
         if overrides.get("kind", base.get("kind")) != base.get("kind"):
-            shared = {key: value for key, value in base.items() if key in LiveSettings.model_fields}
+            shared = {key: value for key, value in base.items() if key in LiveSystem.model_fields}
         params = {**(base.get("params") or {}), **(overrides.get("params") or {})}
         sections[name] = {**shared, **overrides, "params": params, "method": name}
     return sections

@@ -9,15 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.calibrating.judge_fit import fit_embedded_judge, fit_lines, judge_section
 from ragpipe.calibrating.people_labels import TITLE, unused_lines
 from ragpipe.calibrating.run_calibration import CalibratedRun, calibrate_run, member_lines, score_evidence
-from ragpipe.calibrating.score_calibration import ScoreEvidence
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
-from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.labelling.drawn_cases import more_labels_words
 from ragpipe.labelling.label_files import LABELS_FOLDER, read_draw
 from ragpipe.reports.calibration_report import (
@@ -41,11 +38,10 @@ from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.store.run.run_folder import RunFolder, make_folder
+from ragpipe.store.run.run_folder import make_folder
 
 SECTION = "calibrate"
 CALIBRATION_FOLDER, CALIBRATION_FILE = "calibration", "calibration.json"
-FITTED_JUDGE = "evidence_fitted.yaml"
 CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
 _TITLE = "task=calibrate is wrong; nothing was written"
 _NOT_BLIND = (
@@ -64,16 +60,13 @@ class TargetSettings(Settings):
     above: float = Field(
         default=0.8, gt=0, lt=1, description="Value, 0 to 1, that all of the interval has to lie above."
     )
-    relative_to_ceiling: bool = Field(
-        default=False, description="Whether `above` is multiplied by the agreement of people with each other."
-    )
 
 
 class CalibrateSettings(Settings):
     """Which labels, and what agreement has to exceed.
 
     `scores` chooses; by default every score with labels. `recorded` takes scores of people in the data set as labels: the
-    judged score, then the recorded one. `out` names a second file for the calibration, for a run to name.
+    judged score, then the recorded one.
     """
 
     scores: list[str] = Field(default_factory=list, description="Scores to calibrate. Default: all that have labels.")
@@ -98,10 +91,6 @@ class CalibrateSettings(Settings):
         ),
     )
     target: TargetSettings = Field(default_factory=TargetSettings, description="What agreement has to exceed.")
-    fit: bool = Field(
-        default=False,
-        description="Whether threshold and overlap weights of the embedded judge are fitted to the labels of one score.",
-    )
     width: float | None = Field(
         default=None,
         gt=0,
@@ -110,9 +99,6 @@ class CalibrateSettings(Settings):
             "How wide the interval of a corrected mean may be, as a share of the scale: says whether to label more. null: not "
             "asked."
         ),
-    )
-    out: str | None = Field(
-        default=None, min_length=1, description="File for a second copy of calibration.json. null: none."
     )
 
 
@@ -125,12 +111,8 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     settings = task_settings(CalibrateSettings, plain, origins, title=_TITLE, section=SECTION)
     finished = open_run(plain, origins, changeable=CHANGEABLE, task="calibrate", task_keys=(SECTION,))
-    judge = finished.config.judge
-    if settings.fit and not isinstance(judge, HeuristicSettings):
-        expected = "a run by the embedded judge (judge=evidence): only that has settings to fit"
-        raise ConfigError(_TITLE, [Problem(origins.location("calibrate.fit"), "calibrate.fit", judge.label, expected)])
     if settings.open_labels:
-        others = {"fit": settings.fit, "draw": settings.draw, "recorded": settings.recorded, "out": settings.out}
+        others = {"draw": settings.draw, "recorded": settings.recorded}
         place, expected = (
             origins.location("calibrate.open_labels"),
             "labels that are blind: leave out calibrate.open_labels",
@@ -169,11 +151,17 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     if settings.open_labels:
         console.say(_NOT_BLIND)
         return 0
-    judge = _fitted_judge(task, held, evidence, console) if settings.fit else None
-    for line in _replaced(folder, calibration, settings.out):
+    parent = folder.root / CALIBRATION_FOLDER
+    document, page = parent / CALIBRATION_FILE, parent / "calibration.md"
+    for line in _replaced(document, calibration):
         console.say(line)
-    for path in _write(folder, calibration, judge, settings.out):
-        console.say(f"written: {path}")
+    with FolderLock(folder.root):
+        make_folder(parent)
+        json_unless_same(document, calibration.as_json())
+        write_unless_same(page, calibration_markdown(calibration))
+        seal_added(folder, [document, page])
+    console.say(f"written: {document}")
+    console.say(f"written: {page}")
     return 0
 
 
@@ -183,30 +171,6 @@ def more_labels_command(run: Path, score: ScoreCalibration) -> str:
         return ""
     draw = read_draw(run / LABELS_FOLDER / score.draw_id)
     return shlex.join(["python", "-m", "ragpipe", *more_labels_words(draw, run, score.corrected.more)])
-
-
-def _fitted_judge(
-    task: FinishedRunTask[CalibrateSettings],
-    run: CalibratedRun,
-    evidence: Mapping[str, ScoreEvidence],
-    console: Console,
-) -> str | None:
-    """The fitted judge as YAML; None where the labels do not show that it is better. Raises DataError for several scores."""
-    if len(evidence) > 1:
-        problem = Problem(
-            str(run.folder.root),
-            "calibrate.scores",
-            f"labels of {', '.join(evidence)}",
-            "one score to fit the judge to",
-            "calibrate.scores=[NAME]",
-        )
-        raise DataError(TITLE, [problem])
-    (name, of_score), config = next(iter(evidence.items())), task.finished.config
-    assert isinstance(config.judge, HeuristicSettings)
-    fitted = fit_embedded_judge(run.folder, config.metrics[of_score.metric], of_score, config.judge)
-    for line in fit_lines(name, fitted):
-        console.say(line)
-    return judge_section(fitted.settings, run.run_id, name) if fitted.fit.is_advised else None
 
 
 def calibrated_run(finished: FinishedRun) -> CalibratedRun:
@@ -232,32 +196,11 @@ def calibrated_run(finished: FinishedRun) -> CalibratedRun:
     )
 
 
-def _replaced(folder: RunFolder, calibration: Calibration, out: str | None) -> list[str]:
-    """What stands in the files that the calibration is about to be written to, and is not in it."""
-    lines: list[str] = []
-    for path in (folder.root / CALIBRATION_FOLDER / CALIBRATION_FILE, *([Path(out)] if out else [])):
-        if path.is_file():
-            try:
-                lines += replaced_lines(read_calibration(path), calibration)
-            except DataError:
-                lines.append(f"replaces: {path}, which is no calibration that can be read")
-    return list(dict.fromkeys(lines))
-
-
-def _write(folder: RunFolder, calibration: Calibration, judge: str | None, out: str | None) -> list[Path]:
-    """Write and seal the files, the fitted judge where there is one; with `out` the document once more there."""
-    parent = folder.root / CALIBRATION_FOLDER
-    document, page, section = (parent / name for name in (CALIBRATION_FILE, "calibration.md", FITTED_JUDGE))
-    with FolderLock(folder.root):
-        make_folder(parent)
-        json_unless_same(document, calibration.as_json())
-        write_unless_same(page, calibration_markdown(calibration))
-        if judge is not None:
-            write_unless_same(section, judge)
-        written = [document, page, *([section] if judge is not None else [])]
-        seal_added(folder, written)
-    if out is None:
-        return written
-    make_folder(Path(out).parent)
-    json_unless_same(Path(out), calibration.as_json())
-    return [*written, Path(out)]
+def _replaced(path: Path, calibration: Calibration) -> list[str]:
+    """What stands in the file that the calibration is about to be written to, and is not in it."""
+    if not path.is_file():
+        return []
+    try:
+        return list(replaced_lines(read_calibration(path), calibration))
+    except DataError:
+        return [f"replaces: {path}, which is no calibration that can be read"]

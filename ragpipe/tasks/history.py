@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pyarrow as pa
 from pydantic import Field
@@ -27,28 +27,15 @@ from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import HISTORY as HISTORY_FOLDER
 from ragpipe.store.run.run_folder import make_folder
 
-HistoryFormat = Literal["csv", "markdown", "openmetrics"]
-ALL_FORMATS: list[HistoryFormat] = ["csv", "markdown", "openmetrics"]
-
 
 class HistoryOptions(Settings):
-    """What a history takes in and writes; `history.parquet` is always written."""
+    """What a history takes in."""
 
-    formats: list[HistoryFormat] = Field(
-        default=ALL_FORMATS,
-        description=(
-            "Files beside history.parquet. csv: the same table; markdown: a page; openmetrics: samples for Prometheus."
-        ),
-    )
     derived: bool = Field(
         default=False,
         description="Whether runs over the frozen cases of another run are taken in (judged or scored again).",
     )
     runs: int = Field(default=200, ge=1, le=10_000, description="Number of runs, the newest ones, 1 to 10,000.")
-    newest_only: bool = Field(
-        default=False,
-        description="Whether the OpenMetrics file has the newest run alone, without times, for a scraper. Default: all runs.",
-    )
 
 
 class HistorySettings(Settings):
@@ -58,9 +45,7 @@ class HistorySettings(Settings):
         description="Name of the runs. null: all names below `output_dir`."
     )
     output_dir: str = Field(min_length=1, description="Folder that holds the runs.")
-    history: HistoryOptions = Field(
-        default_factory=HistoryOptions, description="Which runs are taken in, and which files are written."
-    )
+    history: HistoryOptions = Field(default_factory=HistoryOptions, description="Which runs are taken in.")
 
 
 Keys = HistorySettings
@@ -85,7 +70,7 @@ def run(settings: HistorySettings, console: Console) -> int:
         if runs := list(newest)[::-1]:
             written += 1
             name = folder.relative_to(settings.output_dir).as_posix()
-            _write(folder / HISTORY_FOLDER, name, list(history_rows(runs, CompareSettings())), options, console)
+            _write(folder / HISTORY_FOLDER, name, list(history_rows(runs, CompareSettings())), console)
     if not written:
         problem = Problem(
             ", ".join(map(str, folders)),
@@ -98,22 +83,16 @@ def run(settings: HistorySettings, console: Console) -> int:
     return 0
 
 
-def _write(
-    folder: Path, name: str, rows: Sequence[Mapping[str, Any]], options: HistoryOptions, console: Console
-) -> None:
+def _write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Write the files of one name, and print its newest run."""
     make_folder(folder)
-    table, formats = folder / "history.parquet", options.formats
+    table = folder / "history.parquet"
     with FolderLock(folder):
         with open_unless_same(table) as file, parquet_writer(file, HISTORY, compression="zstd") as writer:
             writer.write_table(pa.Table.from_pylist(list(rows), schema=HISTORY))
-        if "csv" in formats:
-            write_csv(table, folder / "history.csv")
-        if "markdown" in formats:
-            write_unless_same(folder / "history.md", history_markdown(name, rows))
-        if "openmetrics" in formats:
-            text = open_metrics(rows, name=name, newest_only=options.newest_only)
-            write_unless_same(folder / "history.prom", text)
+        write_csv(table, folder / "history.csv")
+        write_unless_same(folder / "history.md", history_markdown(name, rows))
+        write_unless_same(folder / "history.prom", open_metrics(rows, name=name))
     console.folded(NEWEST_HEADS, newest_rows(rows, headline_only=True), title=f"{name}: the newest run")
     console.say(NOTE)
     console.say(history_headline(rows))

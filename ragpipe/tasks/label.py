@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,8 @@ from ragpipe.labelling.drawn_cases import (
     draw_id_of,
     drawn_of,
     drawn_rows,
-    more_labels_words,
     read_population,
     read_shown_cases,
-    strata_table,
     stratum_sizes,
 )
 from ragpipe.labelling.label_files import (
@@ -50,7 +47,7 @@ from ragpipe.labelling.label_import import (
     read_labelled_file,
     unlabelled_cases,
 )
-from ragpipe.labelling.label_page import AskedQuestion, asked_question, drawn_metric, write_draw_files
+from ragpipe.labelling.label_page import AskedQuestion, asked_question, write_draw_files
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.open_verdicts import (
     OVERALL,
@@ -99,15 +96,15 @@ def run(task: FinishedRunTask[LabelSettings], console: Console) -> int:
 
 def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     """Draw cases and write the draw's folder; a draw that is there already is kept, or grows."""
-    settings, finished = _with_metric(task), task.finished
+    settings, finished = task.settings, task.finished
     asked = asked_question(list(finished.config.metrics.values()), settings.metric, settings.question, settings.grades)
     score, run_folder = asked.spec.name, finished.folder
     what = {"question": asked.question, "grades": [grade.model_dump() for grade in asked.grades]}
     folder = run_folder.root / LABELS_FOLDER / draw_id_of(finished.run_id, score, what, settings)
-    before = _earlier_draw(folder, settings, score)
+    before = read_draw(folder) if (folder / DRAW).is_file() else None
     population = _population(run_folder, score)
     have = int(before.settings["n"]) if before else 0
-    size = min(have + settings.more if settings.more else max(have, settings.n), len(population.keys))
+    size = min(max(have, settings.n), len(population.keys))
     drawn = drawn_of(settings, population, size, before)
     keys = [population.keys[place] for place in drawn.places]
     shown = read_shown_cases(run_folder.samples, run_folder.outputs, keys)
@@ -125,42 +122,19 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         seed=settings.seed,
         cases=len(population.keys),
         strata=stratum_sizes(drawn),
-        settings=settings.model_dump(exclude={"files", "more"}) | {"n": size},
-        pages=before.pages if before else [],
+        settings=settings.model_dump(exclude={"files"}) | {"n": size},
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
     written = write_draw_files(
         folder,
         draw,
         table,
-        strata_table(settings, population),
         by_item,
         settings,
         with_reference="reference" in asked.metric.required,
     )
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written
-
-
-def _with_metric(task: FinishedRunTask[LabelSettings]) -> LabelSettings:
-    """The settings; where they name no metric, with that of the draws that the run has. Raises ConfigError for several."""
-    if task.settings.metric is not None:
-        return task.settings
-    draws = [read_draw(folder) for folder in draw_folders(task.finished.folder.root)]
-    return task.settings.model_copy(update={"metric": drawn_metric(draws)})
-
-
-def _earlier_draw(folder: Path, settings: LabelSettings, score: str) -> Draw | None:
-    """The draw by the same settings that there is. Raises DataError where cases are to be added to none."""
-    if (folder / DRAW).is_file():
-        return read_draw(folder)
-    if settings.more:
-        run = folder.parent.parent
-        drawn = [draw for draw in map(read_draw, draw_folders(run)) if draw.score == score]
-        fix = shlex.join(more_labels_words(drawn[0], run, settings.more)) if drawn else f"label.n={settings.n}"
-        problem = Problem(str(folder.parent), "label.more", "no draw by these settings", "a draw to add to", fix)
-        raise DataError(CANNOT_DRAW, [problem])
-    return None
 
 
 def _population(folder: RunFolder, score: str) -> Population:
@@ -194,7 +168,7 @@ def _say_draw(
         console.say(f"  the draw had {total} cases already, and keeps them: label.seed=... draws others")
     console.say(f"asked: {asked.question} ({', '.join(grade.name for grade in asked.grades)}, cannot tell)")
     folder = task.finished.folder.root / LABELS_FOLDER / draw.draw_id
-    console.say(f"label on {folder / 'label.html'} (any browser, no server), or in sheet.csv or sheet.jsonl beside it")
+    console.say(f"label on {folder / 'label.html'} (any browser, no server), or in sheet.csv beside it")
     console.say(f"then: python -m ragpipe task=label run={task.finished.folder.root} 'label.import=[FILE]'")
 
 
@@ -323,9 +297,6 @@ def _without_draw(path: Path, events: Sequence[LabelEvent], draws: Sequence[Draw
 def _counts(labels: Mapping[LabelKey, GivenLabel | None]) -> str:
     given = {key: label for key, label in labels.items() if label is not None}
     people = sorted({key.annotator for key in given})
-    again = sum(key.number == 2 for key in given)
     unsure = sum(label.value is None for label in given.values())
-    details = [f"{again} asked again"] * bool(again) + [f"{unsure} cannot tell"] * bool(unsure)
-    return f"{len(given)} {'label' if len(given) == 1 else 'labels'} by {', '.join(people) or 'nobody'}" + (
-        f" ({', '.join(details)})" if details else ""
-    )
+    details = f" ({unsure} cannot tell)" if unsure else ""
+    return f"{len(given)} {'label' if len(given) == 1 else 'labels'} by {', '.join(people) or 'nobody'}{details}"

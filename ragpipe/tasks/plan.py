@@ -54,7 +54,7 @@ from ragpipe.stages.plan_calls import Plan
 from ragpipe.store.calls.call_database import call_database
 from ragpipe.store.files.atomic import atomic_write, json_bytes
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.systems.settings import LiveSettings, RecordedSystem
+from ragpipe.systems.settings import LiveSystem
 
 VALUE_WIDTH = 50  # characters of a mapped value
 SOURCE_WIDTH = 36  # characters of the expression that it comes from
@@ -121,7 +121,7 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     profile = DataProfile(config.metrics.values(), times_known=times_are_known(config.dataset))
     run_plan, gate_lines, pointers = None, list[str](), Pointers()
     members: list[MemberPlan] = []
-    if not isinstance(config.system, RecordedSystem):
+    if isinstance(config.system, LiveSystem):
         for _ in profile.watch(dataset):
             pass
     else:
@@ -190,7 +190,7 @@ def _title(dataset: Dataset, profile: DataProfile) -> str:
 
 
 def _print_live(profile: DataProfile, config: RunConfig, console: Console) -> None:
-    assert not isinstance(config.system, RecordedSystem)
+    assert isinstance(config.system, LiveSystem)
     asked = sum(method.repeats for method in config.system.each_method())
     console.say(
         f"{plural(profile.samples, 'sample')}; {_live_plan(config.system)}: "
@@ -207,7 +207,7 @@ def _warn_of_missing_keys(config: RunConfig, console: Console) -> None:
         console.warn(f"{problem.found}: the run would be refused; {problem.fix}")
 
 
-def _live_plan(system: LiveSettings) -> str:
+def _live_plan(system: LiveSystem) -> str:
     methods = system.each_method()
     times = {"once" if method.repeats == 1 else f"{method.repeats:,} times" for method in methods}
     if len(methods) == 1:

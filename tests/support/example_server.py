@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from ragpipe.example_rag.rag_server import RagServer
+from ragpipe.example_rag.__main__ import application
 from ragpipe.example_rag.system import ExampleRag
 from tests.support.waiting import HANGS_AFTER_S
 
@@ -19,7 +19,7 @@ _PAGE_ADDRESS = "http://127.0.0.1:8123"
 def example_rag_served() -> Iterator[str]:
     """The address of a server in a thread of this process, until it is left."""
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(RagServer(ExampleRag()).application(), access_log=None)
+    runner = web.AppRunner(application(ExampleRag()), access_log=None)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 

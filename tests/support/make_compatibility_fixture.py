@@ -150,11 +150,9 @@ def _start(folder: Path, *words: str) -> None:
 def _sheet(draw: Path, person: str) -> Path:
     """The labels of a person for every case of a draw, as `label.import` reads them."""
     rows = pq.read_table(draw / "draw.parquet").to_pylist()
-    path = draw.parents[3] / f"sheet-{person}.jsonl"
-    lines = [json.loads(line) for line in (draw / "sheet.jsonl").read_text(encoding="utf-8").splitlines()]
-    counts = {row["item"]: SUPPORTED[row["sample_id"], row["method"]] for row in rows}
-    filled = [line | {"annotator": person, "label": PEOPLE[person][counts[line["item"]]]} for line in lines]
-    path.write_text("".join(json.dumps(line) + "\n" for line in filled), encoding="utf-8")
+    path = draw.parents[3] / f"sheet-{person}.csv"
+    filled = [f"{row['item']},{person},{PEOPLE[person][SUPPORTED[row['sample_id'], row['method']]]}\n" for row in rows]
+    path.write_text("item,annotator,label\n" + "".join(filled), encoding="utf-8")
     return path
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ragpipe.core.digest import sha256
 from ragpipe.metrics.base import Metric
 from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.systems.settings import LiveSettings, PythonSystem, SystemSettings
+from ragpipe.systems.settings import AnySystem, LiveSystem
 
 _FOREIGN = frozenset({"ragpipe", "pydantic", "pydantic_core", "typing_extensions", *sys.stdlib_module_names})
 """Packages whose code is not the user's."""
@@ -61,10 +61,10 @@ def metric_sources(kind: type[Metric]) -> SourceHashes:
     return _hash_modules(modules)
 
 
-def system_sources(settings: SystemSettings, plugins: Iterable[str]) -> SystemSources:
+def system_sources(settings: AnySystem, plugins: Iterable[str]) -> SystemSources:
     """The hashes of the code behind each method of a live system: see `callable_sources`."""
     by_method, notes = dict[str, dict[str, str]](), dict[str, None]()
-    for method in settings.each_method() if isinstance(settings, LiveSettings) else ():
+    for method in settings.each_method() if isinstance(settings, LiveSystem) else ():
         hashes = callable_sources(method, plugins)
         notes |= dict.fromkeys(hashes.notes)
         if hashes.sources:
@@ -72,12 +72,12 @@ def system_sources(settings: SystemSettings, plugins: Iterable[str]) -> SystemSo
     return SystemSources(by_method, tuple(notes))
 
 
-def callable_sources(settings: SystemSettings, plugins: Iterable[str]) -> SourceHashes:
-    """The hash of the module of a Python system's callable, and of the module that defines it where that is another one of
-    the user's `plugins`; none where `system.identity` is `version`. The module must be imported already."""
-    if not isinstance(settings, PythonSystem) or settings.recognised_by == "version":
+def callable_sources(settings: LiveSystem, plugins: Iterable[str]) -> SourceHashes:
+    """The hash of the module of a system's `code`, and of the module that defines it where that is another one of the user's
+    `plugins`; none where its version alone counts. The module must be imported already."""
+    if settings.by_version:
         return SourceHashes({})
-    name, _, attribute = settings.callable.partition(":")
+    name, _, attribute = settings.code.partition(":")
     function = attrgetter(attribute)(sys.modules[name])
     while isinstance(function, partial):
         function = function.func

@@ -40,7 +40,7 @@ from ragpipe.store.run.progress_file import ProgressView
 from ragpipe.store.run.run_folder import RunFolder
 from ragpipe.store.run.run_tables import check_regular_file
 from ragpipe.systems.live_system import AnswerCosts, open_methods
-from ragpipe.systems.settings import LiveSystem, PythonSystem, RecordedSystem
+from ragpipe.systems.settings import AnySystem, LiveSystem
 
 
 class CaseSource(Protocol):
@@ -113,7 +113,7 @@ class DatasetSource:
             link_tables(previous_folder, folder)
             self.linked_from = previous_folder
             self.collected_at = previous["data"].get("collected_at")
-        elif isinstance(self._config.system, RecordedSystem):
+        elif not isinstance(self._config.system, LiveSystem):
             self._load(folder, self._config.system)
         else:
             load_samples(self.dataset, samples=folder.samples)
@@ -126,7 +126,7 @@ class DatasetSource:
             self._warn_of_unknown_methods(self._config.system.method_names)
         self._write_index(folder)
 
-    def _load(self, folder: RunFolder, system: RecordedSystem) -> None:
+    def _load(self, folder: RunFolder, system: AnySystem) -> None:
         records = mark_closed_book(self.dataset, system)
         counts = load_dataset(records, samples=folder.samples, outputs=folder.outputs)
         self._warn_of_unknown_methods(counts.methods)
@@ -134,7 +134,7 @@ class DatasetSource:
             self._console.warn(on_one_line(line, 1000))
 
     def restore(self, folder: RunFolder, fault: str) -> None:
-        if isinstance(self._config.system, RecordedSystem):
+        if not isinstance(self._config.system, LiveSystem):
             self._load(folder, self._config.system)
         elif not folder.outputs_journal.is_file():
             raise cannot_restore(
@@ -165,13 +165,9 @@ class DatasetSource:
         """The live methods whose outputs in a run are those that this run would collect: also those of an older source, where
         the user says that the version alone counts."""
         system = self._config.system
-        if not previous or isinstance(system, RecordedSystem):
+        if not previous or not isinstance(system, LiveSystem):
             return []
-        by_version = (
-            method.method
-            for method in system.each_method()
-            if isinstance(method, PythonSystem) and method.recognised_by == "version"
-        )
+        by_version = (method.method for method in system.each_method() if method.by_version)
         return kept_methods(previous["identity"], identity, frozenset(by_version))
 
     def _same_tables(self, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str]) -> bool:
@@ -242,7 +238,7 @@ class DatasetSource:
     def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
         """Ask the live system for every output that is missing or failed, and freeze all of them."""
         system = self._config.system
-        if isinstance(system, RecordedSystem):
+        if not isinstance(system, LiveSystem):
             raise RagpipeError("a recorded system has nothing to collect")
         with open_system_budget(system, folder.outputs_journal, taken_over) as budget:
             try:
@@ -255,7 +251,7 @@ class DatasetSource:
 
     def _collected(self, folder: RunFolder) -> dict[str, list[Output]]:
         system = self._config.system
-        methods = None if isinstance(system, RecordedSystem) else system.method_names
+        methods = system.method_names if isinstance(system, LiveSystem) else None
         return collected_outputs(folder.outputs_journal, methods)
 
     async def _ask_system(self, folder: RunFolder, settings: LiveSystem, budget: Budget | None) -> None:

@@ -35,7 +35,7 @@ from ragpipe.extras.test_sets.log_scan import (
     question_text,
     scan_log,
 )
-from ragpipe.extras.test_sets.question_draw import BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
+from ragpipe.extras.test_sets.question_draw import POOL, BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
 from ragpipe.labelling.drawn_cases import read_population
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Sample
@@ -153,8 +153,7 @@ def build_test_set(
         scores: the values of `settings.score`; None where the draw needs none.
         chunk_text: `dataset.chunk_text`.
 
-    Raises DataError for records that cannot be used (unless they are skipped), for quotas of values that do not occur, and where
-    nothing is left; ConfigError where the folder is not empty; OutputError.
+    Raises DataError for records that cannot be used (unless they are skipped), and where nothing is left; ConfigError where the folder is not empty; OutputError.
     """
     faults = _faults_of(dataset, settings)
     scan = scan_log(dataset, faults, settings.by, scores)
@@ -201,19 +200,19 @@ class _Filler:
         self.counts = FillCounts()
 
     def fill(self, plan: DrawPlan) -> list[dict[str, Any]]:
-        """The cases of all strata, each filled to its quota; without quotas of the user's, what a stratum lacks others give."""
+        """The cases of all strata, each filled to its quota; what a stratum lacks others give."""
         streams = {stratum.name: self._usable(stratum) for stratum in plan.strata}
         cases: dict[str, list[dict[str, Any]]] = {stratum.name: [] for stratum in plan.strata}
         for stratum in plan.strata:
             for _ in range(stratum.quota):
                 self._take(stratum.name, streams, cases)
-        if self._settings.quotas is None and self._settings.size is not None:
+        if self._settings.n is not None:
             self._refill(streams, cases)
         return list(chain.from_iterable(cases.values()))
 
     def _refill(self, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]) -> None:
         """One case more of each stratum in turn, until there are enough or no candidate is left."""
-        size = self._settings.size or 0
+        size = self._settings.n or 0
         while streams and self.counts.taken.total() < size:
             for name in list(streams):
                 if self.counts.taken.total() < size:
@@ -329,11 +328,11 @@ def sentence_of(name: str, settings: BuildSettings) -> str:
     """How the cases were drawn, in one sentence."""
     how = {
         "random": "at random",
-        "stratified": f"by strata of {settings.by}" + ("" if settings.quotas else ", in equal shares"),
+        "stratified": f"by strata of {settings.by}, in equal shares",
         "low_score": f"with the lowest {settings.score}",
         "disagreement": f"where {settings.between} differ most in {settings.score}",
     }[settings.draw]
-    what = "every distinct question" if settings.size is None else f"{settings.size:,} questions, drawn {how}"
+    what = "every distinct question" if settings.n is None else f"{settings.n:,} questions, drawn {how}"
     return f"Built by ragpipe task=build_dataset from the data set {name!r}: {what}."
 
 
@@ -354,7 +353,7 @@ def steps_of(making: Making) -> list[dict[str, Any]]:
         kept = plan.distinct - plan.without_value
         rows.append(_step(f"value of {settings.score}", kept, plan.without_value, "questions to draw from"))
     candidates = sum(len(stratum.candidates) for stratum in plan.strata)
-    times = f"candidates, {settings.pool} times the wanted cases or all" if settings.size else "all are candidates"
+    times = f"candidates, {POOL} times the wanted cases or all" if settings.n else "all are candidates"
     rows.append(_step("draw", candidates, None, times))
     if settings.near is not None:
         likeness = (
@@ -395,34 +394,27 @@ def notes_of(making: Making) -> list[str]:
 
 def _shortage(making: Making) -> list[str]:
     settings, plan = making.settings, making.plan
-    taken, size = making.counts.taken.total(), settings.size
+    taken, size = making.counts.taken.total(), settings.n
     if size is None or taken >= size:
         return []
     candidates = sum(len(stratum.candidates) for stratum in plan.strata)
     drawable = sum(stratum.questions for stratum in plan.strata)
-    fix = "; a larger build.pool looks at more" if settings.quotas is None and candidates < drawable else ""
-    return [
-        f"{taken:,} of {size:,} cases: {drawable:,} distinct questions to draw from, candidates: {candidates:,}{fix}"
-    ]
+    return [f"{taken:,} of {size:,} cases: {drawable:,} distinct questions to draw from, candidates: {candidates:,}"]
 
 
 def _strata_notes(making: Making) -> list[str]:
     settings, scan, plan, taken = making.settings, making.scan, making.plan, making.counts.taken
     notes = []
-    equal = (settings.size or 0) // max(1, len(plan.strata))
+    equal = (settings.n or 0) // max(1, len(plan.strata))
     for stratum in plan.strata:
-        wanted_cases = stratum.quota if settings.quotas else equal
-        if taken[stratum.name] < wanted_cases:
+        if taken[stratum.name] < equal:
             have = f"distinct questions: {stratum.questions:,}, candidates: {len(stratum.candidates):,}"
             notes.append(
-                f"stratum {_shown_name(stratum.name, settings)!r}: {taken[stratum.name]:,} of {wanted_cases:,} cases ({have})"
+                f"stratum {_shown_name(stratum.name, settings)!r}: {taken[stratum.name]:,} of {equal:,} cases ({have})"
             )
     if NO_VALUE in scan.stratum_names:
         absent = scan.strata.count(scan.stratum_names.index(NO_VALUE))
         notes.append(f"{settings.by} is absent in {absent:,} of {len(scan):,} cases: they are the stratum {NO_VALUE}")
-    if settings.quotas and (left_out := sorted(set(scan.stratum_names) - settings.quotas.keys())):
-        names = ", ".join(_shown_name(name, settings) for name in left_out[:12])
-        notes.append(f"no quota for {names}: none of it was taken")
     return notes
 
 

@@ -74,11 +74,10 @@ class QuestionDraw:
 
     Args:
         seed: the seed of the draw.
-        per_fact: at most how many questions of one kind ask for the same fact.
     """
 
-    def __init__(self, seed: int, per_fact: int = 1):
-        self._seed, self._per_fact = seed, per_fact
+    def __init__(self, seed: int):
+        self._seed = seed
         self._asked: set[frozenset[str]] = set()
 
     def take(self, drafts: Iterable[Draft], n: int) -> list[DrawnQuestion]:
@@ -89,7 +88,7 @@ class QuestionDraw:
         """
         ordered = sorted(((self._hash(draft.key), draft) for draft in drafts), key=itemgetter(0)) if n else []
         uses: Counter[tuple[int, str]] = Counter()
-        asked_for: Counter[str] = Counter()
+        asked_for = set[str]()
         drawn: list[DrawnQuestion] = []
         for start in range(0, len(ordered), LOT * max(n, 1)):
             lot = ordered[start : start + LOT * n]
@@ -100,11 +99,11 @@ class QuestionDraw:
                 draft = lot[place][1]
                 if (now := _use_counts(draft, uses)) != counts:  # used more since: uses only grow
                     heapq.heappush(waiting, (now, place))
-                elif draft.fact and asked_for[draft.fact] >= self._per_fact:
+                elif draft.fact and draft.fact in asked_for:
                     continue
                 elif (question := self._new_question(draft)) is not None:
                     drawn.append(question)
-                    asked_for[draft.fact] += 1
+                    asked_for.add(draft.fact)
                     uses.update(enumerate(draft.spread))
         return drawn
 

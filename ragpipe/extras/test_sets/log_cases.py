@@ -18,8 +18,8 @@ from ragpipe.datasets.dataset import Dataset
 from ragpipe.datasets.fault_list import Faults, named_fields
 from ragpipe.datasets.native_form import content_id, flat_id, output_of, sample_of
 from ragpipe.extras.test_sets.log_scan import LogScan, SkippedFaults, hash64, is_askable, question_text
+from ragpipe.extras.test_sets.personal_data import find_personal_data
 from ragpipe.extras.test_sets.question_draw import DrawPlan, Samples
-from ragpipe.patterns.personal_data import find_personal_data
 
 Record = dict[str, Any]
 

@@ -7,7 +7,7 @@ its id. Questions are put in the order of their value, then of a number made of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.validation import did_you_mean
 from ragpipe.datasets.mapping_settings import PathExpression
 from ragpipe.extras.test_sets.log_scan import NO_VALUE, LogScan
 from ragpipe.schema.settings import Settings
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = 0x9E3779B97F4A7C15
+POOL = 10
+"""So many times the wanted cases are drawn first, to refill from."""
 _CANNOT_DRAW = "the test set cannot be drawn"
 
 
@@ -95,9 +96,9 @@ def _values(
 
 
 def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings) -> DrawPlan:
-    """The candidates of every stratum, ten times (`pool`) as many as are wanted of it.
+    """The candidates of every stratum, POOL times as many as are wanted of it.
 
-    Raises DataError where no case has a value of the field or the score, and for quotas of values that do not occur.
+    Raises DataError where no case has a value of the field or the score.
     """
     if settings.by is not None and scan.stratum_names == [NO_VALUE]:
         actual = f"no value in any of {len(scan):,} cases"
@@ -115,13 +116,14 @@ def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings) -> DrawP
     questions = questions[np.lexsort((places, samples.value[questions]))]
     names = sorted(scan.stratum_names)
     by_stratum = {name: questions[samples.strata[questions] == code] for code, name in enumerate(names)}
-    quotas = _quotas({name: len(members) for name, members in by_stratum.items()}, settings)
+    sizes = {name: len(members) for name, members in by_stratum.items()}
+    quotas = equal_shares(sizes, len(questions) if settings.n is None else settings.n)
     strata = [
         Stratum(
             name,
             len(by_stratum[name]),
             quota,
-            by_stratum[name][: quota * settings.pool] if settings.size else by_stratum[name],
+            by_stratum[name][: quota * POOL] if settings.n else by_stratum[name],
         )
         for name, quota in quotas.items()
     ]
@@ -158,31 +160,6 @@ def equal_shares(sizes: Mapping[str, int], total: int) -> dict[str, int]:
     return shares
 
 
-def _quotas(sizes: Mapping[str, int], settings: BuildSettings) -> dict[str, int]:
-    """How many cases are wanted of each stratum. Raises DataError for a quota of a value that does not occur."""
-    if settings.quotas is None:
-        return equal_shares(sizes, settings.size if settings.size is not None else sum(sizes.values()))
-    problems = [
-        Problem(
-            "build.quotas",
-            name,
-            "no case of the log has this value",
-            f"values of {settings.by}: {_listed(sizes)}",
-            did_you_mean(name, sizes) or "correct the name, or leave it out",
-        )
-        for name in settings.quotas
-        if name not in sizes
-    ]
-    if problems:
-        raise DataError(_CANNOT_DRAW, problems)
-    return dict(sorted(settings.quotas.items()))
-
-
-def _listed(names: Mapping[str, int], limit: int = 12) -> str:
-    first: Sequence[str] = sorted(names)[:limit]
-    return ", ".join(first) + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
 def _without_value(settings: BuildSettings) -> DataError:
     if settings.draw == "disagreement":
         actual = f"no question on which {settings.between} differ"
@@ -204,7 +181,7 @@ class BuildSettings(Settings):
 
     dir: str = Field(min_length=1, description="Folder of the frozen set. It must be new or empty.")
     n: Annotated[int, Field(ge=1, le=50_000)] | None = Field(
-        default=500, description="Number of cases, 1 to 50,000. null: every distinct question, or the sum of `quotas`."
+        default=500, description="Number of cases, 1 to 50,000. null: every distinct question."
     )
     draw: Draw = Field(
         default="random",
@@ -215,9 +192,6 @@ class BuildSettings(Settings):
     )
     by: PathExpression | None = Field(
         default=None, description="stratified: path of a field of the mapped case: category, meta.topic."
-    )
-    quotas: dict[str, Annotated[int, Field(ge=1)]] | None = Field(
-        default=None, description="stratified: number of cases by value of the field. null: equal shares of `n`."
     )
     score: str | None = Field(
         default=None,
@@ -234,12 +208,6 @@ class BuildSettings(Settings):
         description="disagreement: between the methods of one question, or the recorded verdicts of one output.",
     )
     seed: int | None = Field(default=None, description="Seed of the draw. null: the run's `seed`.")
-    pool: int = Field(
-        default=10,
-        ge=1,
-        le=100,
-        description="So many times the wanted cases are drawn first, to refill from. 1 to 100.",
-    )
     near: Annotated[float, Field(gt=0.5, lt=1)] | None = Field(
         default=0.9,
         description="Likeness of two questions from which the second is a near duplicate, 0.5 to 1. null: they are kept.",
@@ -268,27 +236,16 @@ class BuildSettings(Settings):
     def _consistent(self) -> BuildSettings:
         if (self.draw == "stratified") != (self.by is not None):
             raise ValueError("`draw: stratified` and `by` go together: the field whose values are the strata")
-        if self.quotas is not None and self.draw != "stratified":
-            raise ValueError("`quotas` are for `draw: stratified`")
-        if self.quotas is not None and self.n not in (None, 500, sum(self.quotas.values())):
-            raise ValueError(
-                f"`quotas` are {sum(self.quotas.values())} cases together: set `n` to that, or leave it out"
-            )
         if (self.draw in ("low_score", "disagreement")) != (self.score is not None):
             raise ValueError("`draw: low_score` and `draw: disagreement` need `score`, and no other draw does")
         if self.run is not None and self.score is None:
             raise ValueError("`run` gives the values of `score`: it needs `draw: low_score` or `draw: disagreement`")
         if self.run is not None and self.draw == "disagreement" and self.between == "judges":
             raise ValueError("`between: judges` compares recorded verdicts of one output; a run has one value each")
-        if self.draw == "stratified" and self.n is None and self.quotas is None:
-            raise ValueError("`draw: stratified` needs `n` or `quotas`: without both, every question is taken")
+        if self.draw == "stratified" and self.n is None:
+            raise ValueError("`draw: stratified` needs `n`: without it, every question is taken")
         return self
 
     def seeded(self, seed: int) -> BuildSettings:
         """With this seed where it has none of its own."""
         return self if self.seed is not None else self.model_copy(update={"seed": seed})
-
-    @property
-    def size(self) -> int | None:
-        """The number of cases; None for every distinct question."""
-        return sum(self.quotas.values()) if self.quotas is not None else self.n

@@ -95,7 +95,7 @@ def run(task: SynthesizeTask, console: Console) -> int:
     settings = task.settings
     documents = read_documents(data_path(settings.documents))
     templates = read_templates(settings.templates)
-    draw = QuestionDraw(settings.seed, settings.per_fact)
+    draw = QuestionDraw(settings.seed)
     source = SourceDocuments(documents, settings.organisation)
     records = template_cases(source, templates, settings.counts.by_kind(), draw, settings.seed)
     by_model = None

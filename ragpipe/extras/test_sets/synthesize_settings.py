@@ -52,11 +52,6 @@ class SynthesizeSettings(Settings):
         default=None,
         description="Name of the organisation that the documents are about, for policy attempts. null: none is named.",
     )
-    per_fact: int = Field(
-        default=1,
-        ge=1,
-        description="At most how many questions of one kind ask for the same fact, list, series or conflict, in other wordings. At least 1.",
-    )
     seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Seed of the draw, 0 to 4,294,967,295.")
     model: bool = Field(
         default=False, description="Whether a language model (`judge`) words questions anew and asks free ones."

@@ -382,7 +382,7 @@ def _too_few(short: Mapping[Kind, tuple[int, int]]) -> DataError:
             f"synthesize.counts.{kind}",
             f"{count:,} cases are asked for",
             f"at most {possible:,}: so many facts, lists and conflicts can be asked about",
-            "synthesize.per_fact=2 asks about each in two wordings",
+            "ask for fewer, or add documents",
         )
         for kind, (count, possible) in short.items()
     ]

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ragpipe.datasets.fault_list import Faults, shown_value
 from ragpipe.datasets.file_formats import data_file, place, read_rows
+from ragpipe.extras.weights.rank_stability import weighted_means
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.scoring.iterations.per_case_repeats import cases_of
 from ragpipe.stats.agreement_coefficients import pearson
 from ragpipe.stats.jackknife import Kept, jackknife_error, questions_of
-from ragpipe.stats.rank_stability import weighted_means
 from ragpipe.stats.student_t import t_quantile
 from ragpipe.store.run.run_tables import numbers_of, open_parquet_file, reading_table
 

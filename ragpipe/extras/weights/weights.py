@@ -15,6 +15,7 @@ from ragpipe.core.safe_text import code_span, markdown_table
 from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
 from ragpipe.engine.runs.finished_run import open_run
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
+from ragpipe.extras.weights.rank_stability import rank_stability
 from ragpipe.extras.weights.ratings import CaseScores, read_case_scores, read_ratings, weights_from_ratings
 from ragpipe.reports.console import Console
 from ragpipe.reports.number_format import bracketed, decimal, percentage
@@ -27,7 +28,6 @@ from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.seal_run import seal_added
 from ragpipe.stats.clusters import in_all
 from ragpipe.stats.intervals import estimate_mean
-from ragpipe.stats.rank_stability import rank_stability
 from ragpipe.store.files.atomic import json_unless_same, write_unless_same
 from ragpipe.store.run.folder_lock import FolderLock
 from ragpipe.store.run.run_folder import RunFolder

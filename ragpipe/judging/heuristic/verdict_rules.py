@@ -1,8 +1,8 @@
 """From a claim's features to a verdict, by fixed rules that the reason shows.
 
 A claim is supported when the mean of four overlaps with the sources (recall, window, bigrams, lcs) reaches the
-threshold and nothing contradicts it: no number, name or quotation that no source has, no opposite negation. By default all
-four count alike; a logistic regression over the same features ranked no better on the development half of the RAGTruth
+threshold and nothing contradicts it: no number, name or quotation that no source has, no opposite negation. All
+four count alike: a logistic regression over the same features ranked no better on the development half of the RAGTruth
 answers (`docs/offline-judge.md`).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ragpipe.core.errors import Skipped
 from ragpipe.judging.heuristic.claim_features import ClaimFeatures, SourceIndex, extract_features
-from ragpipe.judging.heuristic.settings import HeuristicSettings, OverlapWeights
+from ragpipe.judging.heuristic.settings import CONTRADICTS_FROM, HeuristicSettings
 from ragpipe.patterns.languages import NOT_COVERED, language_of
 
 
@@ -28,16 +28,11 @@ class ClaimFinding:
     objections: tuple[str, ...]
     features: ClaimFeatures
     threshold: float
-    contradicts_from: float
 
     @property
     def contradicted(self) -> bool:
-        """Whether the sources are about the same thing, but a number, name, quotation or negation is not theirs.
-
-        It has a threshold of its own: a stricter threshold of support must not turn contradictions into mere lack of
-        support.
-        """
-        return bool(self.objections) and self.overlap >= self.contradicts_from
+        """Whether the sources are about the same thing, but a number, name, quotation or negation is not theirs."""
+        return bool(self.objections) and self.overlap >= CONTRADICTS_FROM
 
     @property
     def evidence(self) -> str:
@@ -74,25 +69,11 @@ def decide(claims: Sequence[str], sources: SourceIndex, settings: HeuristicSetti
 
 def _decide_claim(claim: str, sources: SourceIndex, settings: HeuristicSettings, *, names: bool) -> ClaimFinding:
     features = extract_features(claim, sources, settings.window)
-    overlap = _overlap(features, settings.overlap_weights)
+    overlap = (features.recall + features.window + features.bigrams + features.lcs) / 4
     objections = tuple(_objections(features, names=names))
     # Support needs a passage to show: a superscript 2 may match a number, and is no word.
     supported = overlap >= settings.threshold and not objections and bool(features.evidence)
-    return ClaimFinding(claim, supported, overlap, objections, features, settings.threshold, settings.contradicts_from)
-
-
-def _overlap(features: ClaimFeatures, weights: OverlapWeights | None) -> float:
-    """The mean of the four overlaps, 0 to 1."""
-    if weights is None:
-        return (features.recall + features.window + features.bigrams + features.lcs) / 4
-    total = weights.recall + weights.window + weights.bigrams + weights.lcs
-    weighted = (
-        weights.recall * features.recall
-        + weights.window * features.window
-        + weights.bigrams * features.bigrams
-        + weights.lcs * features.lcs
-    )
-    return weighted / total
+    return ClaimFinding(claim, supported, overlap, objections, features, settings.threshold)
 
 
 def _objections(features: ClaimFeatures, *, names: bool) -> list[str]:

@@ -134,21 +134,20 @@ class LabelPage {
 
   label(label) {
     if (!this.queue?.length || byId("case").hidden) return;
-    const slot = this.queue[this.place];
-    this.add({ item: slot.item, pass: slot.pass, label, note: byId("note").value.trim(), ms: Math.round(performance.now() - this.opened) });
+    this.add({ item: this.queue[this.place].item, label, note: byId("note").value.trim(), ms: Math.round(performance.now() - this.opened) });
     const open = this.nextOpen(this.place + 1);
     if (open < 0) this.finish();
     else this.go(open);
   }
 
   keepNote() {
-    const slot = this.queue?.[this.place];
-    if (!slot || byId("case").hidden) return;
+    const item = this.queue?.[this.place]?.item;
+    if (!item || byId("case").hidden) return;
     const note = byId("note").value.trim();
-    const { slots } = stateOf(this.events);
-    if (note === (slots.get(slotOf(slot))?.note ?? "")) return;
-    const label = labelOf(slots, slot);
-    this.add({ item: slot.item, pass: slot.pass, ...(label === undefined ? {} : { label }), note });
+    const { items } = stateOf(this.events);
+    if (note === (items.get(item)?.note ?? "")) return;
+    const label = labelOf(items, item);
+    this.add({ item, ...(label === undefined ? {} : { label }), note });
     this.showProgress();
   }
 
@@ -156,8 +155,8 @@ class LabelPage {
     if (!this.queue) return;
     const last = stateOf(this.events).done.at(-1);
     if (!last) return;
-    this.add({ item: last.item, pass: last.pass, undo: true });
-    const place = this.queue.findIndex((slot) => slotOf(slot) === slotOf(last));
+    this.add({ item: last.item, undo: true });
+    const place = this.queue.findIndex(({ item }) => item === last.item);
     this.go(Math.max(0, place));
   }
 
@@ -165,9 +164,9 @@ class LabelPage {
 
   /** The next place without a label, from `start` on and then from the beginning; -1 where all are labelled. */
   nextOpen(start) {
-    const { slots } = stateOf(this.events);
+    const { items } = stateOf(this.events);
     const places = this.queue.map((_, place) => (start + place) % this.queue.length);
-    return places.find((place) => labelOf(slots, this.queue[place]) === undefined) ?? -1;
+    return places.find((place) => labelOf(items, this.queue[place].item) === undefined) ?? -1;
   }
 
   move(step) {
@@ -218,8 +217,8 @@ class LabelPage {
   }
 
   showProgress() {
-    const { slots } = stateOf(this.events);
-    const count = this.queue.filter((slot) => labelOf(slots, slot) !== undefined).length;
+    const { items } = stateOf(this.events);
+    const count = this.queue.filter(({ item }) => labelOf(items, item) !== undefined).length;
     byId("progress-text").textContent = `${count} of ${this.queue.length}`;
     Object.assign(byId("progress"), { max: Math.max(1, this.queue.length), value: count });
     const unsaved = this.events.length - this.saved;
@@ -235,18 +234,18 @@ class LabelPage {
       byId("alert").textContent = `There is no case for ${this.annotator} on this page.`;
       return;
     }
-    const slot = this.queue[this.place];
-    const shown = this.cases[slot.place];
-    const { slots } = stateOf(this.events);
-    const label = labelOf(slots, slot);
+    const { item, place } = this.queue[this.place];
+    const shown = this.cases[place];
+    const { items } = stateOf(this.events);
+    const label = labelOf(items, item);
     this.choices.forEach(([, , value], place) => byId("grades").children[place].setAttribute("aria-pressed", String(value === label)));
-    byId("note").value = slots.get(slotOf(slot))?.note ?? "";
+    byId("note").value = items.get(item)?.note ?? "";
     byId("left").replaceChildren(...this.leftOf(shown));
     byId("right").replaceChildren(...this.contextsOf(shown));
     byId("done").hidden = true;
     byId("case").hidden = false;
     this.hideChoices(false);
-    byId("case").dataset.slot = slotOf(slot);
+    byId("case").dataset.item = item;
     this.opened = performance.now();
   }
 

@@ -9,64 +9,49 @@ function textNumber(text) {
   return (hash ^ (hash >>> 16)) >>> 0;
 }
 
-/**
- * The cases that an annotator is asked, in an order of the annotator's own: [{place, item, pass}]. A share `again` of them comes
- * once more (pass 2), after `between` others.
- */
-function queueOf(about, annotator, between = 20) {
-  const asked = about.items
+/** The cases that an annotator is asked, in an order of the annotator's own: [{place, item}]. */
+function queueOf(about, annotator) {
+  return about.items
     .map(({ item, asked }, place) => ({ place, item, asked, rank: textNumber(`${annotator}\n${item}`) }))
     .filter(({ asked }) => asked === null || asked.includes(annotator))
-    .sort((one, two) => one.rank - two.rank || (one.item < two.item ? -1 : 1));
-  const room = asked.length - between;
-  const repeats = Math.max(0, Math.min(room, Math.round(about.again * asked.length)));
-  const repeated = new Set(Array.from({ length: repeats }, (_, number) => Math.floor((number * room) / repeats)));
-  const queue = [];
-  asked.forEach(({ place, item }, rank) => {
-    queue.push({ place, item, pass: 1 });
-    const earlier = asked[rank - between];
-    if (earlier && repeated.has(rank - between)) queue.push({ place: earlier.place, item: earlier.item, pass: 2 });
-  });
-  return queue;
+    .sort((one, two) => one.rank - two.rank || (one.item < two.item ? -1 : 1))
+    .map(({ place, item }) => ({ place, item }));
 }
 
-const slotOf = ({ item, pass }) => `${item}/${pass}`;
-
-/** What the events come to: for each slot (item and pass) its label, if any, and its note; and the events that can be undone. */
+/** What the events come to: for each item its label, if any, and its note; and the events that can be undone. */
 function stateOf(events) {
-  const slots = new Map();
+  const items = new Map();
   const done = [];
   for (const event of events) {
-    const name = slotOf(event);
-    const slot = slots.get(name) ?? { labels: [], note: "" };
-    slots.set(name, slot);
+    const of = items.get(event.item) ?? { labels: [], note: "" };
+    items.set(event.item, of);
     if (event.undo) {
-      slot.labels.pop();
-      const place = done.findLastIndex((one) => slotOf(one) === name);
+      of.labels.pop();
+      const place = done.findLastIndex((one) => one.item === event.item);
       if (place >= 0) done.splice(place, 1);
     } else if ("label" in event) {
-      slot.labels.push(event.label);
+      of.labels.push(event.label);
       done.push(event);
     }
-    if ("note" in event) slot.note = event.note ?? "";
+    if ("note" in event) of.note = event.note ?? "";
   }
-  return { slots, done };
+  return { items, done };
 }
 
-/** The label of a slot: the name of a grade, null for "cannot tell", undefined where there is none. */
-const labelOf = (slots, slot) => slots.get(slotOf(slot))?.labels.at(-1);
+/** The label of an item: the name of a grade, null for "cannot tell", undefined where there is none. */
+const labelOf = (items, item) => items.get(item)?.labels.at(-1);
 
 /** The events of two copies of one annotator's work, each once, in the order of their times. */
 function mergedEvents(one, two) {
-  const all = new Map([...one, ...two].map((event) => [JSON.stringify([event.at, event.item, event.pass, event.label, event.note, event.undo]), event]));
+  const all = new Map([...one, ...two].map((event) => [JSON.stringify([event.at, event.item, event.label, event.note, event.undo]), event]));
   return [...all.values()].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
 }
 
 /** Events as the lines of a file. */
 function linesOf(about, annotator, events) {
   const line = (event) => JSON.stringify({
-    v: about.v, draw: about.draw, page_sha256: about.page, item: event.item, annotator, question: about.score,
-    ...("label" in event ? { label: event.label } : {}), note: event.note ?? null, pass: event.pass, ms: event.ms ?? null, at: event.at, undo: Boolean(event.undo),
+    v: about.v, draw: about.draw, item: event.item, annotator, question: about.score,
+    ...("label" in event ? { label: event.label } : {}), note: event.note ?? null, ms: event.ms ?? null, at: event.at, undo: Boolean(event.undo),
   });
   return events.map((event) => `${line(event)}\n`).join("");
 }
@@ -83,7 +68,7 @@ function readLines(about, text) {
     }
     if (row?.v !== about.v || row.draw !== about.draw) throw new Error(`the file is of another draw (${row?.draw ?? "none"}), this page is of ${about.draw}`);
     names.add(row.annotator);
-    return { item: row.item, pass: row.pass, ...("label" in row ? { label: row.label } : {}), note: row.note ?? "", ms: row.ms, at: row.at, undo: row.undo };
+    return { item: row.item, ...("label" in row ? { label: row.label } : {}), note: row.note ?? "", ms: row.ms, at: row.at, undo: row.undo };
   });
   if (names.size !== 1) throw new Error(names.size ? "the file has several annotators: load one at a time" : "the file has no labels");
   return { annotator: [...names][0], events };

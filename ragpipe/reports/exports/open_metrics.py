@@ -53,30 +53,26 @@ RUN_FAMILIES = (
 INFO = Family("ragpipe_run_info", "1; its labels name the run, its judge and its data.", lambda row: 1.0)
 
 
-def open_metrics(rows: Sequence[Row], *, name: str, newest_only: bool = False) -> str:
+def open_metrics(rows: Sequence[Row], *, name: str) -> str:
     """The text of a history whose rows are in the order of time, with a last line `# EOF`.
 
     Args:
         rows: the rows of `history.parquet`.
         name: the name of the runs, a label of every sample.
-        newest_only: the newest run alone, without a time: what a scraper takes as of now.
 
     Labels: `name` and, for a score, `score` and `series`; nothing that changes with every run, so that Prometheus keeps one
     series per score. Missing values have no sample.
     """
-    if newest_only and rows:
-        rows = [row for row in rows if row["run_id"] == rows[-1]["run_id"]]
     runs = list({row["run_id"]: row for row in rows}.values())
     ordered = sorted(
         rows, key=lambda row: (row["score"], row["series"])
     )  # stable: the samples of a series follow in time
-    stamp = (lambda row: "") if newest_only else _stamp
     lines: list[str] = []
     for family in SCORE_FAMILIES:
-        samples = [(_score_labels(name, row), family.value(row), stamp(row)) for row in ordered]
+        samples = [(_score_labels(name, row), family.value(row), _stamp(row)) for row in ordered]
         lines += _family(family, samples)
     verdicts = [
-        ({**_score_labels(name, row), "verdict": state}, float(row["before_state"] == state), stamp(row))
+        ({**_score_labels(name, row), "verdict": state}, float(row["before_state"] == state), _stamp(row))
         for series in _by_series(ordered)
         for state in STATES
         for row in series
@@ -84,9 +80,9 @@ def open_metrics(rows: Sequence[Row], *, name: str, newest_only: bool = False) -
     ]
     lines += _family(VERDICT, verdicts)
     for family in RUN_FAMILIES:
-        lines += _family(family, [({"name": name}, family.value(row), stamp(row)) for row in runs])
+        lines += _family(family, [({"name": name}, family.value(row), _stamp(row)) for row in runs])
     info = [{"name": name, **{key: str(row[key]) for key in ("run_id", "judge", "data")}} for row in runs]
-    lines += _family(INFO, [(labels, 1.0, stamp(row)) for labels, row in zip(info, runs, strict=True)])
+    lines += _family(INFO, [(labels, 1.0, _stamp(row)) for labels, row in zip(info, runs, strict=True)])
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 

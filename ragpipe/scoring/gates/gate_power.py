@@ -32,7 +32,7 @@ _UNDECIDED = ("inconclusive", "uncalibrated")  # an uncalibrated judge hides tha
 
 _OUT_OF_REACH = 1000  # times the cases of the run: nobody collects so many
 
-_LABEL_MORE = "task=label label.more=20 adds to the draw, then task=calibrate again"
+_LABEL_MORE = "task=label with a larger label.n adds to the draw, then task=calibrate again"
 
 
 @dataclass(frozen=True, slots=True)

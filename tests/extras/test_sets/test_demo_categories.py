@@ -43,7 +43,7 @@ def test_it_can_be_made_again(card: dict[str, Any], tmp_path: Path) -> None:
     settings = SynthesizeSettings.model_validate({**card["settings"], "seed": card["seed"], "dir": "again"})
     documents = read_documents(data_path(settings.documents))
     source = SourceDocuments(documents, settings.organisation)
-    templates, draw = read_templates(settings.templates), QuestionDraw(settings.seed, settings.per_fact)
+    templates, draw = read_templates(settings.templates), QuestionDraw(settings.seed)
     cases = template_cases(source, templates, settings.counts.by_kind(), draw, settings.seed)
     assert [fault for case in cases for fault in faults(case, documents)] == []
     assert write_frozen_set(tmp_path / "again", cases, {}) == card["sha256"], AGAIN

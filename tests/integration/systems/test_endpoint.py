@@ -15,7 +15,7 @@ from ragpipe.core.errors import ConfigError, ProviderUnusable
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs
-from ragpipe.systems.live_system import LiveMethod, open_methods, open_system
+from ragpipe.systems.live_system import LiveMethod, open_methods
 from ragpipe.systems.settings import HttpSystem
 from tests.support.rows import first_rows
 from tests.support.waiting import HANGS_AFTER_S
@@ -39,7 +39,7 @@ async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]])
 async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[str]]:
     """The output of one question, and what the system noted."""
     http = HttpSystem(kind="http", url=url, **settings)
-    system = open_system(http, ())
+    system = http.opened(())
     await CollectStage([LiveMethod(http, system)], journal).run(lambda: iter([SAMPLE]))
     return collected_outputs(journal)["s1"][0], list(system.notes)
 
@@ -109,7 +109,7 @@ async def test_without_fields_every_key_of_an_output_is_read_by_its_own_name(tmp
 
     async with served(answer) as url:
         http = HttpSystem(kind="http", url=url, concurrency=1)
-        system = open_system(http, ())
+        system = http.opened(())
         samples = [SAMPLE, SAMPLE.model_copy(update={"id": "s2"})]
         await CollectStage([LiveMethod(http, system)], tmp_path / "j.jsonl").run(lambda: iter(samples))
     first, second = (outputs[0] for outputs in collected_outputs(tmp_path / "j.jsonl").values())
@@ -192,7 +192,7 @@ async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> No
 
     async with served(meet) as url:
         http = HttpSystem(kind="http", url=url, concurrency=120, timeout_s=600)
-        system = open_system(http, ())
+        system = http.opened(())
         stage = CollectStage([LiveMethod(http, system)], tmp_path / "j.jsonl")
         await stage.run(lambda: (Sample(id=f"s{i}", question="q") for i in range(wanted)))
     assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
@@ -288,7 +288,7 @@ async def test_a_proxy_that_refuses_is_named_without_its_password(tmp_path: Path
 def test_a_proxy_of_another_kind_is_refused_before_anything_is_asked(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     with pytest.raises(ConfigError, match="an HTTP proxy"):
-        open_system(HttpSystem(kind="http", url="https://rag.example.com/ask"), ())
+        HttpSystem(kind="http", url="https://rag.example.com/ask").opened(())
 
 
 @pytest.mark.thorough(tried=1)

@@ -50,7 +50,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
     "fetch": [(["task=publish", "run={run}", "publish=memory://b/runs"], 0), (["run=memory://b/runs/bank/{id}", "output_dir=other"], 0)],
     "history": [([f"name={NAME}"], 0)],
     "judge_audit": [(["run={run}", *SECOND, "judge_audit.only=[context_order]"], 30)],
-    "label": [(["run={run}", "label.metric=faithfulness", "label.n=6"], 0), (["run={run}", "label.metric=faithfulness", "label.more=0"], 0)],
+    "label": [(["run={run}", "label.metric=faithfulness", "label.n=6"], 0), (["run={run}", "label.metric=faithfulness", "label.n=6"], 0)],
     "plan": [(WORDS, 0)],
     "publish": [(["run={run}", "publish=memory://b/again"], 0)],
     "rejudge": [

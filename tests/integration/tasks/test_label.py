@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.labelling.label_files import draw_folders, read_draw, read_drawn, read_labels, read_strata
+from ragpipe.labelling.label_files import draw_folders, read_draw, read_drawn, read_labels
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.store.run.run_folder import RunFolder
@@ -69,7 +69,6 @@ def test_a_draw_names_its_cases_and_its_probabilities(run: Path, capsys: pytest.
     folder = draw(run, "label.n=4")
     said = capsys.readouterr().out
     assert "4 of 10 cases with a value of faithfulness" in said
-    assert read_strata(folder) is None
     made, rows = read_draw(folder), read_drawn(folder).to_pylist()
     assert (made.metric, made.score, made.cases, made.low, made.high) == ("faithfulness", "faithfulness", 10, 0, 1)
     assert made.question == "Do the contexts support every claim of the answer?"
@@ -97,49 +96,20 @@ def test_a_draw_grows_and_keeps_its_cases_and_labels(run: Path) -> None:
     folder = draw(run, "label.n=4")
     first = items(folder)
     assert label(run, f"label.import=[{sheet(folder, run.parent / 'a.csv', 'ann', {first[0]: 'all'})}]") == 0
-    assert draw(run, "label.n=4", "label.more=3") == folder
+    assert draw(run, "label.n=7") == folder
     assert items(folder)[:4] == first
     assert len(items(folder)) == 7
     assert read_labels(folder)["probability"].to_pylist() == [0.7]
-    assert len(read_draw(folder).pages) == 2
     assert label(run, "label.metric=faithfulness", "label.n=4") == 0
     assert len(items(folder)) == 7
     assert main(["task=verify", f"run={run}"]) == 0
-
-
-def test_a_draw_grows_without_its_name_where_it_is_the_only_one(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = draw(run, "label.n=3")
-    assert label(run, "label.more=2") == 0
-    assert draw_folders(run) == [folder]
-    assert len(items(folder)) == 5
-    assert read_draw(folder).settings["metric"] == "faithfulness"
-    assert label(run, "label.more=2", "label.seed=4") == 2  # no draw of this seed: how the draw that there is grows
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"task=label run={run} label.metric=faithfulness label.more=2" in said
-
-
-def test_of_several_drawn_scores_one_is_to_be_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(draw(run, "label.n=3"), run / "labels" / "other")
-    document = json.loads((run / "labels/other/draw.json").read_text())
-    document |= {"score": "citation_recall", "settings": document["settings"] | {"metric": "citation_recall"}}
-    (run / "labels/other/draw.json").write_text(json.dumps(document))
-    assert label(run, "label.more=2") == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "one of those that are drawn: faithfulness, citation_recall" in said
-    assert "label.metric=faithfulness" in said
-
-
-def test_nothing_to_add_to_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert label(run, "label.metric=faithfulness", "label.more=3") == 2
-    assert "no draw by these settings" in capsys.readouterr().err
-    assert not (run / "labels").exists()
 
 
 def test_what_people_get_is_blind(run: Path) -> None:
     """The page and the sheets hold what is asked and the texts of the cases, and nothing else."""
     folder = draw(run, "label.n=6", "label.draw=by_method", "label.annotators=[ann,bob]")
     page, blocks = folder / "label.html", blocks_of(folder / "label.html")
-    assert blocks["about"].keys() == {"v", "draw", "page", "score", "question", "grades", "annotators", "again", "items"}
+    assert blocks["about"].keys() == {"v", "draw", "score", "question", "grades", "annotators", "items"}
     assert all(entry.keys() == {"item", "asked"} for entry in blocks["about"]["items"])
     cases = blocks["d0"]
     assert len(cases) == 6
@@ -149,7 +119,7 @@ def test_what_people_get_is_blind(run: Path) -> None:
     markup = re.sub(r'<script type="text/plain".*?</script>', "", page.read_text(encoding="utf-8"))
     reasons = {row["reason"] for row in pq.read_table(run / "iteration-1" / "scores.parquet").to_pylist()} - {None, ""}
     assert reasons
-    sheets = (folder / "sheet.csv").read_text(encoding="utf-8") + (folder / "sheet.jsonl").read_text(encoding="utf-8")
+    sheets = (folder / "sheet.csv").read_text(encoding="utf-8")
     for text in (markup, json.dumps(blocks, ensure_ascii=False), sheets):
         for secret in ("probability", "stratum", "stratified", "chunk_faithfulness", "passed", "even", "odd", *reasons):
             assert not re.search(rf"\b{re.escape(secret)}\b", text), secret
@@ -157,10 +127,10 @@ def test_what_people_get_is_blind(run: Path) -> None:
 
 
 def test_annotators_divide_the_cases(run: Path) -> None:
-    folder = draw(run, "label.n=10", "label.annotators=[ann,bob]", "label.shared=0.4")
+    folder = draw(run, "label.n=10", "label.annotators=[ann,bob]")
     asked = [entry["asked"] for entry in blocks_of(folder / "label.html")["about"]["items"]]
-    assert asked.count(None) == 4
-    assert asked.count(["ann"]) == asked.count(["bob"]) == 3
+    assert asked.count(None) == 2
+    assert asked.count(["ann"]) == asked.count(["bob"]) == 4
 
 
 def test_labels_of_several_people_come_back(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.labelling.label_files import draw_folders, read_drawn, read_strata
+from ragpipe.labelling.label_files import draw_folders, read_drawn
 from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean
 from tests.support.finished_runs import FinishedRuns
 
@@ -71,18 +71,15 @@ def rescored(run: Path, *words: str) -> Path:
     return made
 
 
-def by_strata(run: Path, folder: Path, score: dict[str, Any], method: str | None = None) -> CorrectedMean:
+def by_strata(run: Path, score: dict[str, Any], method: str | None = None) -> CorrectedMean:
     """The corrected mean from the tables of the draw and the run."""
-    table = read_strata(folder)
-    assert table is not None
-    strata = {(row["sample_id"], row["method"], row["repeat"]): row["stratum"] for row in table.to_pylist()}
     values = {key: value for key, value in judged_values(run).items() if method in (None, key[1])}
     labels = {(row["sample_id"], row["method"], row["repeat"]): row["label"] for row in score["labels"]}
     return corrected_mean(
         np.array(list(values.values())),
         np.array([labels.get(key, np.nan) for key in values]),
         np.unique([key[0] for key in values], return_inverse=True)[1],
-        strata=np.unique([strata[key] for key in values], return_inverse=True)[1],
+        strata=np.unique([key[1] for key in values], return_inverse=True)[1],
         low=0.0,
         high=1.0,
     )
@@ -99,16 +96,13 @@ def test_half_is_drawn_at_random_and_then_as_many_of_each_method(demo: Path, tmp
     assert max(drawn.values()) - min(drawn.values()) <= 1
     assert len(cases) == len(drawn) > 1
     assert {(row["stratum"], row["probability"]) for row in rows} == {(name, drawn[name] / cases[name]) for name in cases}
-    strata = read_strata(folder)
-    assert strata is not None
-    assert Counter((row["method"], row["stratum"]) for row in strata.to_pylist()) == {(name, name): cases[name] for name in cases}
     assert "10 at random, then by method: " in capsys.readouterr().out
 
 
 @pytest.mark.thorough
 def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(demo, tmp_path / demo.name))
-    folder = labelled(run, "label.n=80", "label.draw=by_method")
+    labelled(run, "label.n=80", "label.draw=by_method")
     score = calibrated_score(run)
     parts = [label["part"] for label in score["labels"]]
     assert (len(parts), parts.count("random"), parts.count("stratified")) == (80, 40, 40)
@@ -117,14 +111,14 @@ def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_
     gate = "+scoring.gates.%s={score: faithfulness, min: 0.1%s}"
     made = rescored(run, gate % ("everything", ""), gate % ("one", f", where: {{method: {method}}}"))
     corrected = json.loads((made / ITERATION / "metrics.json").read_text())["corrected"]["faithfulness"]
-    expected = by_strata(run, folder, score)
+    expected = by_strata(run, score)
     assert expected.interval is not None
     assert (corrected["labels"], corrected["mean"]) == (80, pytest.approx(expected.value))
     assert corrected["interval"]["low"] == pytest.approx(expected.interval.low)
     assert corrected["interval"]["high"] == pytest.approx(expected.interval.high)
     gates = {gate["name"]: gate for gate in json.loads((made / "gates.json").read_text())["gates"]}
     assert gates["everything"]["value"] == pytest.approx(expected.value)
-    of_method = by_strata(run, folder, score, method)
+    of_method = by_strata(run, score, method)
     assert gates["one"]["value"] == pytest.approx(of_method.value)
     assert gates["one"]["corrected"]["labels"] == of_method.labels
     # the folder alone is enough
@@ -152,7 +146,7 @@ def test_labels_are_asked_for_until_the_corrected_interval_is_as_narrow_as_wante
     capsys.readouterr()
     score = calibrated_score(run, "calibrate.width=0.05")
     said = capsys.readouterr().out
-    expected = by_strata(run, folder, score)
+    expected = by_strata(run, score)
     assert expected.interval is not None
     corrected = score["corrected"]
     assert (corrected["labels"], corrected["mean"]) == (70, pytest.approx(expected.value))

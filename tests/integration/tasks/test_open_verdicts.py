@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli import main
-from ragpipe.labelling.label_files import draw_folders
+from ragpipe.labelling.label_files import draw_folders, read_drawn
 from ragpipe.schema.answer_digest import answer_digest
 from ragpipe.stages.case_reader import CaseReader
 
@@ -128,7 +128,7 @@ def test_a_calibration_leaves_them_out_unless_it_is_told_and_then_writes_none(ru
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("word", ["calibrate.fit=true", "calibrate.out=x.json", "calibrate.draw=d"])
+@pytest.mark.parametrize("word", ["calibrate.draw=d", "calibrate.recorded={faithfulness: x}"])
 def test_nothing_is_made_of_labels_that_are_not_blind(run: Path, word: str) -> None:
     assert main(["task=calibrate", f"run={run}", "calibrate.open_labels=true", word]) == 2
 
@@ -136,10 +136,10 @@ def test_nothing_is_made_of_labels_that_are_not_blind(run: Path, word: str) -> N
 def test_labels_given_twice_by_one_person_are_reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert label(run, "label.metric=faithfulness", "label.n=3") == 0
     (folder,) = draw_folders(run)
-    lines = [json.loads(line) | {"annotator": "ann"} for line in (folder / "sheet.jsonl").read_text("utf-8").splitlines()]
+    items = read_drawn(folder)["item"].to_pylist()
     for name, grades in (("a", ["all", "all", "none"]), ("b", ["all", "none", "none"])):
-        rows = [line | {"label": grade} for line, grade in zip(lines, grades, strict=True)]
-        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        rows = [f"{item},ann,{grade}\n" for item, grade in zip(items, grades, strict=True)]
+        Path(f"{name}.csv").write_text("item,annotator,label\n" + "".join(rows), encoding="utf-8")
     capsys.readouterr()
-    assert label(run, "label.import=[a.jsonl,b.jsonl]") == 0
+    assert label(run, "label.import=[a.csv,b.csv]") == 0
     assert "1 case has two labels by ann, 1 of them different: the later one counts" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyarrow.parquet import read_table
 
 from tests.support.pages import DOCS, commands, sections
 
@@ -19,7 +20,7 @@ def start(line: str, here: Path, *paths: Path) -> str:
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
-def test_a_judge_a_reader_a_task_an_export_and_a_section_of_ones_own(is_installed: bool, tmp_path: Path) -> None:
+def test_a_judge_a_system_a_reader_a_task_an_export_and_a_section_of_ones_own(is_installed: bool, tmp_path: Path) -> None:
     lib = tmp_path / "lib"
     steps = [step for section in sections("plugins.md") for step in section.steps]
     files = {step.path: step.text for step in steps if step.kind == "file"}
@@ -39,4 +40,6 @@ def test_a_judge_a_reader_a_task_an_export_and_a_section_of_ones_own(is_installe
     assert "worst: b groundedness" in printed[1]
     assert "## How many cases" in (tmp_path / "outputs/own/latest/report.md").read_text(encoding="utf-8")
     assert "2 ids in lists/ids.txt" in printed[2]
+    answers = read_table(tmp_path / "outputs/asked/latest/outputs.parquet").column("answer").to_pylist()
+    assert sorted(answers) == ["How long?", "How long?", "Who pays?", "Who pays?"]
     assert "plugins.md" in (DOCS / "troubleshooting.md").read_text(encoding="utf-8")

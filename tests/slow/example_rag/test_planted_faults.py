@@ -105,9 +105,9 @@ CONSEQUENCES = {
 
 
 @contextmanager
-def _served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The server in a process of its own, with its address; it is ended by SIGTERM."""
-    command = (sys.executable, "-m", "ragpipe.example_rag", "--port", "0", *words)
+def _served() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The server in a process of its own, with its address."""
+    command = (sys.executable, "-u", "-m", "ragpipe.example_rag", "--port", "0")
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as server:
         try:
@@ -122,26 +122,16 @@ def _served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @pytest.mark.thorough
 def test_over_http_it_answers_as_in_process(tmp_path: Path) -> None:
-    """The same diagnoses by both ways; requests that fail are sent again, and none that is answered is."""
+    """The same diagnoses by both ways."""
     in_process = _diagnosed(_evaluate(tmp_path / "a"))
-    with _served("--latency-ms", "1", "--fail-rate", "0.05") as (server, address):
+    with _served() as (server, address):
         words = ["system=example_http", f"system.url={address}/ask", "dataset.limit=20"]
         run = _evaluate(tmp_path / "b", *words)
-        server.terminate()
-        printed, _ = server.communicate(timeout=HANGS_AFTER_S)
-    assert server.returncode == 0, "SIGTERM is a clean end"
-    asked, failed = map(int, re.findall(r"(\d+) (?:requests|of them)", printed))
-    assert (asked - failed, failed > 0) == (3 * 20, True)
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=HANGS_AFTER_S)
+    assert (server.returncode, errors) == (0, ""), "SIGTERM is a clean end"
     firsts = {case.id for case in samples()[:20]}
     expected = {name: {key for key in keys if key[0] in firsts} for name, keys in in_process.items()}
     assert _diagnosed(run) == {name: keys for name, keys in expected.items() if keys}
     outputs = pq.read_table(run / "outputs.parquet", columns=["error", "version"]).to_pylist()
     assert (len(outputs), {row["error"] for row in outputs}, {row["version"] for row in outputs}) == (60, {None}, {"1"})
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
-def test_ctrl_c_ends_the_server() -> None:
-    with _served() as (server, _):
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=HANGS_AFTER_S)
-    assert (server.returncode, errors) == (0, "")

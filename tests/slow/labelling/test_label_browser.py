@@ -12,7 +12,6 @@ import pytest
 
 from ragpipe.cli import main
 from ragpipe.labelling.label_files import draw_folders, read_drawn, read_labels
-from tests.support.page_blocks import block_json
 from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page, wait_until
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ pytestmark = pytest.mark.browser
 
 GRADES = {"1": "all", "2": "partly", "3": "none", "0": None}
 VALUES = {"all": 1.0, "partly": 0.5, "none": 0.0, None: None}
-ASKED = 63
-"""60 cases, and 3 of them again."""
+ASKED = 60
 
 
 def page_of(run: Path) -> Path:
@@ -45,8 +43,8 @@ def labelling(browser: Browser, run: Path, name: str = "ann", **options: Any) ->
 
 
 def slot(opened: OpenPage) -> str:
-    """Item and pass of the case that is shown."""
-    return str(opened.page.get_attribute("#case", "data-slot"))
+    """The item of the case that is shown."""
+    return str(opened.page.get_attribute("#case", "data-item"))
 
 
 def progress(opened: OpenPage) -> str:
@@ -79,28 +77,13 @@ def test_sixty_cases_by_keys_and_back_into_the_run(browser: Browser, run: Path, 
         assert opened.page.is_visible("#done")
         events = saved(opened, tmp_path / "ann.jsonl")
         assert "file saved" in str(opened.page.text_content("#kept"))
-    assert {f"{event['item']}/{event['pass']}": event["label"] for event in events} == given
-    assert {event["page_sha256"] for event in events} == {block_json(page_of(run).read_text("utf-8"), "about")["page"]}
+    assert {event["item"]: event["label"] for event in events} == given
     assert main(["task=label", f"run={run}", f"label.import=[{tmp_path / 'ann.jsonl'}]"]) == 0
     (folder,) = draw_folders(run)
     items = {(row["sample_id"], row["method"], row["repeat"]): row["item"] for row in read_drawn(folder).to_pylist()}
-    labels = {
-        f"{items[row['sample_id'], row['method'], row['repeat']]}/{row['pass']}": row["label"] for row in read_labels(folder).to_pylist()
-    }
+    labels = {items[row["sample_id"], row["method"], row["repeat"]]: row["label"] for row in read_labels(folder).to_pylist()}
     assert labels == {name: VALUES[grade] for name, grade in given.items()}
     assert main(["task=verify", f"run={run}"]) == 0
-
-
-def test_a_case_comes_again_after_twenty_others(browser: Browser, run: Path) -> None:
-    order = []
-    with labelling(browser, run) as opened:
-        for _ in range(ASKED):
-            order.append(slot(opened))
-            opened.page.keyboard.press("ArrowRight")
-    again = [name for name in order if name.endswith("/2")]
-    assert len(again) == 3
-    for name in again:
-        assert order.index(name) - order.index(name.replace("/2", "/1")) > 20
 
 
 def test_each_person_has_an_order_of_their_own(browser: Browser, run: Path) -> None:
@@ -136,7 +119,7 @@ def test_clicks_on_a_phone_in_the_dark(browser: Browser, run: Path, tmp_path: Pa
         assert background == "rgb(20, 23, 26)"
     events = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
     assert [event["undo"] for event in events] == [False] * 5 + [True]
-    last = {f"{event['item']}/{event['pass']}": event.get("label") for event in events if not event["undo"]}
+    last = {event["item"]: event.get("label") for event in events if not event["undo"]}
     assert {name: last[name] for name in chosen} == chosen
 
 
@@ -286,7 +269,7 @@ def test_the_first_key_after_the_name_is_a_grade_even_before_the_page_is_drawn(b
 
 
 def test_names_divide_the_cases(browser: Browser, run: Path) -> None:
-    assert main(["task=label", f"run={run}", "label.metric=faithfulness", "label.annotators=[ann,bob]", "label.again=0"]) == 0
+    assert main(["task=label", f"run={run}", "label.metric=faithfulness", "label.annotators=[ann,bob]"]) == 0
     with open_page(browser) as opened:
         page = opened.page
         page.goto(page_of(run).as_uri())

@@ -28,7 +28,7 @@ SHARE = ScoreSpec("faithfulness")
 GRADE = ScoreSpec("style", 1.0, 5.0, grades=tuple((str(step), float(step)) for step in range(5, 0, -1)))
 ERRORS = ScoreSpec("made_up", higher_is_better=False, binary=True)
 NAN = np.nan
-KAPPA = CalibrationTarget(statistic="kappa", above=0.8, relative_to_ceiling=False)
+KAPPA = CalibrationTarget(statistic="kappa", above=0.8)
 
 
 def labels_of(ratings: Any, parts: list[LabelPart] | None = None, threshold: float | None = None) -> PeopleLabels:
@@ -235,24 +235,12 @@ def test_the_interval_decides(n: int, wrong: int, state: str, reason: str | None
     assert (result.labels_needed is not None) == (state == "not_enough_labels" and reason is None)
 
 
-def test_a_target_relative_to_people_is_that_share_of_their_agreement() -> None:
-    first = (np.arange(200) % 2).astype(float)
-    second = first.copy()
-    second[:20] = 1 - second[:20]  # kappa .8 between two people
-    relative = CalibrationTarget(statistic="kappa", above=0.8, relative_to_ceiling=True)
-    result = calibrated(labels_of(np.stack([first, second], axis=1)), first, target=relative)
-    assert result.limit == pytest.approx(0.8 * 0.8)
-    assert result.state == "passed"  # the ties are left out: the judge agrees with all that people agree on
-    alone = calibrated(labels_of(first), first, target=relative)
-    assert (alone.state, alone.limit, alone.reason) == ("not_enough_labels", None, "no_ceiling")
-
-
 @pytest.mark.parametrize(
     ("spec", "threshold", "target", "reason"),
     [(GRADE, None, "kappa", "no_threshold"), (ScoreSpec("count", None, None), None, "quadratic_kappa", "no_scale")],
 )
 def test_what_cannot_be_decided_says_why(spec: ScoreSpec, threshold: None, target: Any, reason: str) -> None:
-    asked = CalibrationTarget(statistic=target, above=0.8, relative_to_ceiling=False)
+    asked = CalibrationTarget(statistic=target, above=0.8)
     result = calibrated(labels_of([1, 2, 3, 4, 5, 2]), [1, 2, 3, 4, 5, 3], spec=spec, threshold=threshold, target=asked)
     assert (result.state, result.reason) == ("not_enough_labels", reason)
 

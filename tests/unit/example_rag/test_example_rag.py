@@ -13,8 +13,7 @@ from ragpipe.core.resources import PACKAGE
 from ragpipe.datasets.index_manifest import IndexManifest
 from ragpipe.documents.markdown import read_documents
 from ragpipe.example_rag.__main__ import main
-from ragpipe.example_rag.planted_faults import FAULTS
-from ragpipe.example_rag.system import HANDBOOK, ExampleRag, answer
+from ragpipe.example_rag.system import FAULTS, HANDBOOK, ExampleRag, answer
 from ragpipe.patterns.refusals import read_refusal_async
 from ragpipe.schema.sample import FolderMode, Output, Sample
 
@@ -173,7 +172,7 @@ def test_a_missing_document_stands_in_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "message"), [
     (["--fault", "rude"], "'rude'"),
     (["--docs", "no/such/folder"], "no folder"),
-    (["--manifest", "no/such/folder/x.jsonl"], "cannot be written"),
+    (["--manifest", "no/such/folder/x.jsonl"], "cannot go on"),
 ])  # fmt: skip
 def test_what_the_command_refuses(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, *([] if "--manifest" in words else ["--manifest", "x.jsonl"])]) in (2, 6)

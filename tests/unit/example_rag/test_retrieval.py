@@ -3,14 +3,9 @@
 from math import log
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.documents.markdown import parse_document
-from ragpipe.example_rag.chunking import chunks_of
-from ragpipe.example_rag.folder_choice import FolderChoice
-from ragpipe.example_rag.lexical_index import K1, B, LexicalIndex
-from ragpipe.example_rag.question_words import search_words
+from ragpipe.example_rag.lexical_index import K1, B, LexicalIndex, chunks_of, search_words
 
 
 def _index(**bodies: str) -> LexicalIndex:
@@ -33,20 +28,11 @@ def test_the_words_of_a_text(text: str, words: list[str]) -> None:
 def test_chunks_are_sections_with_their_heading() -> None:
     document = parse_document(b"---\npolicy: no_use\ndoc_type: memo\n---\n# A\n\n## B\n\ntext\n\n## C\n\nmore\n", "x/n.md")
     chunks = list(chunks_of([document]))
-    assert [(c.id, c.heading_path, c.text, c.folder) for c in chunks] == [
-        ("x/n.md#1", "A > B", "A > B\ntext", "x"),
-        ("x/n.md#2", "A > C", "A > C\nmore", "x"),
+    assert [(c.id, c.heading_path, c.body, c.folder) for c in chunks] == [
+        ("x/n.md#1", "A > B", "text", "x"),
+        ("x/n.md#2", "A > C", "more", "x"),
     ]
     assert {(c.policy, c.doc_type, c.title) for c in chunks} == {("no_use", "memo", "A")}
-
-
-@pytest.mark.slow
-@given(lines=st.lists(st.text("ab ", min_size=1, max_size=30).filter(str.strip), max_size=20), limit=st.integers(5, 60))
-def test_a_long_section_is_cut_between_lines(lines: list[str], limit: int) -> None:
-    document = parse_document(("# A\n\n" + "\n".join(f"x{line}x" for line in lines)).encode(), "n.md")
-    bodies = [chunk.body for chunk in chunks_of([document], limit)]
-    assert "\n".join(bodies).split() == [word for line in lines for word in f"x{line}x".split()]
-    assert all(len(body) <= limit or "\n" not in body for body in bodies)
 
 
 def test_bm25_by_hand() -> None:
@@ -57,8 +43,7 @@ def test_bm25_by_hand() -> None:
     expected = idf * 2 * (K1 + 1) / (2 + K1 * (1 - B + B * 1))
     assert index.search(["sun"]) == [(0, pytest.approx(expected))]
     assert index.idf("absent") == pytest.approx(log(1 + 2.5 / 0.5))
-    assert index.coverage(["sun", "moon"], 0) == pytest.approx(0.5)
-    assert index.coverage([], 0) == 0
+    assert index.weight(["sun", "moon"], index.words[0]) == pytest.approx(idf)
 
 
 def test_only_chosen_folders_are_searched() -> None:
@@ -69,7 +54,6 @@ def test_only_chosen_folders_are_searched() -> None:
 
 def test_the_folders_with_the_words_are_chosen() -> None:
     index = _index(a_x="sun and moon", a_y="moon", b_z="star", c_w="moon, once")
-    choice = FolderChoice(index)
-    assert choice.of(["star"]) == ["b"]
-    assert choice.of(["sun", "moon"])[0] == "a"
-    assert choice.of(["nothing"]) == []
+    assert index.folders_of(["star"]) == ["b"]
+    assert index.folders_of(["sun", "moon"])[0] == "a"
+    assert index.folders_of(["nothing"]) == []

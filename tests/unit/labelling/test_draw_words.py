@@ -13,7 +13,7 @@ from ragpipe.labelling.label_settings import LabelSettings
 
 
 def draw_by(**settings: Any) -> Draw:
-    made_by = LabelSettings(metric="faithfulness", **settings).model_dump(exclude={"files", "more"}) | {"n": 80}
+    made_by = LabelSettings(metric="faithfulness", **settings).model_dump(exclude={"files"}) | {"n": 80}
     return Draw(
         draw_id="d", run_id="r", metric="faithfulness", score="faithfulness", question="?", grades=[], low=0.0, high=1.0,
         seed=0, cases=100, strata=[], settings=made_by,
@@ -34,5 +34,5 @@ def draw_by(**settings: Any) -> Draw:
 )
 def test_only_unusual_settings_are_words(settings: dict[str, Any], words: list[str]) -> None:
     run = Path("/runs/r")
-    expected = ["task=label", "run=/runs/r", "label.metric=faithfulness", *words, "label.more=20"]
+    expected = ["task=label", "run=/runs/r", "label.metric=faithfulness", *words, "label.n=100"]
     assert more_labels_words(draw_by(**settings), run, 20) == expected

@@ -19,7 +19,7 @@ from ragpipe.labelling.label_import import (
     merged_labels,
     read_labelled_file,
 )
-from ragpipe.labelling.label_sheets import sheet_rows, write_sheets
+from ragpipe.labelling.label_sheets import sheet_rows, write_sheet
 from ragpipe.schema.sample import Turn
 from ragpipe.schema.table_schemas import table_of
 
@@ -41,8 +41,8 @@ DRAWN = table_of(
 
 def event(item: str = "i1", label: object = "all", **more: object) -> dict[str, object]:
     """A line of the page."""
-    row = {"v": 1, "draw": "faithfulness-1", "page_sha256": "0" * 64, "item": item, "annotator": "ann", "question": "faithfulness",
-           "label": label, "note": "", "pass": 1, "ms": 900, "at": "2026-01-01T00:00:00Z", "undo": False}  # fmt: skip
+    row = {"v": 1, "draw": "faithfulness-1", "item": item, "annotator": "ann", "question": "faithfulness",
+           "label": label, "note": "", "ms": 900, "at": "2026-01-01T00:00:00Z", "undo": False}  # fmt: skip
     return row | more
 
 
@@ -58,7 +58,7 @@ def events_of(path: Path) -> list[LabelEvent]:
     return events
 
 
-def labels_in(path: Path) -> dict[tuple[str, str, int], object]:
+def labels_in(path: Path) -> dict[tuple[str, str], object]:
     labels = labels_of(DRAW, ITEMS, events_of(path))
     return {tuple(key): None if label is None else label.value for key, label in labels.items() if label is not None}
 
@@ -76,19 +76,18 @@ def note_only(item: str = "i1") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("rows", "labels"), [
-    ([event(), event("i2", "partly")], {("i1", "ann", 1): 1.0, ("i2", "ann", 1): 0.5}),
-    ([event(), event(label="none")], {("i1", "ann", 1): 0.0}),  # the last one counts
-    ([event(), event(label="none"), undo()], {("i1", "ann", 1): 1.0}),  # undone: the one before counts
+    ([event(), event("i2", "partly")], {("i1", "ann"): 1.0, ("i2", "ann"): 0.5}),
+    ([event(), event(label="none")], {("i1", "ann"): 0.0}),  # the last one counts
+    ([event(), event(label="none"), undo()], {("i1", "ann"): 1.0}),  # undone: the one before counts
     ([event(), event(label="none"), undo(), undo()], {}),
-    ([event(), undo(), undo(), event(label="partly")], {("i1", "ann", 1): 0.5}),  # one undo too many does nothing
+    ([event(), undo(), undo(), event(label="partly")], {("i1", "ann"): 0.5}),  # one undo too many does nothing
     ([event(), note_only(), undo()], {}),  # a note alone is no label, and is not what is undone
-    ([event(), event(**{"pass": 2, "label": "none"})], {("i1", "ann", 1): 1.0, ("i1", "ann", 2): 0.0}),
-    ([event(), event(annotator="bob", label="none"), undo(annotator="bob")], {("i1", "ann", 1): 1.0}),
-    ([event(label=None)], {("i1", "ann", 1): None}),  # cannot tell is an answer
+    ([event(), event(annotator="bob", label="none"), undo(annotator="bob")], {("i1", "ann"): 1.0}),
+    ([event(label=None)], {("i1", "ann"): None}),  # cannot tell is an answer
     ([event(label="All"), event("i2", 0.25), event("i3", "0,5")],
-     {("i1", "ann", 1): 1.0, ("i2", "ann", 1): 0.25, ("i3", "ann", 1): 0.5}),
+     {("i1", "ann"): 1.0, ("i2", "ann"): 0.25, ("i3", "ann"): 0.5}),
 ])  # fmt: skip
-def test_the_last_label_counts(tmp_path: Path, rows: list[dict[str, object]], labels: dict[tuple[str, str, int], object]) -> None:
+def test_the_last_label_counts(tmp_path: Path, rows: list[dict[str, object]], labels: dict[tuple[str, str], object]) -> None:
     assert labels_in(written(tmp_path / "labels.jsonl", rows)) == labels
 
 
@@ -101,7 +100,6 @@ def test_the_last_label_counts(tmp_path: Path, rows: list[dict[str, object]], la
     ([event(label=True)], 1, "label", "the name of a grade"),
     ([event(annotator="")], 1, "annotator", "who gave the label"),
     ([event(draw=None)], 1, "draw", "the draw's name"),
-    ([event(**{"pass": 3})], 1, "pass", "1, or 2"),
     ([event(v=2)], 1, "v", "1"),
     ([event(item=7)], 1, "item", "a text"),
 ])  # fmt: skip
@@ -150,8 +148,8 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path, delimiter: str) -> None
     """As a spreadsheet would save it: every cell in quotes, in its own country's form."""
     import csv
 
-    sheet, lines = write_sheets(tmp_path, sheet_rows(DRAW, CASES, with_reference=False))
-    assert events_of(sheet) == events_of(lines) == []  # nobody has labelled it
+    sheet = write_sheet(tmp_path, sheet_rows(DRAW, CASES, with_reference=False))
+    assert events_of(sheet) == []  # nobody has labelled it
     with open(sheet, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["answer"] == '\'=HYPERLINK("x")'
@@ -165,15 +163,9 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path, delimiter: str) -> None
         writer.writerows(rows)
     labels = labels_of(DRAW, ITEMS, events_of(tmp_path / "back.csv"))
     assert labels == {
-        LabelKey("i1", "bob", 1): GivenLabel(0.5, "partly", "-5 °C", None),
-        LabelKey("i2", "bob", 1): GivenLabel(None, None, None, None),
+        LabelKey("i1", "bob"): GivenLabel(0.5, "partly", "-5 °C", None),
+        LabelKey("i2", "bob"): GivenLabel(None, None, None, None),
     }
-
-
-def test_a_jsonl_sheet_comes_back(tmp_path: Path) -> None:
-    rows = [row | {"annotator": "bob", "label": "0.5"} for row in sheet_rows(DRAW, CASES, with_reference=False)]
-    labels = labels_in(written(tmp_path / "sheet.jsonl", rows))
-    assert set(labels.values()) == {0.5}
 
 
 def test_the_line_of_a_row_with_line_breaks_is_right(tmp_path: Path) -> None:
@@ -184,29 +176,29 @@ def test_the_line_of_a_row_with_line_breaks_is_right(tmp_path: Path) -> None:
 
 
 def test_files_of_several_people_become_one_table() -> None:
-    """Two people, one of whom labelled one case twice; later files do not undo what they do not speak of."""
+    """Two people; later files do not undo what they do not speak of."""
     ann = {
-        LabelKey("i2", "ann", 1): GivenLabel(1.0, "all", None, "2026-01-02"),
-        LabelKey("i2", "ann", 2): GivenLabel(0.5, "partly", "hm", "2026-01-03"),
+        LabelKey("i2", "ann"): GivenLabel(1.0, "all", None, "2026-01-02"),
+        LabelKey("i3", "ann"): GivenLabel(0.5, "partly", "hm", "2026-01-03"),
     }
-    bob = {LabelKey("i1", "bob", 1): GivenLabel(None, None, None, None)}
+    bob = {LabelKey("i1", "bob"): GivenLabel(None, None, None, None)}
     first = merged_labels(None, [ann, bob], DRAWN)
-    assert [(row["sample_id"], row["annotator"], row["pass"], row["label"]) for row in first.to_pylist()] == [
-        ("s1", "bob", 1, None), ("s2", "ann", 1, 1.0), ("s2", "ann", 2, 0.5),
+    assert [(row["sample_id"], row["annotator"], row["label"]) for row in first.to_pylist()] == [
+        ("s1", "bob", None), ("s2", "ann", 1.0), ("s3", "ann", 0.5),
     ]  # fmt: skip
     assert set(first["probability"].to_pylist()) == {0.3}
-    assert first["answer_sha256"].to_pylist() == ["1" * 64, "2" * 64, "2" * 64]
+    assert first["answer_sha256"].to_pylist() == ["1" * 64, "2" * 64, "3" * 64]
     more = {
-        LabelKey("i2", "ann", 1): GivenLabel(0.0, "none", None, "2026-01-01"),  # older: the one that is there stays
-        LabelKey("i2", "ann", 2): None,  # undone since
-        LabelKey("i1", "bob", 1): GivenLabel(0.0, "none", None, None),  # without times the one that is read last
+        LabelKey("i2", "ann"): GivenLabel(0.0, "none", None, "2026-01-01"),  # older: the one that is there stays
+        LabelKey("i3", "ann"): None,  # undone since
+        LabelKey("i1", "bob"): GivenLabel(0.0, "none", None, None),  # without times the one that is read last
     }
     second = merged_labels(first, [more], DRAWN)
     assert [(row["sample_id"], row["label"]) for row in second.to_pylist()] == [("s1", 0.0), ("s2", 1.0)]
 
 
 def test_labels_get_the_probabilities_of_a_draw_that_grew() -> None:
-    labels = merged_labels(None, [{LabelKey("i3", "ann", 1): GivenLabel(1.0, "all", None, None)}], DRAWN)
+    labels = merged_labels(None, [{LabelKey("i3", "ann"): GivenLabel(1.0, "all", None, None)}], DRAWN)
     grown = table_of([row | {"probability": 0.6} for row in DRAWN.to_pylist()], DRAWN_COLUMNS)
     (row,) = merged_labels(labels, [], grown).to_pylist()
     assert (row["sample_id"], row["label"], row["probability"]) == ("s3", 1.0, 0.6)

@@ -1,15 +1,13 @@
-"""The page as a file: what it holds, that no text becomes markup, and the digest by which labels name it."""
+"""The page as a file: what it holds, and that no text becomes markup."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-import pytest
-
 from ragpipe.labelling.drawn_cases import ShownCase
 from ragpipe.labelling.label_files import Draw, LabelGrade, StratumSize
-from ragpipe.labelling.label_page import label_page, page_digest
+from ragpipe.labelling.label_page import label_page
 from ragpipe.schema.sample import Turn
 from tests.support.page_blocks import block_json
 
@@ -25,7 +23,7 @@ CASES = {
 
 
 def html(**changes: Any) -> str:
-    options: dict[str, Any] = {"annotators": ["ann"], "again": 0.05, "with_reference": False, **changes}
+    options: dict[str, Any] = {"annotators": ["ann"], "with_reference": False, **changes}
     return label_page(DRAW, CASES, {"i1": None, "i2": ["ann"]}, **options)
 
 
@@ -60,18 +58,5 @@ def test_the_page_loads_nothing() -> None:
 
 def test_a_page_of_many_cases_has_several_blocks() -> None:
     cases = {f"i{number:03}": CASES["i1"] for number in range(130)}
-    page = label_page(DRAW, cases, dict.fromkeys(cases), annotators=[], again=0.0, with_reference=False)
+    page = label_page(DRAW, cases, dict.fromkeys(cases), annotators=[], with_reference=False)
     assert [len(block_json(page, f"d{number}")) for number in range(3)] == [64, 64, 2]
-
-
-@pytest.mark.parametrize(("change", "same"), [
-    ({"question": "Right?"}, False),
-    ({"draw_id": "f-2"}, False),
-    ({"seed": 1, "cases": 3, "settings": {}}, True),
-])  # fmt: skip
-def test_the_digest_is_that_of_what_is_asked_and_shown(change: dict[str, Any], same: bool) -> None:
-    digest = page_digest(DRAW, CASES, with_reference=False)
-    assert block_json(html(), "about")["page"] == digest
-    assert (page_digest(DRAW.model_copy(update=change), CASES, with_reference=False) == digest) is same
-    assert page_digest(DRAW, {"i1": CASES["i1"]}, with_reference=False) != digest
-    assert page_digest(DRAW, CASES, with_reference=True) != digest

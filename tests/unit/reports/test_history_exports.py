@@ -1,4 +1,4 @@
-"""A history as OpenMetrics, read by prometheus_client; the dashboard over it; the page."""
+"""A history as OpenMetrics, read by prometheus_client; the page."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,6 @@ from ragpipe.reports.exports.open_metrics import open_metrics
 from ragpipe.reports.history_page import history_headline, history_markdown, newest_rows
 
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
-prometheus = pytest.importorskip("prometheus_client.parser")
 
 
 def row(run: str, day: int, score: str = "faithfulness", **cells: Any) -> dict[str, Any]:
@@ -56,13 +55,6 @@ def test_prometheus_reads_every_sample_with_its_time() -> None:
     assert [s.labels["run_id"][0] for s in info] == ["a", "b", "c"]
     assert (info[0].labels["judge"], info[0].labels["data"]) == ('a "judge"\\', "demo\nset")
     assert text.endswith("# EOF\n")
-
-
-def test_the_newest_run_alone_has_no_time_and_is_prometheus_text_too() -> None:
-    text = open_metrics(ROWS, name="nightly", newest_only=True)
-    for parser in (openmetrics, prometheus):
-        (mean,) = samples(text, "ragpipe_score_mean", parser)
-        assert (mean.value, mean.timestamp) == (0.75, None)
 
 
 def test_the_page_says_what_became_worse_and_where_a_series_ends() -> None:

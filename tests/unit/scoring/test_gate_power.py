@@ -94,8 +94,8 @@ def test_no_number_of_cases_is_named_that_nobody_has() -> None:
 @pytest.mark.parametrize(("labels", "cases", "value", "words"), [
     # 30 rows would have to be 362.8: 12.09 times the labels and the cases
     (58, 99, 0.9, "with 58 labels of 99 cases this gate cannot tell 0.90 from 0.85: that takes about 700 labels of 1,200 cases, and the run has fewer cases"),
-    (60, 10_000, 0.9, "with 60 labels of 10,000 cases this gate cannot tell 0.90 from 0.85: that takes about 730 labels; task=label label.more=20 adds to the draw, then task=calibrate again"),
-    (60, 10_000, 0.85, "with 60 labels of 10,000 cases this gate cannot tell which side of 0.85 the value is on; task=label label.more=20 adds to the draw, then task=calibrate again"),
+    (60, 10_000, 0.9, "with 60 labels of 10,000 cases this gate cannot tell 0.90 from 0.85: that takes about 730 labels; task=label with a larger label.n adds to the draw, then task=calibrate again"),
+    (60, 10_000, 0.85, "with 60 labels of 10,000 cases this gate cannot tell which side of 0.85 the value is on; task=label with a larger label.n adds to the draw, then task=calibrate again"),
     (99, 99, 0.85, "with 99 labels of 99 cases this gate cannot tell which side of 0.85 the value is on"),
 ])  # fmt: skip
 def test_a_corrected_gate_needs_labels_and_not_cases(labels: int, cases: int, value: float, words: str) -> None:

@@ -20,7 +20,6 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import (
     Binding,
     Calibration,
-    CaseStrata,
     asked_shapes,
     binding_differences,
     binding_of,
@@ -281,11 +280,11 @@ def content() -> dict[str, Any]:
     score = {
         "metric": "faithfulness", "draw_id": "d1", "recorded": None, "reference": "single",
         "bound_to": bound().model_dump(mode="json"),
-        "target": {"statistic": "kappa", "above": 0.8, "relative_to_ceiling": False}, "limit": 0.8,
+        "target": {"statistic": "kappa", "above": 0.8},
         "state": "not_enough_labels", "labels_needed": 240, "reason": None, "unjudged": 0, "statistics": {"kappa": kappa},
         "confusion": {"classes": ["failed", "passed"], "counts": [[20, 2], [2, 36]]}, "prevalence": None,
         "judged_prevalence": None, "ceiling": None, "slices": [], "length_baseline": None,
-        "strata": None, "corrected": None,
+        "by_method": False, "corrected": None,
         "labels": [{
             "sample_id": "q1", "method": "rag", "repeat": 1, "answer_sha256": "c" * 64, "label": 1.0, "annotators": 1,
             "part": "random", "stratum": "all", "probability": 0.6, "passed": True, "judge_passed": None,
@@ -403,23 +402,3 @@ def test_the_forms_of_answers_come_from_the_questions(tmp_path: Path) -> None:
     # sha256 of {"a":1}
     assert shapes["faithfulness"]["extract"] == "Claims@015abd7f5cc5"
     assert shapes["similarity"] == {"embed": "minilm@1"}
-
-
-def test_strata_are_those_of_the_cases_in_any_order() -> None:
-    strata = CaseStrata(names=["far", "near"], sample_id=["a", "a", "b"], method=["m", "n", "m"], repeat=[1, 1, 2], stratum=[1, 0, 1])
-    keys = [("b", "m", 2), ("b", "m", 1), ("a", "n", 1), ("a", "m", 1)]
-    assert strata.codes(keys).tolist() == [1, -1, 0, 1], "-1: not drawn from"
-
-
-@pytest.mark.parametrize(("stratum", "fault"), [([0], "lists of one length"), ([0, 1], "places of the 1 names")])
-def test_strata_that_are_no_table_are_refused(stratum: list[int], fault: str, tmp_path: Path) -> None:
-    document = content()
-    score = document["scores"]["faithfulness"]
-    score["strata"] = {
-        "names": ["all"], "sample_id": ["a", "b"], "method": ["m", "m"], "repeat": [1, 1], "stratum": stratum
-    }  # fmt: skip
-    path = tmp_path / "calibration.json"
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError) as error:
-        read_calibration(path)
-    assert fault in str(error.value)

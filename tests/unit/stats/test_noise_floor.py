@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.stats.noise_floor import NoiseFloor, best_repeats, flip_rate, noise_floor, second_judging_from
-from ragpipe.stats.rank_stability import rank_stability, weighted_means
 
 pytestmark = pytest.mark.slow
 
@@ -121,96 +120,3 @@ def test_from_which_cost_a_second_judging_pays(judge: float, items: float) -> No
     assert best_repeats(floor, cost) == pytest.approx(max(1, 2**0.5))
     assert second_judging_from(NoiseFloor(10, 2, 0.0, 0.1, 0.0)) is None
     assert second_judging_from(NoiseFloor(10, reason="no_case_with_two_values")) is None
-
-
-NONE = math.nan
-
-
-def test_weighted_means_by_hand() -> None:
-    """A score that does not apply leaves its weight to the others; only scores of weight 0: none."""
-    scores = np.array([[1.0, 0.5, 0.0], [1.0, NONE, 0.0], [NONE, NONE, 0.2], [NONE, NONE, NONE]])
-    means = weighted_means(scores, np.array([3.0, 2.0, 1.0]))
-    assert means[:3] == pytest.approx([4 / 6, 3 / 4, 0.2])
-    assert np.isnan(means[3])
-    assert np.isnan(weighted_means(scores, np.array([1.0, 1.0, 0.0]))[2])
-
-
-def test_two_scores_that_disagree_split_the_weights_where_they_cross() -> None:
-    """A has (.9, .5) on every question, B (.6, .6): A is first where .9 w + .5 (1 - w) > .6, w > 1/4, in 3 of 4 weight sets."""
-    scores = np.tile([[0.9, 0.5], [0.6, 0.6]], (50, 1))
-    result = rank_stability(scores, np.tile([4, 2], 50), np.repeat(np.arange(50), 2))
-    assert (result.draws, result.questions, result.methods) == (10_000, 50, (2, 4))
-    # no question differs from another, so drawing them changes nothing
-    assert result.first_by_weights == pytest.approx((0.25, 0.75), abs=0.02)
-    assert [ranks[0] for ranks in result.ranks] == pytest.approx(result.first_by_weights, abs=1e-12)
-    assert np.array(result.ranks) == pytest.approx(np.array([[0.25, 0.75], [0.75, 0.25]]), abs=0.02)
-
-
-def test_questions_make_what_weights_leave_sure_unsure() -> None:
-    """A is better in 11 of 20 questions and worse in 9, by the same: first under all weights, and by the binomial distribution in
-    the share of samples of 20 in which more than half are such questions, plus half of the ties."""
-    from scipy.stats import binom
-
-    of_first = np.array([0.7] * 11 + [0.3] * 9)
-    scores = np.concatenate([of_first, np.full(20, 0.5)])[:, None].repeat(2, axis=1)
-    result = rank_stability(scores, np.repeat([0, 1], 20), np.tile(np.arange(20), 2))
-    assert result.first_by_weights == (1.0, 0.0)
-    by_chance = binom.sf(10, 20, 0.55) + binom.pmf(10, 20, 0.55) / 2
-    assert result.ranks[0][0] == pytest.approx(by_chance, abs=0.02)
-
-
-def test_equal_methods_share_their_ranks() -> None:
-    scores = np.random.default_rng(2).random((30, 3))
-    result = rank_stability(np.tile(scores, (3, 1)), np.repeat([5, 6, 7], 30), np.tile(np.arange(30), 3), draws=500)
-    assert np.array(result.ranks) == pytest.approx(np.full((3, 3), 1 / 3))
-    assert result.first_by_weights == pytest.approx((1 / 3,) * 3)
-
-
-def test_only_questions_of_all_methods_count() -> None:
-    """B is better on the shared question; A alone has nine more, on which it is perfect."""
-    scores = np.array([[0.4, 0.4], *[[1.0, 1.0]] * 9, [0.6, 0.6], [NONE, NONE]])
-    methods = np.array([0] * 10 + [1, 1])
-    questions = np.array([*range(10), 0, 1])
-    result = rank_stability(scores, methods, questions, draws=100)
-    assert (result.questions, result.first_by_weights) == (1, (0.0, 1.0))
-    with pytest.raises(ValueError, match="2 methods with 0 shared questions"):
-        rank_stability(scores, methods, np.arange(12))
-    with pytest.raises(ValueError, match="1 methods"):
-        rank_stability(scores, np.zeros(12, dtype=np.int64), questions)
-
-
-def test_ranks_and_methods_add_up_and_the_order_of_rows_means_nothing() -> None:
-    rng = np.random.default_rng(6)
-    scores = rng.random((90, 4))
-    scores[rng.random((90, 4)) < 0.3] = NONE
-    methods, questions = np.tile([0, 1, 2], 30), np.repeat(np.arange(30), 3)
-    result = rank_stability(scores, methods, questions, draws=2000)
-    ranks = np.array(result.ranks)
-    assert ranks.sum(axis=0) == pytest.approx(np.ones(3))
-    assert ranks.sum(axis=1) == pytest.approx(np.ones(3))
-    order = np.lexsort((questions, methods))
-    assert rank_stability(scores[order], methods[order], questions[order], draws=2000) == result
-
-
-def test_draws_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of several blocks is another one than the only block, yet the shares agree within chance."""
-    scores = np.random.default_rng(3).random((40, 3))
-    methods, questions = np.repeat([0, 1], 20), np.tile(np.arange(20), 2)
-    once = rank_stability(scores, methods, questions, draws=4000)
-    monkeypatch.setattr("ragpipe.stats.rank_stability._VALUES_AT_ONCE", 40 * 64)
-    in_blocks = rank_stability(scores, methods, questions, draws=4000)
-    assert in_blocks.draws == 4000
-    assert in_blocks.ranks[0][0] == pytest.approx(once.ranks[0][0], abs=0.05)
-
-
-def test_ten_thousand_weight_sets_over_ten_thousand_cases_grow_with_the_cases_alone() -> None:
-    """Ten times the cases take about ten times as long: no step is quadratic in questions or draws."""
-    from time import process_time
-
-    seconds = []
-    for cases in (1000, 10_000):
-        scores = np.random.default_rng(1).random((cases, 8))
-        start = process_time()
-        rank_stability(scores, np.arange(cases) % 2, np.arange(cases) // 2)
-        seconds.append(process_time() - start)
-    assert seconds[1] < 30 * seconds[0]

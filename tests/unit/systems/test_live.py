@@ -17,7 +17,7 @@ from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs, has_failures
 from ragpipe.store.run.journal import HEADER
-from ragpipe.systems.live_system import LiveMethod, open_methods, open_system
+from ragpipe.systems.live_system import LiveMethod, open_methods
 from ragpipe.systems.settings import HttpSystem, PythonSystem
 from tests.support.waiting import HANGS_AFTER_S
 
@@ -143,10 +143,10 @@ async def test_as_many_answers_are_under_way_as_asked_for(tmp_path: Path, monkey
 
 def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
     with pytest.raises(ConfigError, match=r"system\.callable"):
-        open_system(PythonSystem(kind="python", callable="os:getcwd"), ("myrag",))
+        PythonSystem(kind="python", callable="os:getcwd").opened(("myrag",))
     assert "antigravity" not in sys.modules
     with pytest.raises(ConfigError, match="plugins"):
-        open_system(PythonSystem(kind="python", callable="antigravity:x"), ())
+        PythonSystem(kind="python", callable="antigravity:x").opened(())
     assert "antigravity" not in sys.modules
 
 
@@ -255,7 +255,7 @@ async def test_a_token_that_an_endpoint_repeats_reaches_no_file(endpoint: str, t
 def test_a_missing_header_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAG_TOKEN", raising=False)
     with pytest.raises(ConfigError, match="RAG_TOKEN"):
-        open_system(HttpSystem(kind="http", url="http://127.0.0.1:1/x", headers_env={"Authorization": "RAG_TOKEN"}), ())
+        HttpSystem(kind="http", url="http://127.0.0.1:1/x", headers_env={"Authorization": "RAG_TOKEN"}).opened(())
 
 
 class Flaky:

@@ -16,16 +16,15 @@ from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings
 from ragpipe.core import registry
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.engine.runs.run_identity import metric_identity, run_id, run_identity
-from ragpipe.judging.heuristic.settings import HeuristicSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.reports.settings import ReportSettings
 from ragpipe.schema.settings import NotInIdentity, Settings
 from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.systems.settings import SYSTEMS, HttpSystem, PythonSystem
+from ragpipe.systems.settings import HttpSystem, PythonSystem
 from ragpipe.testing.scripted import shipped_metric, shipped_names
 
-JUDGES, EMBEDDERS = registry.everything("judge"), registry.everything("embedder")
+JUDGES, EMBEDDERS, SYSTEMS = (registry.everything(kind) for kind in ("judge", "embedder", "system"))
 TRANSPORTS = registry.everything("transport")
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 NEEDED: dict[type[Settings], dict[str, Any]] = {
@@ -47,7 +46,6 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (DatasetSettings, "records"): "data",
     (DatasetSettings, "delimiter"): ";",
     (ScoringSettings, "level"): 0.9,
-    (HeuristicSettings, "overlap_weights"): {"recall": 1.0, "window": 0.0, "bigrams": 0.0, "lcs": 0.0},
     **{(kind, name): SHA for name in ("weights", "tokenizer") for kind in EMBEDDERS.values() if name in kind.model_fields},
     (DatasetSettings, "sample"): {"n": 5},
     (DatasetSettings, "group"): {"by": "query", "as": "rows"},

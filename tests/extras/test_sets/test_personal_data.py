@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.patterns.personal_data import KINDS, find_personal_data
+from ragpipe.extras.test_sets.personal_data import KINDS, find_personal_data
 
 FOUND: list[tuple[str, list[tuple[str, str]]]] = [
     # e-mail
