@@ -19,7 +19,7 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.job_comparison import Job
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_report import cost_lines, each_kind_once, print_short_report, result_lines, warning_lines
+from ragpipe.reports.short_report import cost_lines, each_kind_once, result_lines, warning_lines
 from ragpipe.reports.short_sweep import sweep_lines
 from ragpipe.reports.styled_text import (
     Bad,
@@ -245,17 +245,6 @@ def test_words_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch)
     out = io.StringIO()
     Console(out=out, err=io.StringIO()).lines([(Good("better"), " than before")])
     assert out.getvalue() == "better than before\n"
-
-
-def test_an_ascii_stream_gets_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    data = data_of(tmp_path, rows_of({"größe": [0.5], "漢字": [1.0]}))
-    print_short_report(data, "outputs/x/report.html", Console(out=out, err=io.StringIO()))
-    out.seek(0)
-    lines = out.read().splitlines()
-    assert any(line.startswith("gr\\xf6\\xdfe ") for line in lines)
-    assert lines[-1] == "report: outputs/x/report.html"
 
 
 TABLE_SPECS = [ScoreSpec("faithfulness")]
