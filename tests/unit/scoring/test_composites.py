@@ -160,13 +160,6 @@ def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "2 of 4 parts: faithfulness, answer_relevance" in (tmp_path / "report.html").read_text()
 
 
-def test_a_composite_that_the_run_has_not_decides_nothing(tmp_path: Path) -> None:
-    """ragas_score of faithfulness alone would be 50 and fail its threshold: it is not there, so it fails no case."""
-    row = scored(tmp_path, [PARTS[0]], {"faithfulness": 0.5}, thresholds={"ragas_score": 90, "faithfulness": 0.5})
-    assert "ragas_score" not in row["failed_by"]
-    assert "ragas_score" not in row
-
-
 @pytest.mark.parametrize("composites", [{}, {"ragas_score": None}])
 def test_a_composite_without_parts_or_taken_away_does_not_appear(tmp_path: Path, composites: dict[str, Any]) -> None:
     spec = ScoreSpec("correctness", 1, 5) if not composites else PARTS[0]
@@ -362,14 +355,6 @@ ROWS = [
     Row(sample, "a", {"faithfulness": value}, repeat=repeat) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
 ]
 """Both repeats of a question stand beside each other, where nothing but the repeat tells them apart."""
-
-
-def test_each_repeat_keeps_its_own_scores(tmp_path: Path) -> None:
-    write_run(tmp_path, ROWS)
-    score(tmp_path, [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
-    assert [(row["sample_id"], row["repeat"], row["faithfulness"]) for row in records(tmp_path)] == [
-        (sample, repeat, value) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
-    ]
 
 
 def test_repeats_are_no_more_questions(tmp_path: Path) -> None:

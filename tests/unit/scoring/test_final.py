@@ -206,14 +206,6 @@ def test_the_interval_is_that_of_the_cases_means(tmp_path: Path) -> None:
     assert one["noise"]["judge_variance"] == pytest.approx(pooled)
 
 
-def test_cases_that_all_have_the_same_value_are_no_certainty(tmp_path: Path) -> None:
-    """Faithfulness 1 in all of ten cases: Wilson with 10 rows and t(9), 10 / (10 + t^2)."""
-    table = [(f"q{i}", "a", (1.0, 1.0)) for i in range(10)]
-    one = final(tmp_path, table)["overall"]["scores"]["faithfulness"]
-    t = stats.t.ppf(0.975, 9)
-    assert (one["interval"]["low"], one["interval"]["high"]) == (pytest.approx(10 / (10 + t * t)), 1.0)
-
-
 def test_two_methods_on_one_question_are_one_cluster(tmp_path: Path) -> None:
     """Two equal rows a question: the clustered interval is that of the questions alone (G - 1 degrees of freedom)."""
     draw = random.Random(7)

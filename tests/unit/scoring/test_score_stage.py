@@ -85,12 +85,6 @@ def test_a_mean_that_equals_its_threshold_on_paper_passes(tmp_path: Path) -> Non
     assert row["overall_passed"] is True
 
 
-def test_weights_change_the_overall_score(tmp_path: Path) -> None:
-    settings = ScoringSettings(slices=[], weights={"correctness": 0.6, "faithfulness": 0.2})
-    row = one(tmp_path, [FAITHFUL, CORRECT], {"faithfulness": 1.0, "correctness": 3.0}, settings)
-    assert row["overall_score"] == pytest.approx((0.2 * 1.0 + 0.6 * 0.5) / 0.8)
-
-
 def test_records_say_everything_of_a_case(tmp_path: Path) -> None:
     row = Row(
         "q1", "a", {"faithfulness": ("error", "refused: I cannot"), "correctness": ("skipped", "no_reference_answer")},
@@ -232,18 +226,6 @@ def test_only_what_some_outputs_of_a_method_lack_is_warned_of(tmp_path: Path) ->
     write_run(tmp_path, rows)
     said = [text for text in warning_texts(score(tmp_path, [FAITHFUL], PLAIN)) if "not recorded in" in text]
     assert said == ["contexts: not recorded in 1 of 2 cases of method a, first q2"]
-
-
-def test_what_the_systems_did(tmp_path: Path) -> None:
-    """Percentiles by linear interpolation: of 1..5 hundred ms the 95th is 480."""
-    rows = [
-        Row(f"q{i}", "a", {}, {}, {"timings": {"retrieval_ms": 40.0, "generation": 100.0 * i - 40.0}, "answer": " " if i == 1 else "x"})
-        for i in range(1, 6)
-    ]  # fmt: skip
-    write_run(tmp_path, [*rows, Row("q6", "a", {}, {}, {"error": "timeout", "answer": ""})])
-    system = score(tmp_path, [FAITHFUL], PLAIN)["overall"]["operations"]
-    assert system["latency_ms"]["total"] == {"n": 5, "mean": pytest.approx(300), "p50": pytest.approx(300), "p95": pytest.approx(480)}
-    assert system["latency_ms"]["retrieval"] == {"n": 5, "mean": 40.0, "p50": 40.0, "p95": 40.0}
 
 
 def many(n: int) -> list[Row]:
@@ -450,22 +432,6 @@ AXES = [ScoreSpec("answer_faithfulness", 1, 5), ScoreSpec("answer_completeness",
 def test_a_synthesis_passes_when_both_axes_do(tmp_path: Path, faithful: Any, complete: Any, passed: bool | None) -> None:
     results = {"answer_faithfulness": faithful, "answer_completeness": complete, "synthesis_overall": 4.0}
     assert one(tmp_path, AXES, results)["synthesis_overall.passed"] is passed
-
-
-def test_chunks_are_counted_and_typed_whatever_their_texts_say(tmp_path: Path) -> None:
-    odd = ['"rank":1,"doc_type":"no"', '\\"rank":', 'doc_type":"x', '"}],{"rank":2,"doc_type":"y"', "\\", '"doc_type']
-    chunks = [Chunk(id=text, rank=i + 1, text=text, doc_type='le"t\\ter é' if i % 2 else None) for i, text in enumerate(odd)]
-    rows = [
-        Row("q1", "a", {}, {}, {"chunks": chunks}),
-        Row("q2", "a", {}, {}, {"chunks": []}),
-        Row("q3", "a", {}, {}, {"chunks": [Chunk(id="1", rank=1, doc_type=kind) for kind in ("b", "a", "b")]}),
-    ]
-    write_run(tmp_path, rows)
-    by = score(tmp_path, [FAITHFUL], PLAIN)["by"]
-    assert [(row["n_chunks"], row["doc_types"]) for row in records(tmp_path)] == [
-        (6, ['le"t\\ter é']), (0, []), (3, ["b", "a"]),
-    ]  # fmt: skip
-    assert {kind: group["n_cases"] for kind, group in by["doc_type"].items()} == {'le"t\\ter é': 1, "b": 1, "a": 1}
 
 
 def test_breakdowns_by_other_columns_of_the_records(tmp_path: Path) -> None:
