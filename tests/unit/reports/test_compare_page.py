@@ -170,11 +170,8 @@ def test_an_interval_in_words(figures: Mapping[str, Any], text: str) -> None:
 
 
 @pytest.mark.parametrize(("low", "high", "better", "state", "shade"), [
-    (0.1, 0.3, True, "better", "better-2"),
-    (0.1, 0.3, True, "inconclusive", "better-1"),
-    (0.1, 0.3, False, "worse", "worse-2"),
-    (-0.3, -0.1, True, "inconclusive", "worse-1"),
-    (-0.1, 0.3, True, "inconclusive", "grey"),
+    (0.1, 0.3, True, "better", "better-2"), (0.1, 0.3, True, "inconclusive", "better-1"), (0.1, 0.3, False, "worse", "worse-2"),
+    (-0.3, -0.1, True, "inconclusive", "worse-1"), (-0.1, 0.3, True, "inconclusive", "grey"),
 ])  # fmt: skip
 def test_a_cell_is_grey_where_the_interval_holds_zero(low: float, high: float, better: bool, state: str, shade: str) -> None:
     row = {

@@ -383,14 +383,9 @@ def test_the_first_question_stands_on_the_page_with_all_its_cases(tmp_path: Path
 
 PAGE_SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 ATTACKS = [
-    "![x](http://evil/x.png)",
-    "<img src=http://evil onerror=alert(1)>",
-    "</code></pre><script>alert(1)</script>",
-    "[click](javascript:alert(1)) http://evil www.evil.com me@evil.com",
-    "``` \n# forged heading\n~~~\n- item",
-    "a | b \\| <img src=x> ` | `` <b>",
-    "\x1b[2J\r\n\r\n<!-- \u202e -->",
-    "=HYPERLINK(\"http://evil\")",
+    "![x](http://evil/x.png)", "<img src=http://evil onerror=alert(1)>", "</code></pre><script>alert(1)</script>",
+    "[click](javascript:alert(1)) http://evil www.evil.com me@evil.com", "``` \n# forged heading\n~~~\n- item",
+    "a | b \\| <img src=x> ` | `` <b>", "\x1b[2J\r\n\r\n<!-- \u202e -->", "=HYPERLINK(\"http://evil\")",
 ]  # fmt: skip
 
 

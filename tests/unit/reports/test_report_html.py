@@ -321,13 +321,8 @@ def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
 
 def test_details_of_any_metric_are_shown() -> None:
     details = {
-        "n": 2,
-        "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}],
-        "flags": ["x"],
-        "none": None,
-        "list": [],
-        "deep": {"a": {"b": 1}},
-    }
+        "n": 2, "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}], "flags": ["x"], "none": None, "list": [], "deep": {"a": {"b": 1}},
+    }  # fmt: skip
     assert detail_blocks(details) == [
         DetailBlock("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
         DetailBlock("flags", items=("x",)),
@@ -359,7 +354,6 @@ WEIGHTS = {"faithfulness": 0.4, "citation": 0.4, "rejection_calibration": 0.2}
 
 
 def report_of(root: Path, calls: list[dict[str, Any]], **report: Any) -> Report:
-    """Six questions, two methods, two of the three parts of the overall score."""
     rows = [
         Row(f"q{n}", method, {"faithfulness": value, "citation": value}) for method, value in (("old", 0.2), ("new", 0.8)) for n in range(6)
     ]

@@ -433,12 +433,9 @@ def test_two_judges_stand_in_one_table(tmp_path: Path, columns: int) -> None:
     def records(name: str, values: Sequence[float]) -> dict[int, Path]:
         path = tmp_path / f"{name}.parquet"
         columns = {
-            "sample_id": [f"q{n}" for n in range(len(values))],
-            "method": ["default"] * len(values),
-            "repeat": pa.array([1] * len(values), pa.int64()),
-            "grade": values,
-            "grade.passed": [value >= 0.5 for value in values],
-        }
+            "sample_id": [f"q{n}" for n in range(len(values))], "method": ["default"] * len(values),
+            "repeat": pa.array([1] * len(values), pa.int64()), "grade": values, "grade.passed": [value >= 0.5 for value in values],
+        }  # fmt: skip
         pq.write_table(pa.table(columns), path)
         return {1: path}
 

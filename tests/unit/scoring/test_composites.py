@@ -32,11 +32,9 @@ pytestmark = pytest.mark.slow
 
 
 PARTS = [
-    ScoreSpec("faithfulness"),
-    ScoreSpec("context_precision", 0, 100),
-    ScoreSpec("context_recall", 0, 100),
+    ScoreSpec("faithfulness"), ScoreSpec("context_precision", 0, 100), ScoreSpec("context_recall", 0, 100),
     ScoreSpec("answer_relevance"),
-]
+]  # fmt: skip
 NAMES = [spec.name for spec in PARTS]
 SKIP, FAIL = ("skipped", "no_context_retrieved"), ("error", "refused: no")
 

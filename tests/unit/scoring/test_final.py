@@ -60,11 +60,9 @@ def final(
 
 
 SMALL: Table = [
-    ("q1", "a", (1.0, 0.4, 1.0)),
-    ("q2", "a", (0.2, 0.2, 0.2)),
-    ("q3", "b", (0.6, ("error", "refused: no"), 0.8)),
+    ("q1", "a", (1.0, 0.4, 1.0)), ("q2", "a", (0.2, 0.2, 0.2)), ("q3", "b", (0.6, ("error", "refused: no"), 0.8)),
     ("q4", "b", (("skipped", "no_answer"),) * 3),
-]
+]  # fmt: skip
 
 
 def test_a_small_table_worked_by_hand(tmp_path: Path) -> None:

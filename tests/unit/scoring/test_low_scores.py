@@ -87,9 +87,7 @@ READINGS = [
 
 
 @pytest.mark.parametrize(("spec", "values", "bands"), READINGS)
-def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(
-    tmp_path: Path, spec: ScoreSpec, values: list[float], bands: dict[str, int]
-) -> None:
+def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(tmp_path, spec, values, bands) -> None:
     found = low(tmp_path, [spec], of(spec.name, values))[spec.name]
     assert counts(found) == bands
     assert [band["low"] for band in found["bands"]] == [True, True, False, False]

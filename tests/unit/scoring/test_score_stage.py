@@ -51,9 +51,7 @@ def one(root: Path, specs: list[ScoreSpec], results: dict[str, Any], settings: S
         (CLAIMS, 7, {"n_claims": 5}, None, True),
     ],
 )
-def test_score_and_verdict(
-    tmp_path: Path, spec: ScoreSpec, value: float, thresholds: dict[str, Any], score_: float | None, passed: bool | None
-) -> None:
+def test_score_and_verdict(tmp_path, spec, value, thresholds, score_, passed) -> None:
     row = one(tmp_path, [spec], {spec.name: value}, ScoringSettings(slices=[], thresholds=thresholds))
     assert row[spec.name] == value
     assert row[f"{spec.name}.score"] == (None if score_ is None else pytest.approx(score_))
@@ -445,8 +443,6 @@ def test_breakdowns_by_other_columns_of_the_records(tmp_path: Path) -> None:
     by = score(tmp_path, [CORRECT], ScoringSettings(slices=fields))["by"]
     means = {f: {g: s["scores"]["correctness"]["mean"] for g, s in by[f].items()} for f in fields}
     assert means == {
-        "abstained": {"true": 5.0, "false": 3.0},
-        "system_error": {"late": 3.0},
-        "n_chunks": {"1": 4.0, "0": 2.0},
+        "abstained": {"true": 5.0, "false": 3.0}, "system_error": {"late": 3.0}, "n_chunks": {"1": 4.0, "0": 2.0},
         "n_references*abstained": {"1 * true": 5.0, "0 * false": 3.0},
-    }
+    }  # fmt: skip

@@ -247,9 +247,7 @@ def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(tmp_path: Pat
     assert paid_by(path, "0123456789ab", 1).replies == 5
 
 
-def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(tmp_path, monkeypatch) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     path = tmp_path / "calls.sqlite"

@@ -302,16 +302,11 @@ def test_of_a_long_table_neighbours_share_a_digest(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("numbers", "places"),
     [
-        ([5, 6, 7, 8, 0, 10, 11], [range(3, 6)]),
-        ([6, 5, 7, 8, 9, 10, 11], [range(3)]),
-        ([5, 6, 7, 8, 9, 10, 12], [range(6, 9)]),
-        ([5, 6, 7], [range(3, 6), range(6, 9)]),
-        ([5, 6, 7, 8, 9, 10, 11, 12, 13, 14], [range(6, 9), range(9, 12)]),
+        ([5, 6, 7, 8, 0, 10, 11], [range(3, 6)]), ([6, 5, 7, 8, 9, 10, 11], [range(3)]), ([5, 6, 7, 8, 9, 10, 12], [range(6, 9)]),
+        ([5, 6, 7], [range(3, 6), range(6, 9)]), ([5, 6, 7, 8, 9, 10, 11, 12, 13, 14], [range(6, 9), range(9, 12)]),
     ],
-)
-def test_a_change_is_located_to_the_rows_that_share_a_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: list[int], places: list[range]
-) -> None:
+)  # fmt: skip
+def test_a_change_is_located_to_the_rows_that_share_a_digest(tmp_path, monkeypatch, numbers: list[int], places: list[range]) -> None:
     monkeypatch.setattr(seals, "MOST_DIGESTS", 3)
     path = tmp_path / "t.parquet"
     seal = numbered(path, [5, 6, 7, 8, 9, 10, 11])
