@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,11 +96,21 @@ def finished_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def case_of():
-    """The case builder `scripted.make_case`."""
     return make_case
 
 
 @pytest.fixture
 def scripted_judge():
-    """The class `scripted.ScriptedJudge`."""
     return ScriptedJudge
+
+
+@pytest.fixture
+def code_here(tmp_path, monkeypatch) -> Iterator[Path]:
+    """The current folder, with modules that can be imported and are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]

@@ -1,4 +1,4 @@
-"""A finished run that many tests read: made once, copied by whoever changes it."""
+"""A finished run that many tests read: made once, copied by whoever changes it; and the key of local judges."""
 
 from pathlib import Path
 
@@ -12,3 +12,15 @@ from tests.support.rejudged import travelled
 def travelled_run(finished_runs: FinishedRuns) -> Path:
     """The folder of a finished run by a language model, far from its data set, its call store and its judge."""
     return finished_runs.made("travelled", travelled) / "elsewhere" / "run"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """The current folder, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch) -> None:
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")

@@ -15,12 +15,6 @@ from tests.support.waiting import HANGS_AFTER_S
 WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", "metrics.retrieval.k=[5]", "name=api"]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.slow
 def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = ragpipe.run(WORDS)
@@ -177,9 +171,7 @@ with serving() as server:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", ["0", "0.05", "0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.6"])
-def test_an_interrupt_before_the_first_question_inside_asyncio_run_asks_nothing(
-    here: Path, monkeypatch: pytest.MonkeyPatch, seconds: str
-) -> None:
+def test_an_interrupt_before_the_first_question_inside_asyncio_run_asks_nothing(here, monkeypatch, seconds: str) -> None:
     """The handler of the running loop only marks its own task as cancelled."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     words = [sys.executable, "-c", _INTERRUPTED, seconds]

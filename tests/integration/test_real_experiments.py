@@ -39,10 +39,7 @@ def ours(measure: str) -> str | None:
     ("experiment", "folder", "file", "expected", "qrels"),
     first_rows((pytest.param(*row, id=row[3]) for row in RUNS), {"trec_eval results.test"}),
 )
-def test_retrieval_equals_trec_eval(
-    experiment: str, folder: str, file: str, expected: str, qrels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    real_data: Path,
-) -> None:  # fmt: skip
+def test_retrieval_equals_trec_eval(experiment, folder, file, expected, qrels, tmp_path, monkeypatch, real_data) -> None:
     import pytrec_eval
 
     found = run(

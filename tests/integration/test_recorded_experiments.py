@@ -56,7 +56,6 @@ class Result:
         return {key[:2]: row for key, row in self.rows.items() if key[2] == score}
 
     def verdicts(self, score: str, method: str | None = None) -> list[Any]:
-        """The single verdicts behind a score, of all cases or of one method's."""
         found = [row["details"]["verdicts"] for key, row in self.of(score).items() if method in (None, key[1])]
         return [verdict for part in found for verdict in (part.values() if isinstance(part, dict) else part)]
 

@@ -19,7 +19,6 @@ VARIABLE = "RAGPIPE_TEST_KEY"
 
 
 def settings(url: str, **keys: Any) -> JudgeSettings:
-    """A judge at a test server: quick retries' worth of settings, a sentinel key's variable."""
     given = {"model": "openai/test-model-2024-07-18", "api_base": url, "api_key_env": VARIABLE, "retries": 2, "timeout_s": 20.0}
     return JudgeSettings(**{**given, **keys})
 

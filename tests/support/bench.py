@@ -14,7 +14,6 @@ from tests.support.harness import environment
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    """The local server in a thread of this process; its faults may be changed while it runs."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # its complaints about clients that left
     with serving() as server:
         yield server
@@ -22,7 +21,6 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def bench(tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    """Makes a bench in a folder of its own: `bench(cases=24, zebras=(3,))`."""
     monkeypatch.setenv("RAGPIPE_TEST_KEY", environment()["RAGPIPE_TEST_KEY"])
     monkeypatch.chdir(tmp_path)
 

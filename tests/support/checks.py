@@ -5,7 +5,10 @@ import io
 import json
 import math
 import subprocess
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -74,17 +77,29 @@ class Bench:
         self.server.faults = [ServerFault.read(text) for text in faults]
 
     def args(self, *extra: str, metrics: str = "faithfulness", concurrency: int = 8) -> list[str]:
-        """The words of a start."""
         words = [*self.options, *extra]
         return arguments(self.data, self.folder / "out", self.server.url, *words, metrics=metrics, concurrency=concurrency)
 
     def run(self, *extra: str, metrics: str = "faithfulness", concurrency: int = 8) -> Ran:
-        """A start in this process."""
         before = len(self.server.log)
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
             code = main(self.args(*extra, metrics=metrics, concurrency=concurrency))
         return self.ran(code, shown.getvalue(), before)
+
+    def meanwhile(self, requests: int, act: Callable[[], object], concurrency: int = 8) -> Ran:
+        """A start in this process, during which `act` is called once it has asked so much."""
+
+        def wait() -> None:
+            while self.server.arrivals < requests:
+                time.sleep(0.005)
+            act()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        ran = self.run(concurrency=concurrency)
+        thread.join()
+        return ran
 
     def ran(self, code: int, text: str, before: int = 0) -> Ran:
         """How a start ended, in this process or another; `before` = requests before it."""
@@ -93,7 +108,6 @@ class Bench:
         return Ran(code, text, self.server.log[before:], run_folder(self.folder / "out"))
 
     def until(self, requests: int, process: subprocess.Popen[str]) -> None:
-        """Wait until the server has so many requests, answered or not, while the process goes on."""
         wait_until(lambda: self.server.arrivals >= requests, process)
 
 

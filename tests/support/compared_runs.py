@@ -45,15 +45,10 @@ def scored_run(
     score(root, specs, settings, run_id=run_id)
     combine_iterations(RunFolder(root), [1], settings)
     manifest = {
-        "format": FORMAT,
-        "run_id": run_id,
-        "name": "test",
-        "created_at": "2026-01-01T00:00:00.000+00:00",
-        "data": {"name": "test", "digest": "d", "tables": "t"},
-        "prompts": dict(prompts),
-        "identity": deepcopy(dict(identity)),
+        "format": FORMAT, "run_id": run_id, "name": "test", "created_at": "2026-01-01T00:00:00.000+00:00",
+        "data": {"name": "test", "digest": "d", "tables": "t"}, "prompts": dict(prompts), "identity": deepcopy(dict(identity)),
         "iterations": {"1": "complete"},
-    }
+    }  # fmt: skip
     (root / "manifest.json").write_text(json.dumps(manifest))
     return RunFolder(root)
 
@@ -66,12 +61,10 @@ def graded(values: Mapping[str, float], method: str = "default", *, output: Mapp
 
 @contextmanager
 def side_of(folder: RunFolder, method: str | None = None) -> Iterator[Side]:
-    """A run as a side."""
     with opened_side(folder, json.loads(folder.manifest.read_text()), method) as side:
         yield side
 
 
 def compared(base: RunFolder, candidate: RunFolder, **settings: Any) -> Comparison:
-    """The comparison of two runs."""
     with side_of(base) as before, side_of(candidate) as after:
         return compare_sides(before, [after], CompareSettings(**settings))[0]

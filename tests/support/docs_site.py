@@ -22,7 +22,6 @@ _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix
 
 @cache
 def docs_script(name: str) -> ModuleType:
-    """A script of docs/ as a module."""
     spec = importlib.util.spec_from_file_location(f"docs_{Path(name).stem}", DOCS / name)
     assert spec
     assert spec.loader
@@ -33,7 +32,6 @@ def docs_script(name: str) -> ModuleType:
 
 @cache
 def site_settings() -> dict[str, Any]:
-    """The content of mkdocs.yml."""
     settings: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)
     return settings
 
@@ -65,7 +63,6 @@ def site_pages() -> dict[str, Path]:
 
 
 def built_name(page: str) -> str:
-    """The HTML file of a page."""
     folder, _, name = page.rpartition("/")
     return f"{folder}/index.html".lstrip("/") if name == "README.md" else page.removesuffix(".md") + ".html"
 

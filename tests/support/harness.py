@@ -51,7 +51,6 @@ class Server:
         self.process.wait()
 
     def requests(self) -> list[dict[str, Any]]:
-        """What the server has logged so far. The last line counts once it is ended: the server may be writing it now."""
         *lines, _ = self.log.read_bytes().split(b"\n") if self.log.exists() else [b""]
         found = [json.loads(line) for line in lines]
         return [r for r in found if "body" in r]

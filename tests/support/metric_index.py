@@ -16,12 +16,10 @@ HEADS = {
 
 
 def metric_files(room: str) -> list[Path]:
-    """The files of a room that hold a metric."""
     return sorted(path for path in (METRICS / room).glob("*.py") if path.name != "__init__.py")
 
 
 def index_of(room: str) -> str:
-    """The text of the room's `__init__.py`."""
     lines = []
     for path in metric_files(room):
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -35,7 +33,6 @@ def stale_rooms() -> list[str]:
 
 
 def update() -> None:
-    """Write both lists."""
     for room in HEADS:
         (METRICS / room / "__init__.py").write_text(index_of(room), encoding="utf-8")
 

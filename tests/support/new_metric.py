@@ -228,7 +228,6 @@ def files_of(name: str, *, computed: bool) -> dict[Path, str]:
 
 
 def _is_computed(name: str) -> bool:
-    """Whether the metric is there already, as one that asks no judge."""
     return (ROOT / "ragpipe" / "metrics" / "computed" / f"{name}.py").exists()
 
 

@@ -13,19 +13,16 @@ _TYPES = {"f4": "<f4", "u1": "u1"}
 
 
 def block_bytes(html: str, name: str) -> bytes:
-    """The bytes of a block."""
     match = re.search(rf'<script type="text/plain" id="block-{name}">([A-Za-z0-9+/=]*)</script>', html)
     assert match, f"no block {name}"
     return gzip.decompress(base64.b64decode(match[1]))
 
 
 def block_json(html: str, name: str) -> Any:
-    """The value of a JSON block."""
     return json.loads(block_bytes(html, name))
 
 
 def page_columns(html: str) -> dict[str, NDArray[Any]]:
-    """The columns of the page by name."""
     index, raw = block_json(html, "index"), block_bytes(html, "cols")
     rows = len(index["rows"] if "rows" in index else index["sample"])
     return {column["name"]: np.frombuffer(raw, _TYPES[column["type"]], rows, column["offset"]) for column in index["columns"]}

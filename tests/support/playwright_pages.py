@@ -39,16 +39,13 @@ class OpenPage:
     faults: list[str] = field(default_factory=list)
 
     def open(self, file: Path, fragment: str = "") -> None:
-        """Open a file and wait until its list stands there and its texts are read."""
         self.page.goto(file.as_uri() + fragment)
         self.page.wait_for_selector("html[data-ready=all]", state="attached")
 
     def count(self) -> str:
-        """The sentence over the list."""
         return str(self.page.text_content("#count"))
 
     def shown(self) -> list[str]:
-        """The names of the rows in the list."""
         return self.page.locator("#list [role=option] .name").all_text_contents()
 
     def address(self) -> str:
@@ -57,7 +54,6 @@ class OpenPage:
         return str(self.page.evaluate("location.hash"))
 
     def pane(self) -> str:
-        """The text of the case that is open."""
         return str(self.page.text_content("#pane"))
 
     def sideways(self) -> int:
@@ -93,6 +89,15 @@ def open_page(browser: Browser, *, width: int = 1440, height: int = 900, **conte
         yield opened
     finally:
         profile.close()
+
+
+@contextmanager
+def clean_page(browser: Browser, file: Path, fragment: str = "", **context: Any) -> Iterator[OpenPage]:
+    """The page of a file, which has done nothing that it should not when it is left."""
+    with open_page(browser, **context) as opened:
+        opened.open(file, fragment)
+        yield opened
+        assert opened.faults == []
 
 
 def _is_own(request: Request) -> bool:

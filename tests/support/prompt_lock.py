@@ -28,7 +28,6 @@ def template_paths() -> list[Path]:
 
 
 def example_paths() -> list[Path]:
-    """The shipped files of graded examples."""
     return sorted(prompts_dir().glob("*/*.examples.*.yaml"))
 
 

@@ -18,7 +18,6 @@ from ragpipe.reports.run_page.run_page import run_page
 
 
 def report_of(*sections: Section | None) -> Report:
-    """A report of these sections alone."""
     return Report("run", "summary", "signature", None, (), tuple(section for section in sections if section is not None))
 
 
@@ -40,7 +39,6 @@ def terminal_of(report: Report, columns: int = 120) -> str:
 
 
 def page_of(metrics: Mapping[str, Any], cost: Mapping[str, Any]) -> str:
-    """The Markdown page of these files."""
     return markdown_of(build_report(ReportData(metrics, cost)))
 
 

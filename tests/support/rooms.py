@@ -41,7 +41,6 @@ def enter(item: pytest.Item) -> None:
 
 
 def leave() -> None:
-    """Forbid nothing."""
     _current["room"] = ""
 
 

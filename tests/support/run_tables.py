@@ -84,15 +84,11 @@ def score(root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | No
             specs=[replace(spec, metric=spec.name) for spec in specs],
             settings=settings or ScoringSettings(),
             **{
-                "signature": "ragpipe 0 | test",
-                "judge": {"label": "scripted", "calibrated": None},
-                "run_id": "me",
-                "spent": spent(),
-                "rates": {},
-                **more,
+                "signature": "ragpipe 0 | test", "judge": {"label": "scripted", "calibrated": None}, "run_id": "me", "spent": spent(),
+                "rates": {}, **more,
             },
         )
-    )
+    )  # fmt: skip
 
 
 def records(root: Path) -> list[dict[str, Any]]:

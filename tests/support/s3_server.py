@@ -4,8 +4,6 @@ GET with Range, HEAD, PUT, DELETE and ListObjectsV2, path-style addresses (`/buc
 checked; `requests` has every request, with its headers. The same objects can be read over plain HTTP.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading
@@ -60,7 +58,6 @@ class S3Server:
 
 @lru_cache(maxsize=8)
 def etag(content: bytes) -> str:
-    """The etag of an object: the md5 of its content, as S3 has it."""
     return f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
 
 

@@ -10,11 +10,9 @@ FILES = tuple(sorted(PACKAGE.rglob("*.py")))
 
 @cache
 def source_tree(path: Path) -> ast.Module:
-    """The tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def source_nodes(path: Path) -> tuple[ast.AST, ...]:
-    """All nodes of a file, in the order of `ast.walk`."""
     return tuple(ast.walk(source_tree(path)))

@@ -1,7 +1,5 @@
 """Simulated servers on a clock that jumps from event to event: the real attempts, limits and retries, hours in a second."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import types

@@ -1,7 +1,5 @@
 """Personal data by their form: a table of texts made by hand, and what is found of it. Numbers are of no one, or published examples."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

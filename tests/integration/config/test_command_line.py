@@ -86,13 +86,6 @@ def test_the_last_to_set_a_key_is_named(here: Path) -> None:
         assert [p.where for p in caught.value.problems if p.key == "judge.window"] == [where]
 
 
-def test_composed_yaml(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["--cfg", "job", *RUN, "name=${oc.env:RAGPIPE_TEST_API_KEY}", "--resolve"]) == 0
-    out = capfd.readouterr().out
-    assert "kind: recorded" in out
-    assert "c0ffee-secret-c0ffee" not in out
-
-
 def test_no_words_print_the_help(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([]) == main(["--help"]) == 0
     out = capfd.readouterr().out
@@ -106,9 +99,7 @@ def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest
     assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
 
 
-def test_before_task_is_called_once_between_the_checks_and_the_task(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_before_task_is_called_once_between_the_checks_and_the_task(here, monkeypatch, capfd) -> None:
     steps: list[str] = []
     monkeypatch.setattr("ragpipe.tasks.init.run", lambda *_: steps.append("task") or 0)
 
@@ -243,10 +234,6 @@ def test_refused_before_anything(case: Broken, here: Path, capfd: pytest.Capture
     assert _tree(here) == before
 
 
-def test_no_two_cases_are_the_same() -> None:
-    assert len({case.id for case in CASES}) == len(CASES) >= 40
-
-
 SHIPPED = (prompts_dir() / "faithfulness" / "combined.v2.jinja").read_text(encoding="utf-8")
 TEMPLATE = Path("mine/faithfulness/combined.v3.jinja")
 MISTAKES = {  # what is replaced, by what, words of the message, the text of the line that it must name
@@ -274,7 +261,6 @@ MISTAKES = {  # what is replaced, by what, words of the message, the text of the
 
 
 def mistaken(name: str) -> str:
-    """The shipped template with one mistake."""
     old, new, *_ = MISTAKES[name]
     assert old in SHIPPED
     text = SHIPPED.replace(old, new)
@@ -303,9 +289,7 @@ def started(text: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int
 
 @pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_refused_with_its_line_before_anything_is_asked(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_refused_with_its_line_before_anything_is_asked(name: str, tmp_path, monkeypatch, capfd) -> None:
     text = mistaken(name)
     assert started(text, tmp_path, monkeypatch) == (2, 0)
     *_, said, at = MISTAKES[name]

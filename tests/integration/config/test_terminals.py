@@ -1,7 +1,6 @@
 """No terminal, no reader, no locale, no home: nothing of it ends a start; and no secret on disk or screen."""
 
 import io
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from ragpipe.core.errors import Interrupted
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.process_streams import SteadyStream
 from ragpipe.tasks import init
-from tests.support.rows import first_rows
 
 
 def test_a_reader_that_goes_away_at_a_letter_that_cannot_be_shown() -> None:
@@ -29,40 +27,6 @@ def test_a_reader_that_goes_away_at_a_letter_that_cannot_be_shown() -> None:
     stream = SteadyStream(Gone(io.BytesIO(), encoding="ascii"))
     assert stream.write("größe") == 5
     assert not stream.isatty()
-
-
-def test_terminal_escapes_in_an_error_are_shown_not_obeyed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["dataset=\x1b[31mred"]) == 2
-    err = capfd.readouterr().err
-    assert "\x1b" not in err
-    assert "x1b" in err
-
-
-@pytest.mark.slow
-def test_no_secret_anywhere(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    secret = "c0ffee-secret-c0ffee"
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    llm = ["dataset=mine", "metrics=[retrieval]", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
-    starts = [
-        ["--cfg", "all", *llm, "judge.api_key_env=RAGPIPE_TEST_API_KEY", "--resolve"],
-        ["--info", "all", *llm, f"judge.season={secret}"],
-        ["--cfg", "job", *llm, "judge.season=${oc.env:RAGPIPE_TEST_API_KEY}", "--resolve"],
-        [*llm, f"judge.api_base=http://h/v1?key={secret}"],
-        ["-m", *llm, f"name=a,{secret}"],
-        ["-m", *llm, "judge.season=${oc.env:RAGPIPE_TEST_API_KEY},b", "seed=-1"],
-        [*llm, f"+{secret}=1"],
-        [f"--config-dir={secret}", *llm],
-        [f"+experiment={secret}"],
-        ["task=init", f"dir={secret}"],
-    ]
-    for words in starts:
-        main(words)
-        out, err = capfd.readouterr()
-        assert secret not in out + err, words
-    assert not [p for p in here.rglob("*") if secret in p.name or (p.is_file() and secret in p.read_text())]
 
 
 @pytest.mark.slow
@@ -95,32 +59,9 @@ def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.
     assert ("this is a bug" in capfd.readouterr().err) is (code == 1)
 
 
-@pytest.mark.thorough(tried=6)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("error", "code"),
-    first_rows(
-        (pytest.param(*row, id=repr(row[0])) for row in _WORST), {"KeyboardInterrupt()", "ZeroDivisionError('x')", "Incomplete('x')"}
-    ),
-)
-def test_exit_codes(error: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                    capfd: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    def fail(config: object, console: object) -> int:
-        raise error
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(init, "run", fail)
-    assert main(["task=init", "dir=a"]) == code
-    err = capfd.readouterr().err
-    assert "Traceback" not in err
-    assert ("a fault in your own code" in err) is (code == 1), "what raises it is no file of ragpipe's"
-
-
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_the_worst_code_counts_and_an_interrupt_starts_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_worst_code_counts_and_an_interrupt_starts_no_more(tmp_path, monkeypatch, capfd) -> None:
     ends = {"a": errors.Incomplete("a"), "b": ZeroDivisionError("b"), "c": None, "d": errors.Interrupted("d"), "e": None}
     ran: list[str] = []
 
@@ -185,16 +126,6 @@ def test_the_folder_may_be_moved_and_used_from_anywhere(made: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_three_lines_are_read(made: Path) -> None:
-    config = compose(["+experiment=my"], config_dir="my")
-    records = list(open_dataset(config.dataset, Path.cwd()))
-    lines = [json.loads(line) for line in (made / "my.jsonl").read_text().splitlines()]
-    assert [r.sample.id for r in records] == [line["id"] for line in lines] == ["returns-1", "returns-2", "hours-1"]
-    assert [len(r.output.chunks) for r in records] == [len(line["contexts"]) for line in lines]
-    assert records[0].sample.relevant_chunks is not None
-
-
-@pytest.mark.slow
 def test_the_commands_it_prints(made: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(made)
     assert main(["task=init", "dir=my"]) == 0
@@ -227,15 +158,11 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("program", "command"),
     [
-        ("/home/me/venv/bin/ragpipe", "ragpipe"),
-        ("ragpipe.exe", "ragpipe"),
-        ("/home/me/venv/lib/ragpipe/__main__.py", "python -m ragpipe"),
-        ("/usr/bin/pytest", "python -m ragpipe"),
+        ("/home/me/venv/bin/ragpipe", "ragpipe"), ("ragpipe.exe", "ragpipe"),
+        ("/home/me/venv/lib/ragpipe/__main__.py", "python -m ragpipe"), ("/usr/bin/pytest", "python -m ragpipe"),
     ],
-)
-def test_the_command_to_go_on_is_as_it_was_typed(
-    program: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+)  # fmt: skip
+def test_the_command_to_go_on_is_as_it_was_typed(program: str, command: str, monkeypatch, capsys) -> None:
     def interrupted(*_: object) -> None:
         raise Interrupted("interrupted", 2)
 

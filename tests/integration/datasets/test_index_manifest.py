@@ -111,7 +111,6 @@ TOLD = "1 of 2 gold documents cannot be retrieved, because they are not in the i
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A finished run with an index manifest, in the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in CASES))
     write(tmp_path, "jsonl", GIVEN)
@@ -161,11 +160,8 @@ def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
     assert main(WORDS) == 0
     assert _findings(Path("outputs/x/latest")) == {
-        ("q1", "rag"): (0, [], []),
-        ("q2", "rag"): NOT_INDEXED,
-        ("q3", "rag"): (None, [], []),
-        ("q2", "closed"): (1, [], []),
-    }
+        ("q1", "rag"): (0, [], []), ("q2", "rag"): NOT_INDEXED, ("q3", "rag"): (None, [], []), ("q2", "closed"): (1, [], []),
+    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, running
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
-from tests.support.finished_runs import FinishedRuns
 from tests.support.minilm import needs_files
 from tests.support.pages import DOCS, ROOT, Section, Step, commands, commands_with_codes, missing, sections
 from tests.support.thoroughness import THOROUGH, some_of
@@ -117,32 +116,19 @@ def example_address() -> Iterator[str]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to start in, with the variables that the pages name; modules written there are forgotten after."""
-    monkeypatch.chdir(tmp_path)
+def here(code_here, monkeypatch) -> Path:
+    """An empty folder to start in, with the variables that the pages name."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("BOT_TOKEN", "b0t")
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "nightly.jsonl").write_text('{"id": "n1", "question": "q", "answer": "a", "contexts": ["a"]}\n')
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    (code_here / "data").mkdir()
+    (code_here / "data" / "nightly.jsonl").write_text('{"id": "n1", "question": "q", "answer": "a", "contexts": ["a"]}\n')
+    return code_here
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_a_page_shows_happens(
-    section: Section,
-    here: Path,
-    provider: OpenAIServer,
-    request: pytest.FixtureRequest,
-    finished_runs: FinishedRuns,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_what_a_page_shows_happens(section: Section, here, provider: OpenAIServer, request, finished_runs, capfd) -> None:
     tmp_path = here
     printed, mapped, bot = "", None, Bot()
     for step in steps_of(section):
@@ -209,7 +195,6 @@ def steps_of(section: Section) -> list[Step]:
 
 @pytest.fixture(scope="session")
 def page_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small run, for the commands that go on from one of the reader's."""
     folder = tmp_path_factory.mktemp("page_run")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
@@ -219,9 +204,7 @@ def page_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", COMPOSED)
-def test_a_command_that_is_not_run_has_options_and_keys_that_exist(
-    line: str, here: Path, page_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_is_not_run_has_options_and_keys_that_exist(line: str, here, page_run: Path, monkeypatch) -> None:
     """What needs the work of people, Ray, or a run that the page does not make: names of options, keys and types of values are checked."""
     for runner in registry.everything("runner").values():
         monkeypatch.setattr(runner, "missing", lambda _: iter(()))

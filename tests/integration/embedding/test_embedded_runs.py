@@ -1,7 +1,5 @@
 """Whole runs with an embedder: vectors are computed once, and a run folder alone says the same again."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -97,11 +95,8 @@ def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     plain = numpy_minilm.MiniLMVectors.__call__
     monkeypatch.setattr(numpy_minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts))
     words = [
-        "dataset=jsonl",
-        f"dataset.path={write(here / 'd.jsonl')}",
-        "metrics=[semantic_similarity]",
-        "embedder=minilm",
-    ]
+        "dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]", "embedder=minilm",
+    ]  # fmt: skip
     assert main([*words, "name=first", "iterations=2"]) == 0
     assert sorted(seen) == ["Bees make honey.", "Paris is the capital.", "The capital is Paris."]
     monkeypatch.setattr(local_embedder, "TOGETHER", 1)

@@ -13,7 +13,7 @@ from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.clients.factory import base_url_variables, client_name, conflicting_base_url
 from ragpipe.judging.clients.litellm_client import LitellmClient
 from ragpipe.judging.settings import JudgeSettings
-from tests.support.asking import VARIABLE, ask, settings
+from tests.support.asking import ask, settings
 from tests.support.harness import arguments, write_cases
 
 FOLLOWED = [
@@ -68,7 +68,6 @@ async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variabl
 def test_a_run_is_refused_before_anything_is_asked(serve, tmp_path, monkeypatch, capfd):
     server = serve()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", server.url)
     words = arguments(write_cases(tmp_path / "data.jsonl", 1), tmp_path / "out", server.url, metrics="correctness")
     assert main([*words, "judge.model=hosted_vllm/m-2024-07-18", "judge.api_base=null"]) == 2
@@ -81,7 +80,6 @@ def test_a_run_is_refused_before_anything_is_asked(serve, tmp_path, monkeypatch,
 @pytest.mark.slow
 async def test_with_an_address_of_its_own_a_judge_is_asked_there(serve, monkeypatch):
     server, other = serve(), serve()
-    monkeypatch.setenv(VARIABLE, "a-test-key-of-no-worth")
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", other.url)
     await ask(settings(server.url, model="hosted_vllm/m-2024-07-18", client="litellm"))
     assert (server.tries, other.tries) == (1, 0)

@@ -1,7 +1,5 @@
 """Runs within a budget at the local server: its log is the bill, and the budget holds to the token, over starts and kills."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -26,7 +24,6 @@ PRICES = "judge.prices={input: 100.0, output: 400.0}"  # dollars per million tok
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 0.01)
 
 
@@ -57,9 +54,7 @@ def document(name: str) -> dict[str, Any]:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("part", "limit"), [("usd", 1.5), ("tokens", 11_000), ("calls", 9)])
-def test_a_used_up_budget_ends_with_what_there_is_and_the_command_that_goes_on(
-    part: str, limit: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_used_up_budget_ends_with_what_there_is_and_the_command_that_goes_on(part: str, limit: float, capsys) -> None:
     with serving(latency_ms=10, jitter=0.9) as server:
         command = words(server)
         assert main([*command, f"judge.budget.{part}={limit}"]) == 4

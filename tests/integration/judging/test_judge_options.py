@@ -19,11 +19,6 @@ METRICS = "faithfulness,context_precision,answer_relevance"
 CASES = 10
 
 
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
-
-
 def _questions(server: Any) -> int:
     return len({line["body"] for line in server.log if line["status"] == 200})
 
@@ -119,7 +114,6 @@ def _inputs(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def _order(text: str) -> list[int]:
-    """The passages of a question in the order in which they stand in it."""
     return [int(number) for number in re.findall(r"Passage (\d) of case", text)]
 
 

@@ -16,7 +16,7 @@ from ragpipe.cli import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.bench import bench, server
 from tests.support.checks import ZEBRA, Bench, Ran
-from tests.support.harness import arguments, environment, rows, start, write_cases
+from tests.support.harness import arguments, rows, start, write_cases
 from tests.support.waiting import wait_for_hang_up, wait_until
 
 pytestmark = pytest.mark.slow
@@ -32,8 +32,6 @@ def graded(name: str, score: int, match: str = "Criteria of the rubric", **optio
 
 
 class Court:
-    """A place with data and a server, and the words of a run by the members a, b, c."""
-
     def __init__(self, folder: Path, server: OpenAIServer):
         self.folder, self.server = folder, server
         self.data = write_cases(folder / "cases.jsonl", CASES)
@@ -76,7 +74,6 @@ class Court:
 
 @pytest.fixture
 def court(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", environment()["RAGPIPE_TEST_KEY"])
     monkeypatch.chdir(tmp_path)
     with serving(script=[graded("a", 4), graded("b", 2), graded("c", 5)]) as server:
         yield Court(tmp_path, server)
@@ -212,9 +209,7 @@ def test_members_are_held_against_people_and_the_best_alone_is_named(court: Cour
         (["+judge@jury.members.d=evidence", "jury.cascade={first: a, then: b}"], ["jury.members.d", "never asked"]),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_asked(
-    court: Court, capsys: pytest.CaptureFixture[str], words: list[str], said: list[str]
-) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_asked(court, capsys, words: list[str], said: list[str]) -> None:
     assert court.run(*court.words(*words, members="ab")) == 2
     text = capsys.readouterr().err
     assert all(part in text for part in said), text
@@ -358,8 +353,7 @@ def write_long_cases(path: Path, cases: int) -> Path:
     return path
 
 
-def test_cached_tokens_have_their_own_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+def test_cached_tokens_have_their_own_price(tmp_path: Path) -> None:
     with serving(latency_ms=20, caches=True) as server:
         prices = "judge.prices={input: 100.0, output: 400.0, cached_input: 10.0}"
         data = write_long_cases(tmp_path / "data.jsonl", 3)

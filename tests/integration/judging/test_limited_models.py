@@ -4,8 +4,6 @@ The server's judge finds in the question what the case was given, so the right s
 on the form of the request. Calls are counted from the server's own log.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -27,11 +25,6 @@ RIGHT = {  # case number modulo 2 -> scores, by what `_cases` plants and `_oracl
     0: {"faithfulness": 1.0, "answer_relevance": 0.75, "chunk_faithfulness": 1.0},
     1: {"faithfulness": 0.0, "answer_relevance": 0.25, "chunk_faithfulness": 0.0},
 }
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +73,6 @@ def _run(
 
 
 def _scores(folder: Path) -> dict[int, dict[str, float | str]]:
-    """Each case's scores, or the reason of an error, by the number of the case."""
     found: dict[int, dict[str, float | str]] = {}
     for row in pq.read_table(folder / "scores.parquet").to_pylist():
         found.setdefault(int(row["sample_id"][1:]), {})[row["score_name"]] = (
@@ -104,7 +96,6 @@ def _refusals(server: Any) -> int:
 
 
 def _schemas(folder: Path) -> int:
-    """How many answer schemas were asked for as JSON."""
     rows = pq.read_table(folder / "judge_inputs.parquet").to_pylist()
     return len({(row["metric"], row["step"]) for row in rows if row["answer"] != "YesNo"})
 

@@ -43,7 +43,6 @@ class Asked:
         return sum(line["status"] != 200 for line in late) / len(late)
 
     def check_all_answered(self) -> None:
-        """Every question once, and nothing failed."""
         assert {call.status for call in self.calls} == {"ok"}
         assert sum(line["status"] == 200 for line in self.log) == len(self.calls)
 

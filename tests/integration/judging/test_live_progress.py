@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +40,6 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def watched(out: Path) -> Iterator[list[ProgressState]]:
-    """The different states that a reader of the progress file sees."""
     seen: list[ProgressState] = []
     ended = threading.Event()
 
@@ -111,16 +109,7 @@ def test_an_interrupted_run_ends_with_its_true_totals(bench: Make) -> None:
     """Interrupted with calls in flight, which are still answered: all that was sent is said."""
     b = bench(cases=40)
     b.server.latency_ms = 150
-
-    def interrupt() -> None:
-        while b.server.arrivals < 10:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    ran = b.run(concurrency=4)
-    thread.join()
+    ran = b.meanwhile(10, lambda: os.kill(os.getpid(), signal.SIGINT), concurrency=4)
     assert ran.code == 130
     (last,) = [line for line in ran.text.splitlines() if "stopped after" in line]
     sent = len(ran.requests)
@@ -132,14 +121,10 @@ def test_an_interrupted_run_ends_with_its_true_totals(bench: Make) -> None:
 
 
 @pytest.mark.slow
-def test_outputs_of_a_live_system_are_counted_while_they_are_collected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "countedsystem.py").write_text(SYSTEM)
-    (tmp_path / "q.jsonl").write_text("".join(f'{{"id": "q{n}", "question": "Capital?"}}\n' for n in range(12)))
-    with watched(tmp_path / "outputs") as seen:
+def test_outputs_of_a_live_system_are_counted_while_they_are_collected(code_here, capfd) -> None:
+    (code_here / "countedsystem.py").write_text(SYSTEM)
+    (code_here / "q.jsonl").write_text("".join(f'{{"id": "q{n}", "question": "Capital?"}}\n' for n in range(12)))
+    with watched(code_here / "outputs") as seen:
         main(["dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "system=python", "plugins=[countedsystem]",
               "system.callable=countedsystem:answer", "system.concurrency=2", "system.retries=0"])  # fmt: skip
     collecting = [state for state in seen if state.phase == "collecting"]

@@ -25,8 +25,7 @@ pytestmark = pytest.mark.slow  # whole runs, several per test
 
 
 @pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
+def _short_waits(monkeypatch):
     monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt, **_: 0.02 * attempt)
 
 

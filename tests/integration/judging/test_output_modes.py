@@ -15,11 +15,6 @@ pytestmark = pytest.mark.slow  # whole runs, several per test
 CLIENTS = ["direct", "litellm"]
 
 
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "a-test-key-of-no-worth")
-
-
 @pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(

@@ -11,17 +11,12 @@ from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.schema.run_warning import warning_texts
-from tests.support.asking import VARIABLE, ask, question, settings
+from tests.support.asking import ask, question, settings
 from tests.support.harness import arguments, write_cases
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
 PINNED = "openai/gpt-4o-mini-2024-07-18"
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "a-test-key-of-no-worth")
 
 
 @pytest.mark.thorough(tried=6)

@@ -53,7 +53,6 @@ MEDIA: tuple[Medium, ...] = ("terminal", "markdown", "html")
 
 @pytest.fixture(scope="module", params=RUNS.values(), ids=RUNS)
 def data(request: pytest.FixtureRequest, finished_runs: FinishedRuns) -> ReportData:
-    """What the reports of a run of the demonstration set, with three methods, are made from."""
     code = 3 if GATES in request.param else 0
     run = RunFolder(finished_runs.of("+experiment=quickstart", "report.formats=[]", *request.param, code=code).latest())
     settings = ReportSettings(formats=["markdown", "html"], percent=["faithfulness"])
@@ -97,7 +96,6 @@ def squeezed(text: str) -> str:
 
 
 def text_of(*cells: Cell) -> str:
-    """The text of cells as every medium has it."""
     return squeezed("".join(plain_text(text) for cell in cells for text in texts_of(cell)))
 
 
@@ -238,7 +236,6 @@ SWEEP = ["-m", "+experiment=quickstart", "metrics=[retrieval]", "scoring.thresho
 
 
 def _screen_lines(text: str, columns: int) -> int:
-    """Lines that a terminal of this width shows."""
     return sum(max(1, math.ceil(columns_of(line) / columns)) for line in text.splitlines())
 
 
@@ -264,9 +261,7 @@ def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int
     assert "and 0 more" not in shown
 
 
-def test_a_start_prints_at_most_25_lines_and_the_page_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_prints_at_most_25_lines_and_the_page_last(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("ragpipe.reports.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
@@ -294,18 +289,6 @@ def test_a_sweep_of_four_jobs_is_one_table(tmp_path: Path, monkeypatch: pytest.M
     ]
     assert not any("to the best" in line for line in lines), "a threshold changes no score"
     assert Path(lines[-1].removeprefix("comparison: ")).is_file()
-
-
-@pytest.mark.thorough
-def test_a_terminal_gets_colours_unless_it_wants_none(tmp_path: Path) -> None:
-    words = ["+experiment=quickstart", f"output_dir={tmp_path / 'out'}"]
-    coloured = on_a_terminal(words, tmp_path, 80, TERM="xterm-256color")
-    assert "\x1b[32mbetter\x1b[0m" in coloured
-    assert "\x1b[33mwarning:\x1b[0m" in coloured
-    plain = on_a_terminal(words, tmp_path, 80, TERM="xterm-256color", NO_COLOR="1")
-    result = plain[plain.index("3 methods, ") :]
-    assert "better" in result
-    assert "\x1b[" not in result
 
 
 WORDS = (

@@ -80,16 +80,11 @@ def test_what_only_a_person_knows_is_asked_and_nothing_is_run(row: dict[str, Any
 
 
 @pytest.mark.parametrize(("row", "references"), [
-    ({"answer": ["six", "6 pm"]}, ["six", "6 pm"]),
-    ({"answers": {"text": ["six"], "answer_start": [3]}}, ["six"]),
-    ({"answer": {"value": "six", "aliases": ["six", "6"]}}, ["six", "6"]),
-    ({"gold_answer": "six"}, ["six"]),
-    ({"ground_truth": 6}, ["6"]),
-    ({"answers": [6, 18]}, ["6", "18"]),
+    ({"answer": ["six", "6 pm"]}, ["six", "6 pm"]), ({"answers": {"text": ["six"], "answer_start": [3]}}, ["six"]),
+    ({"answer": {"value": "six", "aliases": ["six", "6"]}}, ["six", "6"]), ({"gold_answer": "six"}, ["six"]),
+    ({"ground_truth": 6}, ["6"]), ({"answers": [6, 18]}, ["6", "18"]),
 ])  # fmt: skip
-def test_questions_with_right_answers_alone_are_for_a_system(
-    row: dict[str, Any], references: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_questions_with_right_answers_alone_are_for_a_system(row: dict[str, Any], references: list[str], capfd) -> None:
     start = _start([{**Q, **row}])
     assert start.reading is not None
     assert start.first is not None

@@ -145,9 +145,7 @@ def test_a_mapping_that_was_filled_in_is_run(here: Path, capfd: pytest.CaptureFi
     assert _run_metrics("logs")["overall"]["scores"]["faithfulness"]["n_ok"] == 1
 
 
-def test_questions_without_answers_wait_for_a_system(
-    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_without_answers_wait_for_a_system(here, capfd, monkeypatch) -> None:
     _lines("asked.jsonl", [{"id": "q1", "question": "Who wrote it?", "reference": "Ada."}])
     Path("mybot.py").write_text("def answer(sample):\n    return {'answer': 'Ada.', 'contexts': ['Ada wrote it.']}\n")
     monkeypatch.syspath_prepend(str(here))
@@ -167,9 +165,7 @@ def test_questions_without_answers_wait_for_a_system(
     (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
     (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused_and_nothing_is_written(
-    here: Path, capfd: pytest.CaptureFixture[str], words: list[str], says: str
-) -> None:
+def test_what_cannot_be_is_refused_and_nothing_is_written(here, capfd, words: list[str], says: str) -> None:
     _lines("shop.jsonl", RECORDS)
     _lines("a/shop.jsonl", RECORDS)
     Path("broken.jsonl").write_text(json.dumps(RECORDS[0]) + '\n{"id": 7, "question": "Who?"}\n', encoding="utf-8")
@@ -200,9 +196,7 @@ def test_a_name_of_a_shipped_option_or_of_the_data_is_not_taken(here: Path) -> N
         ("ragchecker/checking_outputs.json", 10, None, 0),
     ],
 )
-def test_a_file_of_a_real_package_is_a_table_at_the_first_try(
-    here: Path, capfd: pytest.CaptureFixture[str], real_data: Path, file: str, answers: int, recorded: str | None, code: int
-) -> None:
+def test_a_file_of_a_real_package_is_a_table_at_the_first_try(here, capfd, real_data, file, answers, recorded, code) -> None:
     source = shutil.copyfile(real_data / "shapes" / file, f"export{Path(file).suffix}")
     assert main([source]) == code
     out = capfd.readouterr().out

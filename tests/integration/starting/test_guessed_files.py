@@ -50,7 +50,6 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _write(rows: list[dict[str, Any]], **columns: str) -> None:
-    """The rows as `log.csv`, each with further columns."""
     with open("log.csv", "w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, [*rows[0], *columns])
         writer.writeheader()

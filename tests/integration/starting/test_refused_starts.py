@@ -10,9 +10,7 @@ from ragpipe.datasets.recognition import recognise
 RECORD = '{"question": "Who?", "answer": "Ada.", "contexts": ["Ada."]}\n'
 
 
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize(
@@ -29,9 +27,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("numbers.json", b"[1, 2]", "found:"),
     ],
 )
-def test_a_file_that_cannot_be_read_gets_the_message_of_its_reader(
-    name: str, content: bytes, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_read_gets_the_message_of_its_reader(name: str, content: bytes, told: str, tmp_path, capfd) -> None:
     Path(name).write_bytes(content)
     assert main([name]) == 2
     err = capfd.readouterr().err

@@ -27,8 +27,6 @@ PRICES = "judge.prices={input: 1000.0, output: 1000.0}"  # dollars per million t
 
 @dataclass
 class Place:
-    """A server, the words of a run over it, and where its results lie."""
-
     server: OpenAIServer
     words: list[str]
     root: Path

@@ -245,9 +245,7 @@ def test_a_calibration_holds_for_its_run_and_for_no_other_prompt(run: Path) -> N
     assert binding_differences(bound, other) == ["judge.threshold: 0.33 -> 0.4"]
 
 
-def test_the_table_shows_the_statistic_that_was_asked_for(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_shows_the_statistic_that_was_asked_for(run: Path, capsys, monkeypatch) -> None:
     """Grades without a threshold are values and no verdicts: what to do is said, and nothing but the values is shown."""
     monkeypatch.setenv("COLUMNS", "250")
     label(run, "d1", [{**case, "label": place % 3 / 2} for place, case in enumerate(cases_of(run)[:30])])
@@ -343,9 +341,7 @@ def of_no_case(run: Path) -> None:
     (no_labels, ["calibrate.target.above=1.5"], "calibrate.target.above"),
     (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
 ])  # fmt: skip
-def test_what_cannot_be_calibrated_is_refused(
-    run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_calibrated_is_refused(run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys) -> None:
     prepare(run)
     assert main(["task=calibrate", f"run={run}", *words]) == 2
     assert message in " ".join(capsys.readouterr().err.split())

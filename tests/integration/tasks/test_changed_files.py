@@ -58,6 +58,7 @@ def words_of(task: str, run: Path) -> list[str]:
         "export": ["task=export", f"run={run}", "formats=[csv]"],
         "explain": ["task=explain", f"run={run}", f"case={case}"],
         "weights": ["task=weights", f"run={run}"],
+        "rejudge": ["task=rejudge", f"run={run}", "rejudge.mode=stored"],
         "rescore": ["task=rescore", f"run={run}", "scoring.coverage_floor=0.5"],
         "against": [*GATED, "name=y", f"scoring.gates.drop={{score: retrieval_score, max_drop: 0.1, against: {run}}}"],
     }[task]
@@ -70,15 +71,13 @@ CHANGES = [
     ("final/cost.json", edited('"calls": ', '"calls": 1'), ["own", "export"]),
     ("gates.json", edited('"passed": false', '"passed": true'), ["own", "export"]),
     ("iteration-1/metrics.json", edited('"n_cases": ', '"n_cases": 1'), ["own", "export"]),
-    ("samples.parquet", flipped, ["compare", "export", "explain", "rescore"]),
+    ("samples.parquet", flipped, ["compare", "export", "explain", "rescore", "rejudge"]),
     ("config.yaml", edited("coverage_floor: 0", "coverage_floor: 1"), ["explain", "weights", "rescore"]),
 ]
 
 
 @pytest.mark.parametrize(("name", "change", "task"), [(name, change, task) for name, change, tasks in CHANGES for task in tasks])
-def test_a_changed_file_is_named(
-    run: Path, name: str, change: Callable[[bytes], bytes], task: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_file_is_named(run: Path, name: str, change: Callable[[bytes], bytes], task: str, capsys) -> None:
     (run / name).write_bytes(change((run / name).read_bytes()))
     words = words_of(task, run)
     capsys.readouterr()
@@ -112,14 +111,10 @@ def test_what_is_loaded_in_python_is_checked_too(run: Path) -> None:
 
 
 SHAPES = [
-    ("final/metrics.json", "{}"),
-    ("final/metrics.json", "[" * 100_000),
-    ("final/metrics.json", '{"iterations": "1"}'),
-    ("final/cost.json", '{"total": {"used": []}}'),
-    ("iteration-1/metrics.json", "{}"),
-    ("iteration-1/cost.json", '{"used": {}}'),
+    ("final/metrics.json", "{}"), ("final/metrics.json", "[" * 100_000), ("final/metrics.json", '{"iterations": "1"}'),
+    ("final/cost.json", '{"total": {"used": []}}'), ("iteration-1/metrics.json", "{}"), ("iteration-1/cost.json", '{"used": {}}'),
     ("gates.json", '{"gates": [1]}'),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content"), SHAPES)

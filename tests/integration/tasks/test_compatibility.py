@@ -102,7 +102,6 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unpack
     with tarfile.open(fixture_path(FORMAT)) as archive:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "any-text")
     (manifest,) = Path("outputs", NAME).glob("*/manifest.json")
     with serving(script=script()) as server:
         yield Unpacked(tmp_path, manifest.parent, server)

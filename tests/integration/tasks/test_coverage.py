@@ -24,7 +24,6 @@ METRICS = "metrics=[faithfulness,context_recall,context_precision]"
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     return tmp_path
 
 

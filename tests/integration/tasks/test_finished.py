@@ -19,13 +19,9 @@ from ragpipe.store.run.run_folder import RunFolder
 from tests.support.rows import first_rows
 
 PLAIN = {
-    "task": "verify",
-    "output_dir": "outputs",
-    "transport": {"kind": "live"},
-    "runner": {"kind": "local"},
-    "store": {"path": None},
+    "task": "verify", "output_dir": "outputs", "transport": {"kind": "live"}, "runner": {"kind": "local"}, "store": {"path": None},
     "plugins": [],
-}
+}  # fmt: skip
 EXPERIMENTS = sorted(path.stem for path in (conf_dir() / "experiment").glob("*.yaml"))
 
 
@@ -48,9 +44,7 @@ def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("quickstart", "refchecker", "trec") else [pytest.mark.slow]) for name in EXPERIMENTS]
-)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) -> None:
     more = [] if name == "quickstart" else ["dataset.path=data.jsonl"]
     folder, identity = written(tmp_path, f"+experiment={name}", *more)
@@ -63,10 +57,7 @@ def test_the_identity_of_every_experiment_comes_back(name: str, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [
     ["metrics=[faithfulness]", "judge=llm", "judge.model=openai/m-2026-01-01", "judge.api_base=http://127.0.0.1:1/v1"],
-    pytest.param(
-        ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
-        marks=pytest.mark.slow,
-    ),
+    ["metrics=[faithfulness]", "metrics.faithfulness.steps=combined", "scoring.gates.g={score: faithfulness, min: 0.5}"],
     ["metrics=[retrieval,recency_conflict]", "metrics.retrieval.k=[2]", "scoring=tiers", "seed=3", "dataset.sample={n: 3}"],
 ])  # fmt: skip
 def test_the_identity_of_other_words_comes_back(words: list[str], tmp_path: Path) -> None:
@@ -138,21 +129,14 @@ def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": None}, "manifest"),
-        ({"identity": 3}, "identity"),
-        ({"identity": {}}, "identity"),
-        ({"data": {"name": "x"}}, "data"),
-        ({"iterations": ["1"]}, "iterations"),
-        ({"iterations": {"x": "complete"}}, "iterations"),
-        ({"run_id": "../../outside"}, "run_id"),
-        ({"run_id": ["x"]}, "run_id"),
+        ({"format": None}, "manifest"), ({"identity": 3}, "identity"), ({"identity": {}}, "identity"),
+        ({"data": {"name": "x"}}, "data"), ({"iterations": ["1"]}, "iterations"), ({"iterations": {"x": "complete"}}, "iterations"),
+        ({"run_id": "../../outside"}, "run_id"), ({"run_id": ["x"]}, "run_id"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("task", ["verify", "rescore"])
 @pytest.mark.slow
-def test_a_broken_manifest_is_refused_in_words(
-    task: str, change: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_a_broken_manifest_is_refused_in_words(task: str, change: dict, said: str, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
     folder.manifest.write_text(json.dumps(json.loads(folder.manifest.read_text()) | change))
@@ -162,11 +146,12 @@ def test_a_broken_manifest_is_refused_in_words(
 
 
 @pytest.mark.slow
-def test_a_linked_config_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("name", ["config.yaml", "prompts/chunk_faithfulness/first.v3.jinja"])
+def test_a_linked_file_is_not_followed(name: str, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
-    folder.config.rename(tmp_path / "secret.yaml")
-    folder.config.symlink_to(tmp_path / "secret.yaml")
+    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
+    (folder.root / name).rename(tmp_path / "private")
+    (folder.root / name).symlink_to(tmp_path / "private")
     assert main(["task=rescore", f"run={folder.root}"]) == 2
     assert "a symbolic link" in capsys.readouterr().err
 
@@ -179,17 +164,6 @@ def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypat
     text = capsys.readouterr().err
     assert f"{folder.samples}: file\n    found:    no such file" in text
     assert "start the run's own command again" in text
-
-
-@pytest.mark.slow
-def test_a_linked_prompt_is_not_followed(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
-    prompt = folder.prompts / "chunk_faithfulness" / "first.v3.jinja"
-    prompt.rename(tmp_path / "private.jinja")
-    prompt.symlink_to(tmp_path / "private.jinja")
-    assert main(["task=rescore", f"run={folder.root}"]) == 2
-    assert "a symbolic link" in capsys.readouterr().err
 
 
 def test_composer_takes_a_metric_of_the_run_away() -> None:

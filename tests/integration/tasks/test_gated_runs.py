@@ -28,23 +28,12 @@ def gates_of(run: Path) -> dict[str, Any]:
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("gates", "code", "verdicts"), [
     ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point}"}, 3, ["failed"]),
-    pytest.param(
-        {"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"],
-    ),
+    ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"]),
     ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
-    pytest.param(
-        {"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"],
-    ),
+    ({"mode": "{failure_mode: retrieval_miss, max_rate: 0, where: {method: baseline}}"}, 3, ["failed"]),
     ({"mode": "{failure_mode: retrieval_miss, max_rate: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
 ])  # fmt: skip
-def test_a_gate_decides_the_exit_code(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    gates: dict[str, str],
-    code: int,
-    verdicts: list[str],
-) -> None:
+def test_a_gate_decides_the_exit_code(tmp_path, monkeypatch, capsys, gates: dict[str, str], code: int, verdicts: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([*QUICK, *(f"+scoring.gates.{name}={gate}" for name, gate in gates.items())]) == code
     run = tmp_path / "outputs/quickstart/latest"
@@ -57,22 +46,6 @@ def test_a_gate_decides_the_exit_code(
         assert gate["name"] in said.out
         assert (gate["sentence"] in said.err.replace("\n", " ")) is (gate["outcome"] in ("blocked", "warned"))
         assert gate["sentence"] in page
-
-
-def test_the_documents_tiers_say_what_they_miss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = [*QUICK, "scoring=tiers", "scoring.gates.groundedness=null"]
-    assert main(words) == 3
-    assert "this run does not give policy_compliance" in capsys.readouterr().err
-    assert main([*words, "scoring.gates.policy_compliance=null"]) == 0
-    found = gates_of(tmp_path / "outputs/quickstart/latest")["gates"]
-    assert [(gate["name"], gate["tier"]) for gate in found] == [
-        ("source_policy", "critical"), ("context_relevance", "quality"), ("answer_relevance", "quality"), ("faithfulness", "quality"),
-        ("rejection_calibration", "quality"), ("retrieval", "diagnostic"),
-    ]  # fmt: skip
-    assert (found[0]["verdict"], found[0]["outcome"]) == ("not_applicable", "reported"), "the metric is not in the run"
 
 
 TIERS = [
@@ -127,9 +100,7 @@ LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
     "words",
     [pytest.param([], id="run"), pytest.param(["task=plan"], id="plan"), pytest.param(["task=plan", *LLM], id="plan of a language model")],
 )
-def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(tmp_path, monkeypatch, capsys, words: list[str]) -> None:
     """A language model is no more calibrated than the embedded judge."""
     monkeypatch.chdir(tmp_path)
     gates = [
@@ -137,20 +108,14 @@ def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(
         "+scoring.gates.soft={score: faithfulness, min: 0.5, tier: quality}",
     ]  # fmt: skip
     words = [*QUICK, "metrics=[retrieval,faithfulness]", "dataset.limit=2", *words, *gates]
-    line = (
-        "scoring.gates.grounded: a critical gate that rests on a judge which is not calibrated against human labels, and "
-        "cannot pass (exit code 3). Label some of its answers (task=label), run task=calibrate and name the file "
-        "(scoring.calibration=PATH); or trust the judge as it is (scoring.accept_uncalibrated=true)"
-    )
     main(words)
-    assert f"warning: {line}" in capsys.readouterr().err.replace("\n", " ")
+    assert "warning: scoring.gates.grounded: a critical gate that rests on a judge" in capsys.readouterr().err.replace("\n", " ")
     main([*words, "scoring.accept_uncalibrated=true"])
     assert "not calibrated against" not in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_ninety_percent_coverage_blocks_as_not_enough_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     data = write_cases(tmp_path / "data.jsonl", 20)
     good = {"match": "What does case", "reply": json.dumps({"reason": "so it is", "score": 5})}
     bad = [{"match": rf"What does case {case} say", "reply": "no idea"} for case in (3, 7)]
@@ -172,9 +137,7 @@ def test_ninety_percent_coverage_blocks_as_not_enough_evidence(tmp_path: Path, m
     assert found["verdict"] == "passed"
 
 
-def test_what_a_gate_can_tell_is_said_before_and_after_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_gate_can_tell_is_said_before_and_after_the_run(tmp_path, monkeypatch, capsys) -> None:
     """Before the first run by the questions alone, then by the spread that the run measured; nothing of a gate by point."""
     monkeypatch.chdir(tmp_path)
     gates = [
@@ -199,6 +162,7 @@ def test_what_a_gate_can_tell_is_said_before_and_after_the_run(
 
 DROP = "{score: mrr, against: %s, max_drop: 0.05}"
 OUT = "outputs/ranks"
+START = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
 
 
 def write_ranks(path: Path, *, late: int, cases: int = 40) -> None:
@@ -217,8 +181,7 @@ def write_ranks(path: Path, *, late: int, cases: int = 40) -> None:
 def evaluate(late: int, *words: str) -> tuple[int, Path]:
     """The exit code and the folder of a run of a version that ranks so many late."""
     write_ranks(Path("data.jsonl"), late=late)
-    given = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
-    code = main([*given, "report.formats=[markdown,junit,terminal]", "report.detail=full", *words])
+    code = main([*START, "report.formats=[markdown,junit,terminal]", "report.detail=full", *words])
     return code, Path(f"{OUT}/latest").resolve()
 
 
@@ -253,7 +216,7 @@ def test_a_drop_blocks_and_the_folder_alone_says_so(baseline: Path, capsys: pyte
     assert gate["sentence"] in capsys.readouterr().err.replace("\n", " ")
     assert gate["sentence"] in (run / "report.md").read_text()
     assert "fell by 0.3333" in (run / "report.junit.xml").read_text()
-    assert main([*start(), f"+scoring.gates.drop={DROP % 'latest'}"]) == 3, "the same start again"
+    assert main([*START, f"+scoring.gates.drop={DROP % 'latest'}"]) == 3, "the same start again"
     assert Path(f"{OUT}/latest").resolve() == run, "`latest` is not the run itself"
     shutil.rmtree(baseline)
     assert main(["task=verify", f"run={run}"]) == 0
@@ -262,10 +225,6 @@ def test_a_drop_blocks_and_the_folder_alone_says_so(baseline: Path, capsys: pyte
     assert main(["task=verify", f"run={again}"]) == 0
     manifest, seal = (json.loads((again / name).read_text()) for name in ("manifest.json", "seal.json"))
     assert manifest["scoring_files"]["baseline.parquet"] == seal["files"]["baseline.parquet"]
-
-
-def start() -> list[str]:
-    return ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=ranks", "metrics=[retrieval]"]
 
 
 def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,12 +240,9 @@ def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[s
     assert main(["task=rescore", f"run={run}", "scoring.gates.drop.max_drop=0.4"]) == 2
 
 
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("named", ["id", "name", "folder"])
-def test_a_gate_is_added_later_and_names_its_baseline_as_one_likes(baseline: Path, named: str) -> None:
+def test_a_gate_is_added_later_and_names_its_baseline(baseline: Path) -> None:
     _, run = evaluate(late=24)
-    word = {"id": baseline.name, "name": f"ranks/{baseline.name}", "folder": str(baseline)}[named]
-    code, made = rescored(run, f"+scoring.gates.drop={DROP % word}")
+    code, made = rescored(run, f"+scoring.gates.drop={DROP % f'ranks/{baseline.name}'}")
     assert (code, gate_of(made)["verdict"], gate_of(made)["against"]) == (3, "failed", baseline.name)
 
 
@@ -299,9 +255,7 @@ def test_what_is_no_baseline_is_refused_before_anything_is_made(baseline: Path, 
     assert set(baseline.parent.iterdir()) == before
 
 
-def test_latest_before_the_first_run_says_how_to_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_latest_before_the_first_run_says_how_to_start(tmp_path, monkeypatch, capsys) -> None:
     """The first start is refused with what to add to it; with that it runs, and the second start has its baseline."""
     monkeypatch.chdir(tmp_path)
     gate = f"+scoring.gates.drop={DROP % 'latest'}"
@@ -318,7 +272,6 @@ def test_latest_before_the_first_run_says_how_to_start(
 
 def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     with serving() as server:
         words = arguments(write_cases(tmp_path / "a.jsonl", 8), tmp_path / "out", server.url)
         assert main(words) == 0
@@ -335,30 +288,28 @@ def test_scoring_again_with_a_baseline_asks_nobody(tmp_path: Path, monkeypatch: 
 
 def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_ranks(Path("data.jsonl"), late=4, cases=60)
-    assert main([*start(), "task=plan", f"+scoring.gates.drop={DROP % 'latest'}"]) == 0
+    assert main([*START, "task=plan", f"+scoring.gates.drop={DROP % 'latest'}"]) == 0
     assert "gate drop: with 40 cases" in capsys.readouterr().out.replace("\n", " "), "20 of 60 are not in the baseline"
     unknown = {"0123456789ab": "no run 0123456789ab", "nowhere": "names in outputs: ranks"}
     for word, message in unknown.items():
-        assert main([*start(), "task=plan", f"+scoring.gates.drop={DROP % word}"]) == 2
+        assert main([*START, "task=plan", f"+scoring.gates.drop={DROP % word}"]) == 2
         assert message in capsys.readouterr().err
     wrong = "+scoring.gates.drop={score: faithfulness, against: latest}"
-    assert main([*start(), "metrics=[retrieval,faithfulness]", "task=plan", wrong]) == 2
+    assert main([*START, "metrics=[retrieval,faithfulness]", "task=plan", wrong]) == 2
     assert "no score faithfulness" in capsys.readouterr().err
 
 
 @pytest.mark.thorough
-def test_a_run_without_the_questions_that_fell_is_blocked_as_a_comparison_refuses_it(
-    baseline: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_the_questions_that_fell_is_blocked_as_a_comparison_refuses_it(baseline: Path, capsys) -> None:
     """20 of 40 questions fell by 2/3. Without them nothing changed in the other 20, so that the drop could be seen nowhere."""
     write_ranks(Path("data.jsonl"), late=24)
     lines = Path("data.jsonl").read_text().splitlines(keepends=True)
     Path("data.jsonl").write_text("".join(lines[:4] + lines[24:]))
     gate = "+scoring.gates.drop={score: mrr, against: %s, max_drop: 0.3%s}"
-    assert main([*start(), "task=plan", gate % (baseline.name, "")]) == 0
+    assert main([*START, "task=plan", gate % (baseline.name, "")]) == 0
     said = capsys.readouterr().out.replace("\n", " ")
     assert f"gate drop: it will have no evidence, for 20 of 40 cases of run {baseline.name} are not in this run" in said
-    assert main([*start(), "report.formats=[markdown]", gate % (baseline.name, "")]) == 3
+    assert main([*START, "report.formats=[markdown]", gate % (baseline.name, "")]) == 3
     run = Path(f"{OUT}/latest").resolve()
     found = gate_of(run)
     assert (found["verdict"], found["outcome"], found["paired"]["only_base"]) == ("no_evidence", "blocked", 20)
@@ -389,14 +340,12 @@ def test_a_gate_before_its_first_look_and_at_its_second(baseline: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(tmp_path, monkeypatch, capsys) -> None:
     """One command from the first run on; started again, or scored again, the first run stays what it was."""
     monkeypatch.chdir(tmp_path)
     gate = "+scoring.gates.drop={score: mrr, against: latest, max_drop: 0.05, without_cases: not_applicable}"
     write_ranks(Path("data.jsonl"), late=4)
-    assert main(["task=plan", *start(), gate]) == 0
+    assert main(["task=plan", *START, gate]) == 0
     assert "gate drop: not applicable, there is no earlier run of this name" in capsys.readouterr().out
     code, first = evaluate(4, gate)
     assert (code, gate_of(first)["verdict"], gate_of(first)["against"]) == (0, "not_applicable", "no_earlier_run")

@@ -36,7 +36,6 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def words(tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     monkeypatch.chdir(tmp_path)
     return arguments(write_cases(tmp_path / "cases.jsonl", CASES), tmp_path / "out", server.url, metrics="faithfulness")
 
@@ -214,9 +213,7 @@ def test_a_run_in_a_thread_is_stopped_from_another_one(words: list[str], server:
     assert sorted(journal(tmp_path)) == [f"q{i:05d}" for i in range(CASES)]
 
 
-def test_an_interrupted_cell_ends_the_asking_of_a_live_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: OpenAIServer
-) -> None:
+def test_an_interrupted_cell_ends_the_asking_of_a_live_system(tmp_path, monkeypatch, server) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_bot.py").write_text(

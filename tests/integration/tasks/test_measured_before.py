@@ -38,7 +38,6 @@ class Here:
         return self.folder / "out" / ".store" / "calls.sqlite"
 
     def run(self, *words: str, code: int = 0) -> Path:
-        """Make a run; its folder."""
         assert main(arguments(self.data, self.folder / "out", self.server.url, *words)) == code
         return (self.folder / "out" / "torture" / "latest").resolve()
 
@@ -50,7 +49,6 @@ class Here:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     with serving() as server:
         yield Here(tmp_path, server)
 
@@ -156,14 +154,7 @@ _MORE: list[tuple[Callable[[Here, Path], None] | None, tuple[str, ...], str, boo
         *(pytest.param(*row, marks=pytest.mark.slow) for row in _MORE),
     ],
 )
-def test_what_differs_is_judged_and_the_rest_is_taken_over(
-    here: Here,
-    capfd: pytest.CaptureFixture[str],
-    change: Callable[[Here, Path], None] | None,
-    words: tuple[str, ...],
-    holding: str,
-    asked_again: bool,
-) -> None:
+def test_what_differs_is_judged_and_the_rest_is_taken_over(here, capfd, change, words, holding, asked_again) -> None:
     first = here.run()
     asked = len(here.server.log)
     if change is not None:

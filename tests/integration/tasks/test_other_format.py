@@ -69,7 +69,6 @@ def bench(made: tuple[Path, OpenAIServer], tmp_path: Path, monkeypatch: pytest.M
     """A copy of the run in a place of its own."""
     root, server = made
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     shutil.copytree(root / "out", tmp_path / "out", symlinks=True)
     for name in ("data.jsonl", "calls.jsonl"):
         shutil.copy(root / name, tmp_path / name)
@@ -137,9 +136,7 @@ def test_every_task_over_a_run_refuses_one_of_another_format(bench: Bench, task:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("number", first_rows(OTHERS))
-def test_the_command_of_a_run_does_not_resume_one_of_another_format(
-    bench: Bench, number: object, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_of_a_run_does_not_resume_one_of_another_format(bench, number: object, capsys) -> None:
     give_format(bench.run, number)
     (bench.run / "report.md").unlink()  # a resumed run would write it anew
     for words in (bench.words, [*bench.words, "iterations=2"], [*bench.words, "retry_errors=true"]):
@@ -211,9 +208,7 @@ STORE_TASKS = {
 
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize("task", first_rows(STORE_TASKS, {"evaluate again", "stats"}))
-def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(
-    bench: Bench, task: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(bench, task: str, capsys) -> None:
     age(bench.store)
     words = STORE_TASKS[task]
     if not words or not words[0].startswith("task=") or words[0] == "task=plan":

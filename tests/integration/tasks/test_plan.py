@@ -31,9 +31,7 @@ def write(folder: Path, *cases: dict[str, object]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_demonstration_is_short_and_warns_of_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demonstration_is_short_and_warns_of_nothing(tmp_path, capfd, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     out = tmp_path / "plan.json"
     assert main(["+experiment=quickstart", "task=plan", f"output_dir={tmp_path}", f"plan.out={out}"]) == 0
@@ -117,58 +115,6 @@ def test_the_file_of_the_plan_needs_a_name(capfd: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_what_methods_ask_alike_is_planned_once_and_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two models answer over the same retrieval: the plan is what the server gets, to the question."""
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
-    case = {"references": ["Ada wrote it."], "contexts": ["Ada wrote it.", "Bob did not."]}
-    methods = [case | {"id": "q", "method": name, "answer": f"{name} wrote it."} for name in ("one", "two", "three")]
-    words = write(tmp_path, *methods)
-    with serving() as server:
-        judge = [
-            "judge=llm",
-            "judge.model=openai/gpt-4o-mini-2024-07-18",
-            f"judge.api_base={server.url}",
-            "judge.api_key_env=RAGPIPE_TEST_KEY",
-        ]
-        asking = [*words, *judge, "metrics=[context_precision,groundedness]"]
-        out = tmp_path / "plan.json"
-        assert main([*asking, "task=plan", f"plan.out={out}"]) == 0
-        assert server.log == []
-        assert main(asking) == 0
-        planned = json.loads(out.read_text(encoding="utf-8"))["calls"]["new"]
-        assert (planned, len(server.log), len({row["body"] for row in server.log})) == (4, 4, 4)
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
-    return tmp_path
-
-
-def written(folder: Path) -> dict[str, int]:
-    return {str(f.relative_to(folder)): f.stat().st_mtime_ns for f in folder.rglob("*") if f.is_file()}
-
-
-@pytest.mark.slow
-def test_each_iteration_pays_for_itself_and_a_second_start_rewrites_nothing(here: Path) -> None:
-    data = write_cases(here / "data.jsonl", 3)
-    with serving() as server:
-        words = arguments(data, here / "out", server.url, "iterations=2")
-        assert main(words) == 0
-        asked = len(server.log)
-        run = (here / "out" / "torture" / "latest").resolve()
-        bills: list[dict[str, Any]] = [json.loads((run / f"iteration-{i}/cost.json").read_text()) for i in (1, 2)]
-        assert [bill["spent"]["calls"] for bill in bills] == [asked / 2, asked / 2]
-        assert [bill["saved"]["calls"] for bill in bills] == [0, 0]
-        before = written(run)
-        assert main(words) == 0
-        assert len(server.log) == asked
-    assert written(run) == before
-    assert "iterations 1-2" in (run / "report.md").read_text()
-
-
-@pytest.mark.slow
 def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> None:
     data = write_cases(here / "data.jsonl", 1)
     words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[faithfulness]", "name=two"]
@@ -223,9 +169,7 @@ def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("retrieval", ["mrr", "precision@3"], ["faithfulness"]),
     ("chunk_faithfulness", ["chunk_faithfulness"], ["mrr", "faithfulness"]),
 ], keep=2))  # fmt: skip
-def test_a_figure_is_explained_by_any_of_its_names(
-    run: Path, metric: str, shown: list[str], hidden: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_figure_is_explained_by_any_of_its_names(run: Path, metric: str, shown: list[str], hidden: list[str], capsys) -> None:
     assert main(["task=explain", f"run={run}", "case=q1", f"metric={metric}"]) == 0
     lines = capsys.readouterr().out.splitlines()
     scores = {line.split()[1].rstrip(":") for line in lines if line.startswith("score ")}
@@ -313,9 +257,7 @@ def test_questions_without_their_replies_are_all_shown(wide: Path, tmp_path: Pat
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_a_question_of_several_methods_is_a_table_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_question_of_several_methods_is_a_table_of_them(tmp_path, monkeypatch, capsys) -> None:
     """a says what its context says, b something else, c failed; q2 was asked of a alone, which is a chain."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

@@ -19,10 +19,7 @@ FIXED_STEPS = {"faithfulness/extract", "groundedness/grade", "correctness/grade"
 """Steps whose questions follow from the case alone. What the others show are replies, which a plan can only guess."""
 
 
-@pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def planned_steps(*words: str) -> dict[str, dict]:

@@ -149,22 +149,17 @@ def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(tmp_p
 
 
 @pytest.mark.slow
-def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(finished: Path, tmp_path, capsys) -> None:
     folder = Path(shutil.copytree(finished, tmp_path / "far away" / "lauf ü"))
     assert (
         main(
             [
-                "task=rescore",
-                f"run={folder}",
-                "scoring.thresholds.faithfulness=0.9",
-                "report.formats=[markdown,terminal]",
+                "task=rescore", f"run={folder}", "scoring.thresholds.faithfulness=0.9", "report.formats=[markdown,terminal]",
                 "report.detail=full",
             ]
         )
         == 0
-    )
+    )  # fmt: skip
     command = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next:"))
     program, path = shlex.split(command.removeprefix("next:"))
     assert (program, Path(path).is_file()) == ("less", True)

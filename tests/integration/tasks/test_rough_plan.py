@@ -20,7 +20,6 @@ WORDS = [
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     monkeypatch.setattr(plan_summary, "ROUGH_CASES", 1_000)
     with open("cases.jsonl", "w") as file:
         for number in range(CASES):
@@ -30,15 +29,11 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def figures(text: str) -> dict[str, int]:
-    """The counts of a plan's line."""
     line = re.search(r"plan: .*", " ".join(text.split()))
     assert line is not None, text
     names = {
-        "cases": r"([\d,]+) cases, up",
-        "new": r"up to ([\d,]+) new",
-        "stored": r"\(([\d,]+) replies are",
-        "of": r"from ([\d,]+) cases",
-    }
+        "cases": r"([\d,]+) cases, up", "new": r"up to ([\d,]+) new", "stored": r"\(([\d,]+) replies are", "of": r"from ([\d,]+) cases",
+    }  # fmt: skip
     counts = {name: re.search(pattern, line[0]) for name, pattern in names.items()}
     return {name: int(match[1].replace(",", "")) for name, match in counts.items() if match}
 

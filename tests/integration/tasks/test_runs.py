@@ -40,7 +40,6 @@ def folder(finished: Path, tmp_path: Path) -> Path:
 
 
 def rows(folder: Path) -> list[list[str]]:
-    """The cells of runs.md, head first."""
     found: list[list[str]] = []
     tokens = MarkdownIt("commonmark").enable("table").parse((folder / "runs.md").read_text(encoding="utf-8"))
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):

@@ -30,15 +30,12 @@ CASES = 4
 
 @dataclass
 class Place:
-    """A server, the words of a run over it, and where its results lie."""
-
     server: OpenAIServer
     words: list[str]
     root: Path
     capsys: Any
 
     def run(self, *more: str, expected: int = 0) -> int:
-        """Evaluate; gives the number of requests that it took."""
         before = len(self.server.log)
         assert main([*self.words, *more]) == expected
         self.capsys.readouterr()
@@ -67,7 +64,6 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     data = write_cases(tmp_path / "data.jsonl", CASES)
     with serving() as server:
         words = arguments(data, tmp_path / "out", server.url, metrics="correctness")

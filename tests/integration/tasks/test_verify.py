@@ -56,12 +56,6 @@ def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
     code = main(["task=verify", f"run={run}"])
@@ -96,8 +90,6 @@ def test_with_every_derived_file_deleted_it_is_identical(run: Path, capsys: pyte
 
 
 def cell(table: str, column: str, row: int, change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    """Changes one cell of a table and writes it as ragpipe does."""
-
     def apply(run: Path) -> None:
         path = run / table
         found = pq.read_table(path)

@@ -4,9 +4,8 @@ import contextlib
 import io
 import json
 import random
+import re
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,74 +83,25 @@ def test_a_new_run_takes_no_damaged_tables_from_another(bench: Make) -> None:
     assert (second.folder / "outputs.parquet").read_bytes() != (first.folder / "outputs.parquet").read_bytes()
 
 
-def test_a_run_folder_that_is_deleted_during_the_run(bench: Make) -> None:
+@pytest.mark.parametrize(("damage", "told"), [
+    (shutil.rmtree, r"(does not exist \(any more\)|was removed while the run was going on)[^$]*same command"),
+    (lambda run: (run / ".lock").unlink(), r"\.lock was removed or replaced while this process worked"),
+    (lambda run: shutil.copy(run / "manifest.json", run / ".new").replace(run / ".lock"), r"\.lock was removed or replaced while this process worked"),
+])  # fmt: skip
+def test_a_folder_or_its_lock_that_goes_away_during_the_run(bench, damage: Callable[[Path], object], told: str, monkeypatch) -> None:
+    """A second start could work in the folder from then on."""
+    monkeypatch.setattr(iteration_judging, "_LOOK_S", 0.05)
     b = bench(cases=40)
     b.server.latency_ms = 30
-
-    def delete() -> None:
-        while b.server.arrivals < 20:
-            time.sleep(0.005)
-        for folder in (b.folder / "out" / "torture").glob("*"):
-            if folder.is_dir() and not folder.is_symlink():
-                shutil.rmtree(folder)
-
-    thread = threading.Thread(target=delete)
-    thread.start()
-    ran = b.run()
-    thread.join()
+    ran = b.meanwhile(20, lambda: damage(run_folder(b.folder / "out")))
     assert ran.code == 6, ran.text
-    assert "does not exist (any more)" in ran.text or "was removed while the run was going on" in ran.text
-    assert "same command" in ran.text
+    assert re.search(told, ran.text)
     answered = {line["body"] for line in b.server.log if line["status"] == 200}
     assert len(answered) < 80
     again = b.run()
     assert again.code == 0
     assert not answered & set(again.bodies)
     assert [row["status"] for row in again.rows()] == ["ok"] * 40
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}") if path.unlink() is None else None])
-def test_a_lock_that_is_removed_or_replaced_during_the_run(
-    bench: Make, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second start could work in the folder from then on."""
-    monkeypatch.setattr(iteration_judging, "_LOOK_S", 0.05)
-    b = bench(cases=40)
-    b.server.latency_ms = 30
-
-    def remove() -> None:
-        while b.server.arrivals < 20:
-            time.sleep(0.005)
-        damage(run_folder(b.folder / "out") / ".lock")
-
-    thread = threading.Thread(target=remove)
-    thread.start()
-    ran = b.run()
-    thread.join()
-    assert ran.code == 6, ran.text
-    assert ".lock was removed or replaced while this process worked" in ran.text
-    answered = {line["body"] for line in b.server.log if line["status"] == 200}
-    assert len(answered) < 80
-    again = b.run()
-    assert again.code == 0
-    assert not answered & set(again.bodies)
-
-
-def test_a_journal_line_of_a_case_that_the_run_does_not_have(bench: Make) -> None:
-    b = bench(cases=CASES)
-    stopped(b)
-    path = next((b.folder / "out" / "torture").glob("*/iteration-1/journal.jsonl"))
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text(
-        "".join([*lines[:2], json.dumps(json.loads(lines[1]) | {"sample_id": "zzzzz"}) + "\n", *lines[2:]]),
-        encoding="utf-8",
-    )
-    before = b.server.arrivals
-    ran = b.run()
-    assert ran.code == 2
-    assert "journal.jsonl:3" in ran.text
-    assert "zzzzz" in ran.text
-    assert b.server.arrivals == before
 
 
 def test_a_lost_call_store_is_told_with_its_price_before_anything_is_asked(bench: Make) -> None:

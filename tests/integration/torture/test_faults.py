@@ -113,12 +113,10 @@ def test_too_many_bad_requests_are_incomplete(bench: Make) -> None:
 
 
 PERMANENT = [
-    _slow("context_length", "too_long", "maximum context length is 8192"),
-    ("refusal", "refused", "I cannot help with that"),
-    _slow("content_filter", "refused", "content filter"),
-    _slow("content_filter_400", "refused", "content management policy"),
+    _slow("context_length", "too_long", "maximum context length is 8192"), ("refusal", "refused", "I cannot help with that"),
+    _slow("content_filter", "refused", "content filter"), _slow("content_filter_400", "refused", "content management policy"),
     _slow("length", "cut_short", "judge.max_tokens=2048"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.thorough(tried=1)

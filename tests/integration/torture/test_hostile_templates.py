@@ -251,7 +251,8 @@ def test_no_run_leaves_the_key_anywhere(keyed: Make, log_level: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_other_command_leaves_the_key_anywhere(keyed: Make) -> None:
+def test_no_other_command_leaves_the_key_anywhere(keyed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     b = keyed(cases=4)
     words = b.args()
     for command, expected in [
@@ -268,6 +269,10 @@ def test_no_other_command_leaves_the_key_anywhere(keyed: Make) -> None:
         ([*words, f"judge.api_key_env={SENTINEL}"], 2),
         ([*words, f"judge.api_base=http://user:{SENTINEL}@127.0.0.1/v1"], 2),
         (["-m", *words, f"judge.season=a,{SENTINEL}"], 2),
+        ([*words, f"+{SENTINEL}=1"], 2),
+        ([f"--config-dir={SENTINEL}", *words], 2),
+        ([f"+experiment={SENTINEL}"], 2),
+        (["task=init", f"dir={SENTINEL}"], 2),
     ]:
         code, text = _shown(command)
         assert SENTINEL not in text, command

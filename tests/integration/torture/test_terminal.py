@@ -54,14 +54,10 @@ def _words(b: Bench, metrics: str = "retrieval") -> str:
     return " ".join(
         f"'{w}'"
         for w in [
-            "dataset=jsonl",
-            f"dataset.path={b.data}",
-            f"metrics=[{metrics}]",
-            "judge=evidence",
-            "name=torture",
+            "dataset=jsonl", f"dataset.path={b.data}", f"metrics=[{metrics}]", "judge=evidence", "name=torture",
             f"output_dir={b.folder / 'out'}",
         ]
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.thorough(tried=1)

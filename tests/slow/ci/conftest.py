@@ -34,7 +34,6 @@ class Desk:
         return len(log.read_text().splitlines()) if log.exists() else 0
 
     def last_start(self) -> str:
-        """The arguments of the last start."""
         return (self.folder / "bin" / "starts").read_text().splitlines()[-1]
 
     def exit_codes(self, *codes: int) -> None:

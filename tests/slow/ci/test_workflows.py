@@ -135,14 +135,9 @@ def run_github(desk: Desk, job_name: str, **words: str) -> tuple[int, str, str]:
         secrets = {name: "sk-test" for name, value in step.get("env", {}).items() if "secrets." in value}
         forge = {"RAGPIPE_SYSTEM_VERSION": "0f3c-17"}
         env = {
-            **document["env"],
-            **forge,
-            **step.get("env", {}),
-            **secrets,
-            **words,
-            "GITHUB_ACTIONS": "true",
+            **document["env"], **forge, **step.get("env", {}), **secrets, **words, "GITHUB_ACTIONS": "true",
             "GITHUB_STEP_SUMMARY": str(summary),
-        }
+        }  # fmt: skip
         done = desk.shell(["bash", "-e", "-c", step["run"]], **env)
         printed += done.stdout + done.stderr
         code = code or done.returncode

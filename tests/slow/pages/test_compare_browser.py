@@ -11,7 +11,7 @@ import pytest
 
 from ragpipe.pages.page_address import page_address
 from tests.support.compared_runs import scored_run
-from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, clean_page, open_page
 from tests.support.run_tables import Row
 from tests.unit.reports.test_compare_page import page_of
 
@@ -26,10 +26,8 @@ EVEN = [f"q{n:02}/1" for n in range(0, 30, 2)]
 @pytest.fixture
 def shown(browser: Browser, comparison: Path) -> Iterator[OpenPage]:
     """The comparison, open at 1440 pixels; at the end it has done nothing that it should not."""
-    with open_page(browser) as opened:
-        opened.open(comparison)
+    with clean_page(browser, comparison) as opened:
         yield opened
-        assert opened.faults == []
 
 
 def test_the_largest_drops_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> None:
@@ -112,20 +110,17 @@ def test_a_mark_of_a_chart_is_a_link_to_its_cases(shown: OpenPage) -> None:
     ("fragment", "heading"), [("#v=1&case=q07/1", "q07/1"), ("#v=1&case=q07/m/1", "q07/1"), ("#v=1&case=q07", "q07/1")]
 )
 def test_a_link_opens_its_case(browser: Browser, comparison: Path, fragment: str, heading: str) -> None:
-    with open_page(browser) as opened:
-        opened.open(comparison, fragment)
+    with clean_page(browser, comparison, fragment) as opened:
         opened.page.wait_for_selector("#pane .text")
         assert opened.page.text_content("#pane h3") == heading
         assert opened.page.get_attribute("[aria-selected=true] ", "id")
         badges = opened.page.locator("#pane .chunk .badge").all_text_contents()
         assert badges == ["kept", "lost", "kept", "new"]
-        assert opened.faults == []
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1440])
 def test_no_width_scrolls_sideways(browser: Browser, comparison: Path, width: int) -> None:
-    with open_page(browser, width=width) as opened:
-        opened.open(comparison)
+    with clean_page(browser, comparison, width=width) as opened:
         assert opened.sideways() <= 0
         opened.page.click("#list [role=option]:nth-child(2)")
         opened.page.wait_for_selector("#pane .text")
@@ -134,7 +129,6 @@ def test_no_width_scrolls_sideways(browser: Browser, comparison: Path, width: in
             assert not opened.page.is_visible("#list")
             opened.page.click("#pane button >> nth=0")
             assert opened.page.is_visible("#list")
-        assert opened.faults == []
 
 
 def test_without_a_script_the_verdict_and_the_worst_cases_stand_there(browser: Browser, comparison: Path) -> None:
@@ -154,8 +148,7 @@ def test_what_systems_and_data_say_stays_text(browser: Browser, tmp_path: Path) 
     new = scored_run(tmp_path / "b", rows, run_id="000000000002")
     file = tmp_path / "compare.html"
     file.write_text(page_of(base, new), encoding="utf-8")
-    with open_page(browser) as opened:
-        opened.open(file)
+    with clean_page(browser, file) as opened:
         opened.page.keyboard.press("j")
         opened.page.keyboard.press("Enter")
         opened.page.wait_for_selector("#pane .text")
@@ -163,15 +156,12 @@ def test_what_systems_and_data_say_stays_text(browser: Browser, tmp_path: Path) 
         assert opened.page.locator("img, a[href^=javascript]").count() == 0
         opened.page.reload()
         opened.page.wait_for_selector("#pane .text")  # its name made the way through the address
-        assert opened.faults == []
 
 
 STATES = [
-    {},
-    {"q": "a&b=c #1 100% Größe \U0001f600", "case": "dao-01/rerank/1"},
-    {"slice": "category:policy", "with": "a 1", "sort": "rise"},
+    {}, {"q": "a&b=c #1 100% Größe \U0001f600", "case": "dao-01/rerank/1"}, {"slice": "category:policy", "with": "a 1", "sort": "rise"},
     {"q": "!~*'()/:?@[]+,;$"},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -21,7 +21,7 @@ from ragpipe.scoring.settings import ScoringSettings
 from tests.slow.pages.conftest import NEW, OLD, rows_of
 from tests.slow.pages.test_report_browser import case_open, pages_of
 from tests.support.compared_runs import scored_run
-from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page, wait_until
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, clean_page, open_page, wait_until
 from tests.support.run_tables import Row, score, write_run
 from tests.unit.reports.test_compare_page import page_of
 
@@ -71,10 +71,8 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def shown(browser: Browser, page: Path) -> Iterator[OpenPage]:
-    with open_page(browser) as opened:
-        opened.open(page)
+    with clean_page(browser, page) as opened:
         yield opened
-        assert opened.faults == []
 
 
 def test_a_page_with_a_case_open_has_few_elements(shown: OpenPage) -> None:
@@ -121,14 +119,12 @@ def test_what_is_folded_comes_when_it_is_opened_and_links_open_it(shown: OpenPag
 @pytest.mark.skipif(AXE is None, reason="RAGPIPE_AXE names no axe.min.js")
 @pytest.mark.parametrize("width", [390, 1440])
 def test_axe_finds_nothing_with_every_fold_open(browser: Browser, page: Path, width: int) -> None:
-    with open_page(browser, width=width) as opened:
-        opened.open(page)
+    with clean_page(browser, page, width=width) as opened:
         while opened.page.locator(".front details:not([open])").count():
             opened.page.evaluate("document.querySelectorAll('.front details:not([open])').forEach((one) => { one.open = true; })")
             opened.page.wait_for_timeout(100)
         assert axe_violations(opened.page) == []
         assert opened.sideways() <= 0
-        assert opened.faults == []
 
 
 def test_a_case_whose_id_is_a_hash_goes_by_its_question(browser: Browser, tmp_path: Path) -> None:
@@ -137,13 +133,11 @@ def test_a_case_whose_id_is_a_hash_goes_by_its_question(browser: Browser, tmp_pa
     rows = [Row(sample, method, {"faithfulness": 0.0, "answer_relevance": 1.0}, {"question": f"What is thing {n}?"}) for n, sample in enumerate(samples) for method in ("a", "b")]  # fmt: skip
     write_run(tmp_path / "run", rows)
     score(tmp_path / "run", [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")])
-    with open_page(browser) as opened:
-        opened.open(pages_of(tmp_path / "run"))
+    with clean_page(browser, pages_of(tmp_path / "run")) as opened:
         assert "What is thing 0?" in opened.page.locator("#list [role=option] bdi").all_text_contents()
         opened.page.click("#problems summary:text('Advice')")
         link = opened.page.locator("#problems a[href*='case=']").first
         assert re.fullmatch(r"What is thing \d\? / [ab]", str(link.text_content()))
-        assert opened.faults == []
 
 
 def test_texts_with_little_in_common_get_no_word_diff(browser: Browser, tmp_path: Path) -> None:
@@ -154,14 +148,12 @@ def test_texts_with_little_in_common_get_no_word_diff(browser: Browser, tmp_path
     rows = [Row(sample, method, {"grade": 0.5}, output={"answer": text}) for sample, texts in answers.items() for method, text in zip("ab", texts, strict=True)]  # fmt: skip
     write_run(tmp_path / "run", rows)
     score(tmp_path / "run", [ScoreSpec("grade")])
-    with open_page(browser) as opened:
-        opened.open(pages_of(tmp_path / "run"), "#v=1&case=q0/b/1&diff=on")
+    with clean_page(browser, pages_of(tmp_path / "run"), "#v=1&case=q0/b/1&diff=on") as opened:
         opened.page.wait_for_selector("#pane ins")
         assert opened.page.locator("#pane ins").all_text_contents() == ["twelve"]
         opened.page.evaluate("location.hash = '#v=1&case=q1/b/1&diff=on'")
         opened.page.wait_for_selector("#pane >> text=too different for a word diff")
         assert opened.page.locator("#pane ins, #pane del").count() == 0
-        assert opened.faults == []
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.settings import ScoringSettings
 from ragpipe.stages.write_reports import write_reports
 from ragpipe.store.run.run_folder import RunFolder
-from tests.support.playwright_pages import AXE, OpenPage, axe_violations, open_page, wait_until
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, clean_page, open_page, wait_until
 from tests.support.reports import report_of
 from tests.support.run_tables import Row, score, write_run
 from tests.unit.reports.test_report_html import ATTACKS, write
@@ -80,10 +80,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shown(browser: Browser, report: Path) -> Iterator[OpenPage]:
     """The report, open at 1440 pixels; at the end it has done nothing that it should not."""
-    with open_page(browser) as opened:
-        opened.open(report)
+    with clean_page(browser, report) as opened:
         yield opened
-        assert opened.faults == []
 
 
 def case_open(shown: OpenPage) -> str:
@@ -116,13 +114,11 @@ FILTERS: list[tuple[str, list[str] | None, str]] = [
 
 
 def test_an_address_is_a_filter(browser: Browser, report: Path) -> None:
-    with open_page(browser) as opened:
-        opened.open(report)
+    with clean_page(browser, report) as opened:
         for filters, names, count in FILTERS:
             opened.page.evaluate("(text) => { location.hash = text; }", f"#v=1&{filters}")
             wait_until(opened.page, f"document.querySelector('#count').textContent === {count!r}")
             assert names is None or opened.shown() == names, filters
-        assert opened.faults == []
 
 
 def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
@@ -190,8 +186,7 @@ def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
 
 
 def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
-    with open_page(browser) as opened:
-        opened.open(report, "#v=1&case=q03/base/1")
+    with clean_page(browser, report, "#v=1&case=q03/base/1") as opened:
         assert case_open(opened) == "q03/base/1"
         page = opened.page
         assert page.locator("#pane .columns >> nth=0 >> h3").all_text_contents() == ["basethis case", "new"]
@@ -213,7 +208,6 @@ def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
         page.click("#pane .bar button:text-is('new')")
         wait_until(page, "document.querySelectorAll('#pane .columns').length === 0")
         assert "The fee is ten" not in opened.page.inner_text("#pane .text >> nth=0")
-        assert opened.faults == []
 
 
 def test_back_closes_a_case_and_a_section_link_keeps_the_list(shown: OpenPage) -> None:
@@ -233,39 +227,31 @@ def test_back_closes_a_case_and_a_section_link_keeps_the_list(shown: OpenPage) -
 @pytest.mark.parametrize(
     ("fragment", "heading"), [("case=q07/new/1", "q07/new/1"), ("case=q07/1", "q07/base/1"), ("case=q07", "q07/base/1")]
 )
-def test_a_link_opens_the_same_case_after_the_data_has_grown(
-    browser: Browser, report: Path, tmp_path: Path, fragment: str, heading: str
-) -> None:
+def test_a_link_opens_the_same_case_after_the_data_has_grown(browser: Browser, report: Path, tmp_path, fragment: str, heading: str) -> None:
     more = [row(n, method) for n in (31, 30) for method in ANSWERS]
     grown = written(tmp_path / "run", [*more, *ROWS])
     for file, count in ((report, "40 of 40"), (grown, "44 of 44")):
-        with open_page(browser) as opened:
-            opened.open(file, f"#v=1&{fragment}")
+        with clean_page(browser, file, f"#v=1&{fragment}") as opened:
             assert case_open(opened) == heading
             assert opened.page.text_content("#pane .question") == "Question number 7?"
             assert opened.count() == count
-            assert opened.faults == []
 
 
 def test_an_unknown_case_is_named_with_the_nearest(browser: Browser, report: Path) -> None:
-    with open_page(browser) as opened:
-        opened.open(report, "#v=1&case=q1x/base/1")
+    with clean_page(browser, report, "#v=1&case=q1x/base/1") as opened:
         assert "no such case" in opened.pane()
         assert opened.page.locator("#pane li").all_text_contents() == ["q10/new/1", "q11/new/1", "q12/new/1"]
         opened.page.click("#pane li:nth-child(2) a")
         assert case_open(opened) == "q11/new/1"
-        assert opened.faults == []
 
 
 def test_a_run_of_one_method_names_no_method_and_repeats_are_linked(browser: Browser, tmp_path: Path) -> None:
     file = written(tmp_path / "run", [row(n, "base", repeat=r) for n in range(3) for r in (1, 2)])
-    with open_page(browser) as opened:
-        opened.open(file, "#v=1&case=q01/base/2")
+    with clean_page(browser, file, "#v=1&case=q01/base/2") as opened:
         assert case_open(opened) == "q01/2"
         assert not opened.page.locator("#method, #only").count()
         opened.page.click("#pane a.button:text-is('1')")
         wait_until(opened.page, "document.querySelector('#pane h3').textContent === 'q01/1'")
-        assert opened.faults == []
 
 
 # --- verdicts of the reader
@@ -338,8 +324,7 @@ def test_a_browser_that_keeps_nothing_is_said(browser: Browser, report: Path) ->
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1440])
 def test_no_width_scrolls_sideways(browser: Browser, report: Path, width: int) -> None:
-    with open_page(browser, width=width) as opened:
-        opened.open(report, "#v=1&verdict=fail")
+    with clean_page(browser, report, "#v=1&verdict=fail", width=width) as opened:
         assert opened.sideways() <= 0
         opened.page.click("#list [role=option]:nth-child(2)")
         case_open(opened)
@@ -350,18 +335,15 @@ def test_no_width_scrolls_sideways(browser: Browser, report: Path, width: int) -
             assert opened.page.locator("#pane .columns").count() == 0
             opened.page.click("#pane button >> nth=0")
             assert opened.page.is_visible("#list")
-        assert opened.faults == []
 
 
 def test_dark_is_dark_and_paper_has_the_first_rows(browser: Browser, report: Path) -> None:
-    with open_page(browser, color_scheme="dark") as opened:
-        opened.open(report)
+    with clean_page(browser, report, color_scheme="dark") as opened:
         assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
         opened.page.emulate_media(media="print")
         opened.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert not opened.page.is_visible("#list")
         assert opened.page.locator("#print-list tbody tr").count() == 40
-        assert opened.faults == []
 
 
 def test_without_a_script_the_worst_cases_stand_there(browser: Browser, report: Path) -> None:
@@ -376,12 +358,10 @@ def test_a_broken_block_is_named_and_the_list_lives(browser: Browser, report: Pa
     broken = base64.b64encode(gzip.compress(b"[1, 2")).decode()
     file = tmp_path / "broken.html"
     file.write_text(re.sub(r'(id="block-d0">)[^<]*', rf"\g<1>{broken}", report.read_text(encoding="utf-8")))
-    with open_page(browser) as opened:
-        opened.open(file, "#v=1&case=q03/base/1")
+    with clean_page(browser, file, "#v=1&case=q03/base/1") as opened:
         opened.page.wait_for_selector("#pane .banner")
         assert "block d0 of the page is broken" in opened.pane()
         assert opened.count() == "40 of 40"
-        assert opened.faults == []
 
 
 # --- what data, systems and judges say
@@ -394,8 +374,7 @@ HOSTILE = {**{str(n): attack for n, attack in enumerate(ATTACKS)}, "rtl": "\u05d
 @pytest.mark.parametrize("attack", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_stay_text(browser: Browser, tmp_path: Path, attack: str) -> None:
     file = pages_of(write(tmp_path / "run", attack))
-    with open_page(browser) as opened:
-        opened.open(file)
+    with clean_page(browser, file) as opened:
         opened.page.keyboard.press("j")
         opened.page.keyboard.press("Enter")
         case_open(opened)
@@ -407,19 +386,16 @@ def test_hostile_texts_stay_text(browser: Browser, tmp_path: Path, attack: str) 
         opened.page.reload()
         case_open(opened)  # its name made the way through the address
         assert opened.sideways() <= 0
-        assert opened.faults == []
 
 
 def test_long_texts_and_names_are_borne(browser: Browser, tmp_path: Path) -> None:
     rows = [row(n, "base") for n in range(2)] + [
         Row(LONG_ID, "base", {"grade": 0.0}, {"question": "long " * 2000}, {"answer": "word " * 200_000})
     ]
-    with open_page(browser, width=390) as opened:
-        opened.open(written(tmp_path / "run", rows), page_address(case=f"{LONG_ID}/1"))
+    with clean_page(browser, written(tmp_path / "run", rows), page_address(case=f"{LONG_ID}/1"), width=390) as opened:
         assert case_open(opened) == f"{LONG_ID}/1"
         assert "more characters in the tables" in opened.pane()
         assert opened.sideways() <= 0
-        assert opened.faults == []
 
 
 def test_two_thousand_cases_stay_few_elements(browser: Browser, tmp_path: Path) -> None:
@@ -429,12 +405,10 @@ def test_two_thousand_cases_stay_few_elements(browser: Browser, tmp_path: Path) 
     score(root, SPECS, SCORING)
     run, metrics = RunFolder(root), json.loads((root / "iteration-1" / "metrics.json").read_text())
     write_run_page(root / "report.html", report_of(), RunCases(run, run.iteration(1), metrics, "me"))
-    with open_page(browser) as opened:
-        opened.open(root / "report.html", "#v=1&q=number 77&case=q77/base/1")
+    with clean_page(browser, root / "report.html", "#v=1&q=number 77&case=q77/base/1") as opened:
         case_open(opened)
         assert opened.count() == "22 of 2,000"
         assert opened.page.evaluate("document.querySelectorAll('*').length") < 3000
-        assert opened.faults == []
 
 
 def test_prompts_that_are_not_on_the_page_have_a_command(browser: Browser, tmp_path: Path) -> None:
@@ -444,15 +418,13 @@ def test_prompts_that_are_not_on_the_page_have_a_command(browser: Browser, tmp_p
     score(root, SPECS, SCORING)
     run, metrics = RunFolder(root), json.loads((root / "iteration-1" / "metrics.json").read_text())
     write_run_page(root / "report.html", report_of(), RunCases(run, run.iteration(1), metrics, "me", prompts_mb=0))
-    with open_page(browser) as opened:
-        opened.open(root / "report.html", "#v=1&case=q03/1")
+    with clean_page(browser, root / "report.html", "#v=1&case=q03/1") as opened:
         case_open(opened)
         assert "prompts and replies of the 0 worst of 9" in str(opened.page.text_content("#cases-title"))
         opened.page.click("#pane summary:text('base (1)')")
         opened.page.click("#pane summary:text('1. grade / verify')")
         command = opened.page.text_content("#pane .mono.text")
         assert command == "python -m ragpipe task=explain run=. case=q03 method=base metric=grade"
-        assert opened.faults == []
 
 
 @pytest.mark.skipif(AXE is None, reason="RAGPIPE_AXE names no axe.min.js")

@@ -119,23 +119,17 @@ def latest_state(folder: Path) -> str:
 
 
 TARGETS = {
-    "atomic_write": Target(WRITE, old_file, text_state),
-    "Parts.join over an old table": Target(JOIN, old_table, table_state),
-    "Parts.write again": Target(PART, lambda _: None, table_state),
-    "point_latest": Target(LATEST, old_latest, latest_state),
-}
+    "atomic_write": Target(WRITE, old_file, text_state), "Parts.join over an old table": Target(JOIN, old_table, table_state),
+    "Parts.write again": Target(PART, lambda _: None, table_state), "point_latest": Target(LATEST, old_latest, latest_state),
+}  # fmt: skip
 
 
 def run(program: str, folder: Path, *strace: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", HEAD + program, str(folder)]
     # one thread each, so that the calls come in the same order; replies that cannot be stored are kept in the temporary folder
     environment = {
-        **os.environ,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "ARROW_IO_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "TMPDIR": str(folder.parent),
-    }
+        **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "ARROW_IO_THREADS": "1", "OMP_NUM_THREADS": "1", "TMPDIR": str(folder.parent),
+    }  # fmt: skip
     return subprocess.run([*strace, *command], capture_output=True, text=True, timeout=HANGS_AFTER_S, env=environment)
 
 

@@ -117,14 +117,9 @@ def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concu
 @pytest.mark.slow
 def test_killed_on_a_faulty_server(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
     _torture(
-        tmp_path,
-        whole,
-        concurrency=8,
-        kills=5 if THOROUGH else 3,
-        seed=4,
-        cases=100 if THOROUGH else 50,
+        tmp_path, whole, concurrency=8, kills=5 if THOROUGH else 3, seed=4, cases=100 if THOROUGH else 50,
         faults=("--fault", "429:rate=0.05", "--fault", "500:rate=0.05"),
-    )
+    )  # fmt: skip
 
 
 def test_one_sigint_drains_saves_and_says_how_to_go_on(tmp_path: Path) -> None:

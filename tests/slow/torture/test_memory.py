@@ -67,7 +67,6 @@ def write_cases(path: Path) -> None:
 
 
 def peak_of_run(folder: Path) -> int:
-    """The highest resident MiB of the run."""
     words = ["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[retrieval]", "name=large"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ragpipe", *words, "report.formats=[terminal]"],

@@ -138,11 +138,9 @@ def test_identity_leaves_out_what_cannot_change_a_number(tmp_path: Path, monkeyp
 
 # rag-evaluation-framework.md, "Weight Tuning Process", step 2
 PRIORITIES = {
-    "financial_legal": {"faithfulness", "source_policy"},
-    "customer_support": {"answer_relevance", "rejection_calibration"},
-    "research_assistant": {"citation", "context_relevance"},
-    "chatbot": {"answer_relevance", "faithfulness"},
-}
+    "financial_legal": {"faithfulness", "source_policy"}, "customer_support": {"answer_relevance", "rejection_calibration"},
+    "research_assistant": {"citation", "context_relevance"}, "chatbot": {"answer_relevance", "faithfulness"},
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -59,9 +59,7 @@ def test_what_a_plugin_does_wrong_is_said(plugin: str, found: str) -> None:
 
 
 @pytest.mark.parametrize(("here", "is_found"), [("elsewhere", True), (".", False)])
-def test_an_installed_distribution_is_found_by_its_entry_point(
-    here: str, is_found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_distribution_is_found_by_its_entry_point(here, is_found: bool, tmp_path, monkeypatch) -> None:
     """Not one that lies in the working folder, whoever wrote that."""
     name = f"distribution_{is_found}"
     (tmp_path / f"{name}.py").write_text(f"ENTRIES = {{'reader': {{'xlsx': '{name}:read'}}}}\n\ndef read(): pass\n", "utf-8")

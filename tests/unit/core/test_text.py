@@ -215,27 +215,12 @@ def test_any_text_ends_alike(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a": 1, "a": 2}',
-        '{"a": 1, "b": {"c": 1, "c": 1}}',
-        '{"a" :1, "a":2}',
-        '{"a":1, "a"\t:2}',
-        '{"a": "x\\u0022:", "b": 1, "b": 2}',
-        '{"a": "x\\":", "b": 1, "b": 2}',
-        '{"\\u0061": 1, "a": 2}',
-        '{"a": 1e999}',
-        '{"a": NaN}',
-        '{"a": -Infinity}',
-        '{"a": "Infinity"}',
-        '"\\ud800"',
-        '"\\ud83d\\ude00"',
-        "[" * 101 + "]" * 101,
-        "[" * 100 + "]" * 100,
-        "1" * 4301,
-        '{"a": 1} x',
-        "\ufeff{}",
-        "null",
+        '{"a": 1, "a": 2}', '{"a": 1, "b": {"c": 1, "c": 1}}', '{"a" :1, "a":2}', '{"a":1, "a"\t:2}',
+        '{"a": "x\\u0022:", "b": 1, "b": 2}', '{"a": "x\\":", "b": 1, "b": 2}', '{"\\u0061": 1, "a": 2}', '{"a": 1e999}', '{"a": NaN}',
+        '{"a": -Infinity}', '{"a": "Infinity"}', '"\\ud800"', '"\\ud83d\\ude00"', "[" * 101 + "]" * 101, "[" * 100 + "]" * 100,
+        "1" * 4301, '{"a": 1} x', "\ufeff{}", "null",
     ],
-)
+)  # fmt: skip
 def test_what_only_one_parser_would_accept(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome(text) == thorough(text, monkeypatch)
 
@@ -243,12 +228,10 @@ def test_what_only_one_parser_would_accept(text: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("text", "message", "column"),
     [
-        ('{"a": "x', "Unterminated string", 7),
-        ('["\x01"]', "Invalid control character", 3),
-        ('{"a" 1}', "Expecting ':' delimiter", 6),
+        ('{"a": "x', "Unterminated string", 7), ('["\x01"]', "Invalid control character", 3), ('{"a" 1}', "Expecting ':' delimiter", 6),
         ('"\\q"', "Invalid \\escape", 2),
     ],
-)
+)  # fmt: skip
 def test_a_message_is_whole_without_the_place(text: str, message: str, column: int) -> None:
     """Readers add ` at column 7`; the messages of `json` may end in `at` already."""
     assert outcome(text) == (message, column)

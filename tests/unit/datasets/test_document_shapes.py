@@ -1,7 +1,5 @@
 """The shapes of the source designs: small files as the documents write them, and what becomes of each name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -39,14 +37,8 @@ GENERIC = {
     "id": "rag-001",
     "input": {"query": "What are the 10 highlights?"},
     "expected": {
-        "behavior": "answer",
-        "rejection_reason": None,
-        "relevant_docs": ["doc-123", "doc-456"],
-        "answer": "The 10 highlights are ...",
-        "policy_tags": ["tier1"],
-        "must_use_direct_quotes": True,
-        "expected_citations": ["doc-123"],
-        "context_has": 5,
+        "behavior": "answer", "rejection_reason": None, "relevant_docs": ["doc-123", "doc-456"], "answer": "The 10 highlights are ...",
+        "policy_tags": ["tier1"], "must_use_direct_quotes": True, "expected_citations": ["doc-123"], "context_has": 5,
     },
     "metadata": {"category": "should_answer_partial", "subcategory": "partial_list_results", "tags": ["earnings"]},
     "output": {
@@ -57,7 +49,7 @@ GENERIC = {
         ],
         "citations": [{"marker": "[1]", "source_id": "doc-1", "text": "Revenue was up"}],
     },
-}
+}  # fmt: skip
 
 
 def test_a_test_case_of_the_framework(tmp_path: Path) -> None:
@@ -68,11 +60,8 @@ def test_a_test_case_of_the_framework(tmp_path: Path) -> None:
     assert (sample.category, sample.subcategory, sample.tags) == ("should_answer_partial", "partial_list_results", ["earnings"])
     assert sample.expected is not None
     assert sample.expected.model_dump(exclude_none=True) == {
-        "behavior": "answer",
-        "citations": ["doc-123"],
-        "must_quote": True,
-        "context_has": 5,
-    }
+        "behavior": "answer", "citations": ["doc-123"], "must_quote": True, "context_has": 5,
+    }  # fmt: skip
     assert (sample.meta["policy_tags"], sample.meta["phase"]) == (["tier1"], None)
     assert output is not None
     assert output.answer == "Revenue was up [1]."
@@ -213,24 +202,17 @@ NESTED = [
         "ground_truth": "Cornish heath",
         "answers": {
             "local_search": {
-                "answer": "Cornish heath",
-                "contexts": ["the lovely Cornish heath"],
-                "ragas_faithfulness": 100.0,
-                "ragas_score": 93.73,
+                "answer": "Cornish heath", "contexts": ["the lovely Cornish heath"], "ragas_faithfulness": 100.0, "ragas_score": 93.73,
                 "correct_answers_count": 1,
             },
             "basic_search": {
-                "answer": "Cornish heath",
-                "contexts": [],
-                "ragas_faithfulness": 0.0,
-                "ragas_context_precision": 0.0,
-                "ragas_score": 24.98,
-                "correct_answers_count": 1,
+                "answer": "Cornish heath", "contexts": [], "ragas_faithfulness": 0.0, "ragas_context_precision": 0.0,
+                "ragas_score": 24.98, "correct_answers_count": 1,
             },
             "llm_with_context": {"answer": "Cornish heath", "ragas_score": 82.29, "correct_answers_count": 1},
         },
     }
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content"), [("table.csv", TABLE), ("table.json", NESTED)])

@@ -1,7 +1,5 @@
 """The functions of path expressions, a table each."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

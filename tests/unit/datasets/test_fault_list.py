@@ -1,7 +1,5 @@
 """Faults of one kind are one block with a count and the first places; different ones stay apart, in the order of the file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

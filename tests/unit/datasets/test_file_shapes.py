@@ -1,7 +1,5 @@
 """Files that are packed, named after another format, or written by id or by column: read as what they hold, or refused with the cure."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Records without an id, positions, units, grouped rows, and JSON that is neither a list nor one object per line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The mapping language, a shape at a time."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which files `dataset.path` and `dataset.files` name: on disk, in an object store and on a web server alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,15 +62,11 @@ def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
-        ("*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"]),
-        (".*.jsonl", [".h.jsonl"]),
-        ("[ab]*.jsonl", ["a.jsonl", "b.jsonl"]),
-        ("[!a]*.jsonl", ["b.jsonl", "c.jsonl"]),
-        ("**/*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl", "d/a.jsonl"]),
-        (".s/*.jsonl", [".s/a.jsonl"]),
-        ("?*/a.jsonl", ["d/a.jsonl"]),
+        ("*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"]), (".*.jsonl", [".h.jsonl"]), ("[ab]*.jsonl", ["a.jsonl", "b.jsonl"]),
+        ("[!a]*.jsonl", ["b.jsonl", "c.jsonl"]), ("**/*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl", "d/a.jsonl"]),
+        (".s/*.jsonl", [".s/a.jsonl"]), ("?*/a.jsonl", ["d/a.jsonl"]),
     ],
-)
+)  # fmt: skip
 def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(ids: Ids, place: str, pattern: str, found: list[str]) -> None:
     names = ["a.jsonl", "b.jsonl", "c.jsonl", ".h.jsonl", "d/a.jsonl", "d/.h.jsonl", ".s/a.jsonl"]
     assert ids(place, names, "", main=pattern) == found

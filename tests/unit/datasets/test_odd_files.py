@@ -1,7 +1,5 @@
 """Files that look wrong and are right: they are read as they stand."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable
@@ -243,12 +241,9 @@ TEXT = "x" * (1 << 20)
 
 
 @pytest.mark.parametrize("kept", [
-    pa.array([TEXT] * 120),
-    pa.array([[TEXT, None]] * 119 + [None], pa.list_(pa.string())),
-    pa.array([[TEXT]] * 120, pa.large_list(pa.large_string())),
-    pa.array([{"a": {"b": [TEXT]}}] * 119 + [None]),
-    pa.array([[{"text": TEXT, "n": 1}]] * 120),
-    pa.array([[("k", TEXT)]] * 120, pa.map_(pa.string(), pa.string())),
+    pa.array([TEXT] * 120), pa.array([[TEXT, None]] * 119 + [None], pa.list_(pa.string())),
+    pa.array([[TEXT]] * 120, pa.large_list(pa.large_string())), pa.array([{"a": {"b": [TEXT]}}] * 119 + [None]),
+    pa.array([[{"text": TEXT, "n": 1}]] * 120), pa.array([[("k", TEXT)]] * 120, pa.map_(pa.string(), pa.string())),
 ], ids=lambda kept: str(kept.type)[:20])  # fmt: skip
 def test_a_text_that_many_rows_repeat_is_once_in_memory(kept, tmp_path):
     """120 texts of 1 MiB in a file of some kilobytes, wherever they stand in the rows."""

@@ -1,7 +1,5 @@
 """The language holds for data sets that were not in mind when it was made: real files, a mapping in YAML, no code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

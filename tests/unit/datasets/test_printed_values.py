@@ -3,8 +3,6 @@
 The texts are what numpy 1 and 2, pandas, pprint and LangChain print; the values are those that were printed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -92,15 +90,10 @@ THREE = ["Bob sold it.", "Ada wrote it.", "It rained."]
     (("user_input", "response", "retrieved_contexts"), "ragas"),
 ])  # fmt: skip
 @pytest.mark.parametrize(("cell", "passages"), [
-    (PASSAGES, THREE),
-    ("array(['a', 'b'], dtype=object)", ["a", "b"]),
-    ("['a', 'b']", ["a", "b"]),
-    ("['a' ... 'b']", None),
+    (PASSAGES, THREE), ("array(['a', 'b'], dtype=object)", ["a", "b"]), ("['a', 'b']", ["a", "b"]), ("['a' ... 'b']", None),
     ("['a', 'b' 'c']", None),
 ])  # fmt: skip
-def test_every_reader_of_a_cell_says_the_same(
-    read_file: Read, columns: tuple[str, ...], settings: Any, cell: str, passages: list[str] | None
-) -> None:
+def test_every_reader_of_a_cell_says_the_same(read_file, columns, settings, cell, passages) -> None:
     text = f'{",".join(columns)}\nWho?,Ada.,"{cell}"\n'
     if settings == "ragas":
         fields = {"question": "user_input", "answer": "response"}

@@ -1,7 +1,5 @@
 """What a reading says beside its records: cells for no value, several passages in one text, names that nobody reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

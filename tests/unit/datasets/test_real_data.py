@@ -1,7 +1,5 @@
 """The shipped mappings on the real files: the counts of EXPECTED.json, and no code beside YAML."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

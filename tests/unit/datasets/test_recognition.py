@@ -1,7 +1,5 @@
 """Files that real packages wrote are told by their structure; public sets are mistaken for no tool's."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -230,14 +228,11 @@ def test_the_native_form_with_the_words_that_a_reader_needs(tmp_path: Path, name
 @pytest.mark.parametrize(
     "content",
     [
-        {**NATIVE, "ticket": 7},
-        {"question": "Why?"},
-        {"q": "Why?", "a": "Because."},
-        {"id": "1", "text": "a corpus"},
+        {**NATIVE, "ticket": 7}, {"question": "Why?"}, {"q": "Why?", "a": "Because."}, {"id": "1", "text": "a corpus"},
         {"input": "Why?", "output": "Because."},
     ],
     ids=["one unknown name", "a question alone", "own names", "corpus", "input and output"],
-)
+)  # fmt: skip
 def test_an_unknown_shape_is_not_guessed(tmp_path: Path, content: dict[str, Any]) -> None:
     assert recognise(_written(tmp_path, "a.jsonl", json.dumps(content) + "\n" + json.dumps(content))) is None
 

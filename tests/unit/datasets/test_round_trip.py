@@ -1,7 +1,5 @@
 """Whatever a sample or an output holds, written as native JSONL it reads back equal."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from pathlib import Path

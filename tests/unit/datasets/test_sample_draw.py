@@ -1,7 +1,5 @@
 """Sampling from a log: rate, daily budget, seed. What another line, another day or another order changes, and what not."""
 
-from __future__ import annotations
-
 import datetime
 import random
 from collections import Counter

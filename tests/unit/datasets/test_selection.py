@@ -1,7 +1,5 @@
 """limit, sample, filter; the digest; reading twice; files that change."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -67,15 +65,11 @@ def test_a_filter_looks_at_the_mapped_record_before_sample_and_limit(open_file: 
 @pytest.mark.parametrize(
     ("filter", "found"),
     [
-        ("references", ["short", "long"]),
-        ("references[0] == 'r'", ["short", "long"]),
-        ("chunks[0].text == 't'", ["short", "long"]),
-        ("reference", ["short"]),
-        ("repeat == `1`", ["short", "long", "none"]),
-        ("method == 'default'", ["short", "none"]),
+        ("references", ["short", "long"]), ("references[0] == 'r'", ["short", "long"]), ("chunks[0].text == 't'", ["short", "long"]),
+        ("reference", ["short"]), ("repeat == `1`", ["short", "long", "none"]), ("method == 'default'", ["short", "none"]),
         ("method == 'm'", ["long"]),
     ],
-)
+)  # fmt: skip
 def test_a_filter_sees_a_short_form_as_its_long_one_and_defaults(open_file: Open, filter: str, found: list[str]) -> None:
     records = [
         {"id": "short", "question": "a", "reference": "r", "contexts": ["t"], "method": None},

@@ -4,8 +4,6 @@ The values are copied by hand from the files. q02 is answered wrongly, q06 too, 
 marks and one passage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

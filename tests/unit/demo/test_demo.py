@@ -1,7 +1,5 @@
 """The demonstration data: its form, and that the failures it declares are really there and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

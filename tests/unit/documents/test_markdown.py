@@ -57,10 +57,7 @@ def test_a_document_with_all_parts() -> None:
 
 
 @pytest.mark.parametrize(("text", "title"), [
-    ("---\ntitle: A\n---\n# B", "A"),
-    ("## C\n# B\n# D", "B"),
-    ("## C", "note"),
-    ("", "note"),
+    ("---\ntitle: A\n---\n# B", "A"), ("## C\n# B\n# D", "B"), ("## C", "note"), ("", "note"),
 ])  # fmt: skip
 def test_the_title(text: str, title: str) -> None:
     assert parse_document(text.encode(), "x/note.md").title == title

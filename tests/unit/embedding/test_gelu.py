@@ -1,7 +1,5 @@
 """The error function and GELU in NumPy, compared with scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import erf as scipy_erf
 from scipy.special import ndtr

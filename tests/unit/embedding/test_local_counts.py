@@ -1,7 +1,5 @@
 """How many texts a model in this process has embedded, and how many wait for it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """semantic_similarity and answer_relevance by questions: tables of cases, replies and vectors."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The NumPy MiniLM against sentence-transformers, whose numbers were written down once, and against itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

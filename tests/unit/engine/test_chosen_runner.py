@@ -1,7 +1,5 @@
 """Where the cases of a run are measured, with a runner of a plugin."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import pytest

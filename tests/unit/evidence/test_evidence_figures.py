@@ -1,50 +1,18 @@
 """The benchmark's statistics against scikit-learn, and the figures of docs/offline-judge.md against the data."""
 
-from __future__ import annotations
-
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
+import evidence as benchmark
+import evidence_chunks
+import evidence_citations
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _loaded(name):
-    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    module = _loaded("evidence")
-    yield module
-    del sys.modules[module.__name__]
-
-
-@pytest.fixture
-def chunks_benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    module = _loaded("evidence_chunks")
-    yield module
-    del sys.modules[module.__name__], sys.modules["evidence"]
-
-
-@pytest.fixture
-def citations_benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    module = _loaded("evidence_citations")
-    yield module
-    del sys.modules[module.__name__], sys.modules["evidence"]
-
-
-def test_auroc_and_kappa_worked_by_hand(benchmark):
+def test_auroc_and_kappa_worked_by_hand():
     # 20 both yes, 5 and 10 apart, 15 both no: agreement .70, by chance .50
     truth = np.array([True] * 25 + [False] * 25)
     said = np.array([True] * 20 + [False] * 5 + [True] * 10 + [False] * 15)
@@ -55,7 +23,7 @@ def test_auroc_and_kappa_worked_by_hand(benchmark):
 
 
 @pytest.mark.slow
-def test_auroc_and_kappa_agree_with_scikit_learn(benchmark):
+def test_auroc_and_kappa_agree_with_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     generator = np.random.default_rng(5)
     for _ in range(30):
@@ -66,13 +34,13 @@ def test_auroc_and_kappa_agree_with_scikit_learn(benchmark):
         assert benchmark.kappa(truth, said) == pytest.approx(metrics.cohen_kappa_score(truth, said), abs=1e-9)
 
 
-def test_one_class_has_no_auroc_and_a_constant_no_kappa(benchmark):
+def test_one_class_has_no_auroc_and_a_constant_no_kappa():
     assert np.isnan(benchmark.auroc(np.zeros(4, bool), np.arange(4.0)))
     assert benchmark.kappa(np.zeros(4, bool), np.zeros(4, bool)) == 0
     assert benchmark.kappa(np.array([True, False]), np.array([False, False])) == 0
 
 
-def test_the_halves_split_questions(benchmark, real_data):
+def test_the_halves_split_questions(real_data):
     path = real_data / "ragtruth_qa" / "ragtruth_qa.jsonl"
     halves = {which: list(benchmark.labelled(path, which)) for which in ("development", "held_out")}
     questions = {which: {case.question for case in cases} for which, cases in halves.items()}
@@ -90,7 +58,7 @@ def _rows(text):
 
 
 @pytest.mark.slow
-def test_the_page_states_the_figures_of_the_held_out_half(benchmark, real_data):
+def test_the_page_states_the_figures_of_the_held_out_half(real_data):
     page = (ROOT / "docs" / "offline-judge.md").read_text(encoding="utf-8")
     rows, counts = benchmark.measure(real_data / "ragtruth_qa" / "ragtruth_qa.jsonl")
     assert _rows(page) == [str(row) for row in rows]
@@ -102,13 +70,13 @@ def test_the_page_states_the_figures_of_the_held_out_half(benchmark, real_data):
 
 
 @pytest.mark.slow
-def test_the_page_states_the_figures_of_the_chunks(chunks_benchmark, real_data):
+def test_the_page_states_the_figures_of_the_chunks(real_data):
     page = (ROOT / "docs" / "offline-judge.md").read_text(encoding="utf-8").split("\n")
-    for name in chunks_benchmark.SETS:
-        assert chunks_benchmark.measure(real_data, name) in page
+    for name in evidence_chunks.SETS:
+        assert evidence_chunks.measure(real_data, name) in page
 
 
 @pytest.mark.slow
-def test_the_page_states_the_figures_of_the_citations(citations_benchmark, real_data):
+def test_the_page_states_the_figures_of_the_citations(real_data):
     page = (ROOT / "docs" / "offline-judge.md").read_text(encoding="utf-8").split("\n")
-    assert citations_benchmark.measure(real_data / "expertqa" / "rand_val.jsonl") in page
+    assert evidence_citations.measure(real_data / "expertqa" / "rand_val.jsonl") in page

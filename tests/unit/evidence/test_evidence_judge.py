@@ -1,7 +1,5 @@
 """Which questions the judge takes, what it answers to whole texts, and its identity."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -229,13 +227,11 @@ def test_what_it_answers_to_shipped_prompts(folder, step, answer, values, said):
     found = HeuristicJudge(HeuristicSettings()).answer(prompt, answer, values)
     assert type(found) is answer
     content = {
-        Claims: lambda: found.claims,
-        Verdicts: lambda: [verdict.supported for verdict in found.verdicts],
+        Claims: lambda: found.claims, Verdicts: lambda: [verdict.supported for verdict in found.verdicts],
         CheckedClaims: lambda: [claim.supported for claim in found.claims],
-        ChunkGrades: lambda: [verdict.relevant for verdict in found.verdicts],
-        YesNo: lambda: found.verdict,
+        ChunkGrades: lambda: [verdict.relevant for verdict in found.verdicts], YesNo: lambda: found.verdict,
         Groundedness: lambda: found.score,
-    }
+    }  # fmt: skip
     assert content[answer]() == said
 
 

@@ -1,7 +1,5 @@
 """Citations, uses of sources and refusals by the embedded judge."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,12 +68,10 @@ def test_how_a_source_is_used(ask, answer, use):
 @pytest.mark.parametrize(
     ("answer", "refused", "cutoff"),
     [
-        ("I cannot answer this.", True, False),
-        ("My training data ends in 2023.", True, True),
-        ("I cannot overstate how good it is.", False, False),
-        ("", False, False),
+        ("I cannot answer this.", True, False), ("My training data ends in 2023.", True, True),
+        ("I cannot overstate how good it is.", False, False), ("", False, False),
     ],
-)
+)  # fmt: skip
 def test_refusals_go_by_the_shipped_rules(ask, answer, refused, cutoff):
     found = ask(Refusal, text=answer, question="q")
     assert (found.declines, found.training_cutoff) == (refused, cutoff)

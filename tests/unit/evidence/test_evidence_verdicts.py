@@ -1,7 +1,5 @@
 """What the judge says of one claim beside its sources. The expected verdict is a reader's, not the judge's."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.judging.heuristic.settings import HeuristicSettings
@@ -46,10 +44,8 @@ CASES = [
     ("an acronym written out", "The Bureau of Labor Statistics says pay is rising.", ["Pay is rising, the BLS says."], True),
     ("initials of a name written out", "The UN says pay is rising.", ["Pay is rising, says the United Nations."], True),
     (
-        "a word like the initials is no acronym",
-        "The World Health Organization says pay is rising.",
-        ["Pay is rising for those who work, says the report."],
-        False,
+        "a word like the initials is no acronym", "The World Health Organization says pay is rising.",
+        ["Pay is rising for those who work, says the report."], False,
     ),
     ("a derived name", "The American team won the match.", ["The team of America won the match."], True),
     # negation

@@ -1,7 +1,5 @@
 """Answers in 14 languages: no false verdict of the rules, and what is skipped is said."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.core.errors import Skipped
@@ -209,24 +207,9 @@ def test_equal_numbers_in_other_notations_are_not_contradicted(claim, source):
 @pytest.mark.parametrize(
     "text",
     [
-        "VX",
-        "IIX IC",
-        "MMMM",
-        ".",
-        "٫٥",
-        "1,2,3,4,5",
-        "½½",
-        "10^",
-        "e5",
-        "亿万",
-        "百",
-        "一",
-        "%",
-        "half",
-        "12:99",
-        "31/31/31",
+        "VX", "IIX IC", "MMMM", ".", "٫٥", "1,2,3,4,5", "½½", "10^", "e5", "亿万", "百", "一", "%", "half", "12:99", "31/31/31",
     ],
-)
+)  # fmt: skip
 def test_odd_notations_are_no_faults(text):
     assert verdict(f"The text has {text} in it.", f"The text has {text} in it.") == "supported"
 

@@ -20,15 +20,10 @@ NOTED = "My training data ends in 2023, but the context gives revenue as $81.8 b
 
 # (answer, expected behaviour, failure mode, training cutoff noted)
 MODES = [
-    (FIVE, "answer", None, False),
-    (NO, "reject", None, False),
-    (FIVE, "reject", "false_acceptance", False),
-    (NO, "answer", "false_rejection", False),
-    (EXCUSE, "answer", "training_cutoff_excuse", True),
-    (EXCUSE, "reject", None, True),
-    (NOTED, "answer", None, True),
-    (NOTED, "reject", "false_acceptance", True),
-]
+    (FIVE, "answer", None, False), (NO, "reject", None, False), (FIVE, "reject", "false_acceptance", False),
+    (NO, "answer", "false_rejection", False), (EXCUSE, "answer", "training_cutoff_excuse", True), (EXCUSE, "reject", None, True),
+    (NOTED, "answer", None, True), (NOTED, "reject", "false_acceptance", True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "behavior", "mode", "cutoff"), MODES)

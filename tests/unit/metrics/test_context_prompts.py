@@ -26,19 +26,10 @@ CASE = make_case(
 )
 COMBINED = {"steps": "combined"}
 METRICS = [
-    ("context_recall", {}),
-    ("context_recall", COMBINED),
-    ("context_precision", {}),
-    ("context_relevance", {}),
-    ("context_utilization", {}),
-    ("context_sufficiency", {}),
-    ("chunk_faithfulness", {}),
-    ("chunk_relevancy", {}),
-    ("noise_sensitivity", {}),
-    ("relevance_grade", {}),
-    ("source_policy", {}),
-    ("citation", {}),
-]
+    ("context_recall", {}), ("context_recall", COMBINED), ("context_precision", {}), ("context_relevance", {}),
+    ("context_utilization", {}), ("context_sufficiency", {}), ("chunk_faithfulness", {}), ("chunk_relevancy", {}),
+    ("noise_sensitivity", {}), ("relevance_grade", {}), ("source_policy", {}), ("citation", {}),
+]  # fmt: skip
 
 
 def planned(name, case=CASE, version=None, **parameters):

@@ -419,7 +419,6 @@ def test_every_quote_has_its_places(quotes: list[str], places: list[list[dict[st
 
 
 def details_of(verdicts: list[dict[str, Any]], **parameters: Any) -> dict[str, Any]:
-    """The details of faithfulness by these verdicts on the claims a, b, c ..."""
     claims = {"claims": list("abcdefgh"[: len(verdicts)])}
     rows = [{"index": index, **verdict} for index, verdict in enumerate(verdicts, 1)]
     score = score_of(shipped_metric("faithfulness", **parameters), CASE, ScriptedJudge([claims, {"verdicts": rows}]))
@@ -447,9 +446,7 @@ BARE = {"verdict": "contradicted", "evidence": []}
         "1 of 4 claims are supported, 3 contradicted", 3, (1, 2), ["evidence_not_found", "contradiction_not_found"],
     ),
 ])  # fmt: skip
-def test_contradicted_claims_are_counted_and_those_without_a_passage_flagged(
-    verdicts: list[dict[str, Any]], reason: str, contradicted: int, missing: tuple[int, int], flags: list[str]
-) -> None:
+def test_contradicted_claims_are_counted_and_those_without_a_passage_flagged(verdicts, reason, contradicted, missing, flags) -> None:
     details = details_of(verdicts, **V2)
     assert (details["reason"], details["contradicted"], details["flags"]) == (reason, contradicted, flags)
     assert (details["evidence_not_found"], details["contradiction_not_found"]) == missing

@@ -202,11 +202,9 @@ FACTS = [
 ]
 PASSAGE = " ".join(["Visitors wrote in their diaries that the road was muddy and that the inn was full."] * 10 + FACTS[:1])
 CASE = make_case(
-    " ".join(FACTS),
-    chunks=[f"Passage {i}. {PASSAGE}" for i in range(5)],
-    question="What is known about the harbour of the third district?",
-    references=[" ".join(FACTS)],
-)
+    " ".join(FACTS), chunks=[f"Passage {i}. {PASSAGE}" for i in range(5)],
+    question="What is known about the harbour of the third district?", references=[" ".join(FACTS)],
+)  # fmt: skip
 COMBINED = {"steps": "combined"}
 
 

@@ -27,25 +27,14 @@ ASKING = {
     "rubric": ALL_SHOWN,
 }  # parameters without which a metric asks nobody
 VARIANTS = [
-    *((name, ASKING.get(name, {})) for name in JUDGED),
-    ("faithfulness", COMBINED),
-    ("context_recall", COMBINED),
+    *((name, ASKING.get(name, {})) for name in JUDGED), ("faithfulness", COMBINED), ("context_recall", COMBINED),
     ("answer_relevance", {"method": "questions"}),
-]
+]  # fmt: skip
 LIBRARY = PromptLibrary([prompts_dir()])
 FILES = prompt_lock.template_paths()
 ROLES = {
-    "text",
-    "main_point",
-    "claims",
-    "sources",
-    "question",
-    "reference",
-    "existing",
-    "citations",
-    "rules",
-    "numbers",
-}
+    "text", "main_point", "claims", "sources", "question", "reference", "existing", "citations", "rules", "numbers",
+}  # fmt: skip
 
 
 def labelled(answer, texts, **other):
@@ -78,12 +67,8 @@ def test_every_template_renders_with_and_without_its_optional_parts(path):
     step, version, _ = path.name.split(".")
     prompt = LIBRARY.load(path.parent.name, step, version)
     given = {
-        "text": "the answer",
-        "main_point": "the answer",
-        "question": "the question",
-        "reference": "the reference",
-        "existing": "NO",
-    }
+        "text": "the answer", "main_point": "the answer", "question": "the question", "reference": "the reference", "existing": "NO",
+    }  # fmt: skip
     given |= {"claims": ["a claim", "another"], "sources": CASE.contexts}
     given |= {"citations": [{"text": "a cited text", "source": 1}], "rules": ["a rule", "another"]}
     assert set(prompt.roles.values()) <= ROLES
@@ -91,25 +76,11 @@ def test_every_template_renders_with_and_without_its_optional_parts(path):
     plain = prompt.render(**values)
     assert plain == prompt.render(**values, **prompt.optional), "a part that is off must render nothing"
     on = {
-        "history": CASE.sample.history,
-        "examples": ["an example"],
-        "reasoning": True,
-        "again": True,
-        "cited": False,
-        "citations": ["[1]: x"],
-        "reference": "the reference",
-        "free": CASE.contexts,
-        "n": 5,
-        "low": 0,
-        "high": 9,
-        "whole": False,
-        "anchors": [{"value": 1, "text": "poor"}],
-        "answer": "the answer",
-        "contexts": CASE.contexts,
-        "numbers": [7, 8, 9],
-        "free_numbers": [5, 6, 7],
-        "number": 7,
-    }
+        "history": CASE.sample.history, "examples": ["an example"], "reasoning": True, "again": True, "cited": False,
+        "citations": ["[1]: x"], "reference": "the reference", "free": CASE.contexts, "n": 5, "low": 0, "high": 9, "whole": False,
+        "anchors": [{"value": 1, "text": "poor"}], "answer": "the answer", "contexts": CASE.contexts, "numbers": [7, 8, 9],
+        "free_numbers": [5, 6, 7], "number": 7,
+    }  # fmt: skip
     for name in prompt.optional:
         beside = {"free": on["free"]} if name == "free_numbers" else {}
         changed = prompt.render(**values, **beside, **{name: on[name]})
@@ -248,18 +219,11 @@ def reply(question):
 
 
 TUNED = [
-    ("faithfulness", {"batch": 2}),
-    ("chunk_faithfulness", {"exhaustive": True}),
-    ("chunk_relevancy", {"exhaustive": True}),
-    ("context_recall", {"batch": 2}),
-    ("context_precision", {"method": "ranked"}),
-    ("citation", {"batch": 2}),
-    ("source_policy", {"batch": 2}),
-    ("context_utilization", {"batch": 2}),
-    ("noise_sensitivity", {"batch": 2}),
-    ("nuggets", {"batch": 2}),
-    ("relevance_grade", {"batch": 2}),
-]
+    ("faithfulness", {"batch": 2}), ("chunk_faithfulness", {"exhaustive": True}), ("chunk_relevancy", {"exhaustive": True}),
+    ("context_recall", {"batch": 2}), ("context_precision", {"method": "ranked"}), ("citation", {"batch": 2}),
+    ("source_policy", {"batch": 2}), ("context_utilization", {"batch": 2}), ("noise_sensitivity", {"batch": 2}),
+    ("nuggets", {"batch": 2}), ("relevance_grade", {"batch": 2}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "parameters"), [*VARIANTS, *TUNED])

@@ -1,7 +1,5 @@
 """What is a citation mark, what it names, and that its number is no number of the text."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

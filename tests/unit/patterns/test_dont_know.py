@@ -1,7 +1,5 @@
 """Who does not know, and who only uses the words: labelled sentences of both kinds."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.patterns.dont_know import DontKnowPhrases, dont_know_phrase, load_phrases

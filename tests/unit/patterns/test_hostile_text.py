@@ -1,7 +1,5 @@
 """Signs of answers that address the judge or say nothing: what fires, what must not, and how often on real texts."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -62,17 +60,10 @@ def test_honest_texts_have_no_sign(text: str) -> None:
 
 
 @pytest.mark.parametrize(("answer", "signs"), [
-    (":", ("no_words",)),
-    (" \n\t", ("no_words",)),
-    ("\u2026 ?!", ("no_words",)),
-    ("Thought process:", ("opener_only",)),
-    ("Let's solve this problem step by step.", ("opener_only",)),
-    ("how long is the PIER", ("repeats_question",)),
-    ("The pier is long. " * 12, ("repeated_sentence",)),
-    ("The pier is long. " * 9, ()),
-    ("The solution is salt water: 120 g in a litre.", ()),
-    ("7", ()),
-    ("No.", ()),
+    (":", ("no_words",)), (" \n\t", ("no_words",)), ("\u2026 ?!", ("no_words",)), ("Thought process:", ("opener_only",)),
+    ("Let's solve this problem step by step.", ("opener_only",)), ("how long is the PIER", ("repeats_question",)),
+    ("The pier is long. " * 12, ("repeated_sentence",)), ("The pier is long. " * 9, ()),
+    ("The solution is salt water: 120 g in a litre.", ()), ("7", ()), ("No.", ()),
 ])  # fmt: skip
 def test_answers_that_say_nothing(answer: str, signs: tuple[str, ...]) -> None:
     assert degenerate_signs(answer, "How long is the pier?") == signs

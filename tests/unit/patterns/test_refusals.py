@@ -1,7 +1,5 @@
 """Refusals and answers that look like one. All sentences are written for this table; none is from a data set."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -225,14 +223,9 @@ def test_every_expression_of_a_shipped_file_is_compiled_here(name):
 
 
 BOTH = [
-    "N/A",
-    "No idea.",
-    "Not mentioned.",
-    "Unknown.",
-    "That information isn't available to me.",
-    "I'd need more information to answer that.",
-    "The given sources say nothing about it.",
-]
+    "N/A", "No idea.", "Not mentioned.", "Unknown.", "That information isn't available to me.",
+    "I'd need more information to answer that.", "The given sources say nothing about it.",
+]  # fmt: skip
 NEITHER = [
     "The Unknown Soldier lies under the arch.",
     "N/A stands for not applicable.",

@@ -69,13 +69,9 @@ def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch: pytest.MonkeyP
 
 def _records() -> list[Record]:
     first = Sample(
-        id="q1",
-        question="Who?",
-        references=["Ada.", "Ada L."],
-        category="people",
-        expected=Expected(behavior="answer"),
+        id="q1", question="Who?", references=["Ada.", "Ada L."], category="people", expected=Expected(behavior="answer"),
         meta={"day": 3, "source": "log"},
-    )
+    )  # fmt: skip
     second = Sample(id="q2", question="Where else?", category="places", answerable=False)
     chunks = [Chunk(id="c1", rank=1, text="Ada."), Chunk(id="c2", rank=2, text="Bob was here.", score=0.5)]
     return [

@@ -6,13 +6,7 @@ from typing import Any
 import pytest
 
 from ragpipe.reports.compare.compare_charts import score_link, unscaled_forest
-from ragpipe.reports.comparison_summary import (
-    headline_lines,
-    needed_lines,
-    operation_lines,
-    operation_rows,
-    summary_lines,
-)
+from ragpipe.reports.comparison_summary import headline_lines, needed_lines, operation_lines, operation_rows, summary_lines
 from ragpipe.reports.styled_text import Screen, columns_of
 from tests.support.compared_runs import compared, scored_run
 from tests.support.run_tables import Row

@@ -2,7 +2,6 @@
 
 import io
 import threading
-import time
 from datetime import datetime
 from typing import Any
 
@@ -56,18 +55,6 @@ def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False
 )
 def test_a_busy_line_at_every_width(width: int, expected: str) -> None:
     assert line(width, **BUSY) == expected
-
-
-@pytest.mark.parametrize(
-    ("width", "expected"),
-    [
-        (45, "judging 0/40 cases | estimating | 0 errors"),
-        (60, "judging 0/40 cases | estimating | 4 in flight | 0 errors"),
-        (80, "judging 0/40 cases | estimating | 4 sent, 0 answered | 4 in flight | 0 errors"),
-    ],
-)
-def test_the_first_second_of_a_slow_judge(width: int, expected: str) -> None:
-    assert line(width, done=0, calls=CallCounts(sent=4, in_flight=4)) == expected
 
 
 @pytest.mark.parametrize("width", range(12, 161))
@@ -167,19 +154,6 @@ def test_a_terminal_that_cannot_draw_a_line_again_gets_plain_lines(monkeypatch: 
         assert out.getvalue() == "judging 20/40 cases | estimating | 0 errors\n"
 
 
-@pytest.mark.slow
-def test_the_line_moves_while_the_work_says_nothing_and_its_thread_ends_with_it() -> None:
-    looks: list[float] = []
-
-    def source() -> ProgressState:
-        looks.append(time.monotonic())
-        return state()
-
-    with Progress(SafeStream(io.StringIO()), source):
-        wait_until(lambda: len(looks) >= 3)
-    assert "ragpipe progress" not in {thread.name for thread in threading.enumerate()}
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_the_thread_ends_and_the_last_line_is_there_after_an_error(error: type[BaseException]) -> None:
     out = io.StringIO()
@@ -224,16 +198,6 @@ def test_a_closed_stream_falls_silent() -> None:
             shown.tick()
     assert (out.tries, stream.silent) == (1, True)
     assert len(kept) >= 5  # at the beginning, three times, at the end
-
-
-def test_a_stream_that_was_closed_ends_no_work() -> None:
-    out = io.StringIO()
-    stream = SafeStream(out)
-    with Progress(stream, state) as shown:
-        out.close()
-        shown._next_plain = 0.0
-        shown.tick()
-    assert stream.silent
 
 
 SCORES = {"overall_score": "0.812 (40)", "faithfulness": "0.855 (39, coverage 97.5%)", "retrieval_score": "0.640 (40)"}
@@ -294,10 +258,6 @@ def test_where_all_fits_nothing_is_left_out() -> None:
     text = run_list_text([FIRST], 200)
     assert len(text) == 2
     assert text[0].split() == ["run", "created", "state", "cases", "judge", *SCORES, "gates", "cost"]
-
-
-def test_a_run_takes_one_line_or_two() -> None:
-    assert len(run_list_text([FIRST, SECOND] * 10, 60)) == 1 + 10 * (1 + 2) + 1
 
 
 def test_a_run_like_the_one_before_it_says_so() -> None:

@@ -2,7 +2,6 @@
 
 import io
 import math
-import os
 import re
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-import ragpipe
 from ragpipe.core.errors import DataError
 from ragpipe.judging.pricing import own_rates
 from ragpipe.judging.settings import Price
@@ -160,29 +158,6 @@ def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
     with console.progress(lambda: state):
         console.warn("x")
     write_reports(run / "iteration-1", target=run, settings=ReportSettings(detail="full"), console=console)
-    assert (run / "report.md").exists()
-
-
-SHOW = """
-import sys
-from pathlib import Path
-from ragpipe.reports.console import Console
-from ragpipe.reports.settings import ReportSettings
-from ragpipe.stages.write_reports import write_reports
-root = Path(sys.argv[1])
-write_reports(root / "iteration-1", target=root, settings=ReportSettings(), console=Console())
-"""
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("redirect", [">&- 2>&-", *(pytest.param(r, marks=pytest.mark.slow) for r in ("| true", "> /dev/full"))])
-def test_a_real_process_survives_a_lost_stdout(run: Path, redirect: str) -> None:
-    command = f'"$PYTHON" -c "$SHOW" "$RUN" {redirect}'
-    environment = {**os.environ, "PYTHON": sys.executable, "SHOW": SHOW, "RUN": str(run), "LANG": "C", "COLUMNS": "10"}
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
     assert (run / "report.md").exists()
 
 
@@ -383,21 +358,6 @@ def test_frames_and_dictionaries(framed: Path, way: str) -> None:
     assert len(found.judge_inputs) == 0
     assert found.metrics["overall"]["scores"]["faithfulness"]["n_error"] == 1
     assert found.cost["used"]["calls"] == 0
-
-
-def test_the_public_name_follows_a_link_to_the_newest_run(framed: Path) -> None:
-    latest = framed.parent / "latest"
-    latest.symlink_to(framed)
-    assert ragpipe.load(latest).path == framed.resolve()
-
-
-def test_latest_may_be_a_text_where_there_are_no_links(framed: Path) -> None:
-    latest = framed.parent / "latest"
-    latest.write_text(framed.name + "\n")
-    assert load_run(latest).path == framed.resolve()
-    latest.write_text("../elsewhere\n")
-    with pytest.raises(DataError, match="a pointer to"):
-        load_run(latest)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, framed: Path) -> None:

@@ -53,12 +53,9 @@ def test_the_contradicted_claims_of_the_lowest_cases_are_listed(tmp_path: Path) 
     )
     place = "context 1 (chunk c1), characters 0 to 5"
     assert terminal_of(report).splitlines() == [
-        "Contradicted claims of the lowest cases:",
-        "bad/a: faithfulness: claim 1",
-        "  contradicted by: no passage",
-        "mixed/a: faithfulness: claim 2",
-        f"  contradicted by: {place}: quote 1 {place}: quote 2",
-    ]
+        "Contradicted claims of the lowest cases:", "bad/a: faithfulness: claim 1", "  contradicted by: no passage",
+        "mixed/a: faithfulness: claim 2", f"  contradicted by: {place}: quote 1 {place}: quote 2",
+    ]  # fmt: skip
     page = markdown_of(report)
     assert "## Contradicted claims of the lowest cases" in page
     assert f"- `mixed` / `a`: `faithfulness`. `claim 2` **Contradicted by:** `{place}`: `quote 1` `{place}`: `quote 2`" in page

@@ -383,14 +383,9 @@ def test_the_first_question_stands_on_the_page_with_all_its_cases(tmp_path: Path
 
 PAGE_SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 ATTACKS = [
-    "![x](http://evil/x.png)",
-    "<img src=http://evil onerror=alert(1)>",
-    "</code></pre><script>alert(1)</script>",
-    "[click](javascript:alert(1)) http://evil www.evil.com me@evil.com",
-    "``` \n# forged heading\n~~~\n- item",
-    "a | b \\| <img src=x> ` | `` <b>",
-    "\x1b[2J\r\n\r\n<!-- \u202e -->",
-    "=HYPERLINK(\"http://evil\")",
+    "![x](http://evil/x.png)", "<img src=http://evil onerror=alert(1)>", "</code></pre><script>alert(1)</script>",
+    "[click](javascript:alert(1)) http://evil www.evil.com me@evil.com", "``` \n# forged heading\n~~~\n- item",
+    "a | b \\| <img src=x> ` | `` <b>", "\x1b[2J\r\n\r\n<!-- \u202e -->", "=HYPERLINK(\"http://evil\")",
 ]  # fmt: skip
 
 
@@ -462,21 +457,3 @@ def test_a_judge_that_is_not_calibrated_says_so_whatever_it_is(tmp_path: Path, j
     score(tmp_path, PAGE_SPECS, judge={"label": judge, "calibrated": calibrated})
     said = "**The judge is not calibrated against human labels:** how often its verdicts are right is not known."
     assert (said in page(tmp_path)) is (calibrated is None)
-
-
-def test_an_unchanged_page_is_not_rewritten(tmp_path: Path) -> None:
-    write_run(tmp_path, ROWS)
-    score(tmp_path, PAGE_SPECS)
-    page(tmp_path)
-    before = (tmp_path / "report.md").stat()
-    page(tmp_path)
-    after = (tmp_path / "report.md").stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_formats_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path, ROWS)
-    score(tmp_path, PAGE_SPECS)
-    write_reports(tmp_path / "iteration-1", target=tmp_path, settings=ReportSettings(formats=[]), console=Console())
-    assert capsys.readouterr().out == ""
-    assert not (tmp_path / "report.md").exists()

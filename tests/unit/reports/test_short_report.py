@@ -19,7 +19,7 @@ from ragpipe.reports.console import Console
 from ragpipe.reports.job_comparison import Job
 from ragpipe.reports.report_data import ReportData
 from ragpipe.reports.settings import ReportSettings
-from ragpipe.reports.short_report import cost_lines, each_kind_once, print_short_report, result_lines, warning_lines
+from ragpipe.reports.short_report import cost_lines, each_kind_once, result_lines, warning_lines
 from ragpipe.reports.short_sweep import sweep_lines
 from ragpipe.reports.styled_text import (
     Bad,
@@ -247,17 +247,6 @@ def test_words_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch)
     assert out.getvalue() == "better than before\n"
 
 
-def test_an_ascii_stream_gets_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    data = data_of(tmp_path, rows_of({"größe": [0.5], "漢字": [1.0]}))
-    print_short_report(data, "outputs/x/report.html", Console(out=out, err=io.StringIO()))
-    out.seek(0)
-    lines = out.read().splitlines()
-    assert any(line.startswith("gr\\xf6\\xdfe ") for line in lines)
-    assert lines[-1] == "report: outputs/x/report.html"
-
-
 TABLE_SPECS = [ScoreSpec("faithfulness")]
 
 
@@ -444,12 +433,9 @@ def test_two_judges_stand_in_one_table(tmp_path: Path, columns: int) -> None:
     def records(name: str, values: Sequence[float]) -> dict[int, Path]:
         path = tmp_path / f"{name}.parquet"
         columns = {
-            "sample_id": [f"q{n}" for n in range(len(values))],
-            "method": ["default"] * len(values),
-            "repeat": pa.array([1] * len(values), pa.int64()),
-            "grade": values,
-            "grade.passed": [value >= 0.5 for value in values],
-        }
+            "sample_id": [f"q{n}" for n in range(len(values))], "method": ["default"] * len(values),
+            "repeat": pa.array([1] * len(values), pa.int64()), "grade": values, "grade.passed": [value >= 0.5 for value in values],
+        }  # fmt: skip
         pq.write_table(pa.table(columns), path)
         return {1: path}
 

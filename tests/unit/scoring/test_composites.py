@@ -32,11 +32,9 @@ pytestmark = pytest.mark.slow
 
 
 PARTS = [
-    ScoreSpec("faithfulness"),
-    ScoreSpec("context_precision", 0, 100),
-    ScoreSpec("context_recall", 0, 100),
+    ScoreSpec("faithfulness"), ScoreSpec("context_precision", 0, 100), ScoreSpec("context_recall", 0, 100),
     ScoreSpec("answer_relevance"),
-]
+]  # fmt: skip
 NAMES = [spec.name for spec in PARTS]
 SKIP, FAIL = ("skipped", "no_context_retrieved"), ("error", "refused: no")
 
@@ -158,13 +156,6 @@ def test_the_mark_stands_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     page = (tmp_path / "report.md").read_text()
     assert "| `ragas_score 0-100`<br>2 of 4 parts: `faithfulness, answer_relevance` |" in page
     assert "2 of 4 parts: faithfulness, answer_relevance" in (tmp_path / "report.html").read_text()
-
-
-def test_a_composite_that_the_run_has_not_decides_nothing(tmp_path: Path) -> None:
-    """ragas_score of faithfulness alone would be 50 and fail its threshold: it is not there, so it fails no case."""
-    row = scored(tmp_path, [PARTS[0]], {"faithfulness": 0.5}, thresholds={"ragas_score": 90, "faithfulness": 0.5})
-    assert "ragas_score" not in row["failed_by"]
-    assert "ragas_score" not in row
 
 
 @pytest.mark.parametrize("composites", [{}, {"ragas_score": None}])
@@ -362,14 +353,6 @@ ROWS = [
     Row(sample, "a", {"faithfulness": value}, repeat=repeat) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
 ]
 """Both repeats of a question stand beside each other, where nothing but the repeat tells them apart."""
-
-
-def test_each_repeat_keeps_its_own_scores(tmp_path: Path) -> None:
-    write_run(tmp_path, ROWS)
-    score(tmp_path, [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
-    assert [(row["sample_id"], row["repeat"], row["faithfulness"]) for row in records(tmp_path)] == [
-        (sample, repeat, value) for sample, values in VALUES.items() for repeat, value in enumerate(values, 1)
-    ]
 
 
 def test_repeats_are_no_more_questions(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """low_scores.json: bands, shares, examples, where low cases cluster, reasons, flags; and what bands cannot be."""
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +87,7 @@ READINGS = [
 
 
 @pytest.mark.parametrize(("spec", "values", "bands"), READINGS)
-def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(
-    tmp_path: Path, spec: ScoreSpec, values: list[float], bands: dict[str, int]
-) -> None:
+def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(tmp_path, spec, values, bands) -> None:
     found = low(tmp_path, [spec], of(spec.name, values))[spec.name]
     assert counts(found) == bands
     assert [band["low"] for band in found["bands"]] == [True, True, False, False]
@@ -159,12 +156,6 @@ def test_flags_of_low_cases_are_counted(tmp_path: Path) -> None:
         for n, some in enumerate(flags)
     ]  # fmt: skip
     assert low(tmp_path, [CORRECT], rows)["correctness"]["flags"] == {"a": 2, "b": 1}
-
-
-def test_examples_stay_bounded_however_many_cases(tmp_path: Path) -> None:
-    found = low(tmp_path, [CORRECT], of("correctness", [1.0, 2.0] * 30))["correctness"]
-    assert Counter(len(band["examples"]) for band in found["bands"]) == {5: 2, 0: 1}
-    assert found["n_low"] == 60
 
 
 def test_an_option_names_only_what_it_changes() -> None:
@@ -242,7 +233,7 @@ def test_the_overall_score_has_the_bands_that_it_is_given_and_no_others(tmp_path
 FAITH = ScoreSpec("faithfulness")
 PDF, MARKDOWN = (Chunk(id="c1", rank=1, doc_type=kind) for kind in ("pdf", "markdown"))
 ROWS = [
-    Row("q1", "a", {"faithfulness": 1.0}, {}, {"chunks": [PDF], "timings": {"retrieval": 100.0, "generation": 300.0}}),
+    Row("q1", "a", {"faithfulness": 1.0}, {}, {"chunks": [PDF], "timings": {"retrieval_ms": 100.0, "generation": 300.0}}),
     Row("q2", "a", {"faithfulness": 1.0}, {}, {"chunks": [PDF], "answer": " \n", "timings": {"retrieval": 200.0, "generation": 300.0}}),
     Row("q3", "a", {}, {}, {"chunks": [MARKDOWN], "answer": "", "error": "timeout after 30 s", "timings": {"total": 30000.0}}),
     Row("q4", "a", {}, {}, {"chunks": [], "answer": "", "error": "HTTP 500 from the service"}),
@@ -418,19 +409,15 @@ def test_the_names_of_providers_are_one_vocabulary(given: dict[str, float], expe
     assert figures(given, None) == expected
 
 
-def test_cached_tokens_have_their_price() -> None:
-    """1,000 in, 400 of them cached at half the price, 100 out: 600 + 200 + 1,000 millionths."""
-    price = Price(input=1, output=10, cached_input=0.5).usd
-    found = figures({"tokens_in": 1000, "tokens_out": 100, "tokens_cached": 400}, price)
-    assert found["cost_usd"] == pytest.approx(1800e-6)
-
-
-def test_reasoning_tokens_have_their_price() -> None:
-    """1,000 in, 100 out, 40 of them thought at 2 instead of 10: 1,000 + 600 + 80 millionths."""
-    price = Price(input=1, output=10, reasoning=2).usd
-    found = figures({"tokens_in": 1000, "tokens_out": 100, "reasoning_tokens": 40}, price)
-    assert found["cost_usd"] == pytest.approx(1680e-6)
-    assert found["tokens_reasoning"] == 40
+@pytest.mark.parametrize(("price", "usage", "millionths"), [
+    ({"cached_input": 0.5}, {"tokens_cached": 400}, 600 + 200 + 1000),
+    ({"reasoning": 2}, {"reasoning_tokens": 40}, 1000 + 600 + 80),
+])  # fmt: skip
+def test_cached_and_reasoning_tokens_have_their_price(price: dict[str, float], usage: dict[str, float], millionths: float) -> None:
+    """1,000 in at 1 and 100 out at 10, of which 400 are cached at half the price, or 40 thought at 2."""
+    found = figures({"tokens_in": 1000, "tokens_out": 100, **usage}, Price(input=1, output=10, **price).usd)
+    assert found["cost_usd"] == pytest.approx(millionths * 1e-6)
+    assert found.get("tokens_reasoning") == usage.get("reasoning_tokens")
 
 
 def test_reports_tell_what_the_system_used(tmp_path: Path) -> None:

@@ -22,15 +22,10 @@ TEXTS = st.one_of(
     ),
 )  # fmt: skip
 CHUNKS = st.builds(
-    Chunk,
-    id=IDS,
-    rank=st.integers(1, 9),
-    doc_id=st.none() | IDS,
-    rel_path=st.none() | IDS,
+    Chunk, id=IDS, rank=st.integers(1, 9), doc_id=st.none() | IDS, rel_path=st.none() | IDS,
     score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    doc_type=st.none() | st.sampled_from(["letter", "report", 'a "b"\\']),
-    text=TEXTS,
-)
+    doc_type=st.none() | st.sampled_from(["letter", "report", 'a "b"\\']), text=TEXTS,
+)  # fmt: skip
 LISTS = st.none() | st.lists(CHUNKS, max_size=4)
 
 

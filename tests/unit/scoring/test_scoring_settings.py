@@ -87,22 +87,15 @@ ZEROS: dict[str, float] = dict.fromkeys(ScoringSettings().weights, 0.0)
     ("given", "said"),
     [
         ({"weights": {"faithfulness": -0.1}}, "greater than or equal to 0"),
-        ({"weights": {"faithfulness": float("nan")}}, "finite number"),
-        ({"weights": {"faithfulness": float("inf")}}, "finite number"),
-        ({"weights": {"faithfulness": "0.5"}}, "valid number"),
-        ({"weights": {"faithfulness": True}}, "valid number"),
-        ({"weights": [0.5]}, "valid dictionary"),
-        ({"weights": ZEROS}, "all weights are 0"),
-        ({"thresholds": {"faithfulness": float("nan")}}, "finite number"),
-        ({"coverage_floor": 1.2}, "less than or equal to 1"),
-        ({"level": 1.0}, "less than 1"),
-        ({"slices": ["categroy"]}, "did you mean 'category'"),
-        ({"slices": ["method*typ"]}, "unknown field 'typ'"),
-        ({"slices": ["meta."]}, "unknown field"),
-        ({"slices": ["tag*tag"]}, "crosses `tag` with itself"),
-        ({"gates": []}, "valid dictionary"),
+        ({"weights": {"faithfulness": float("nan")}}, "finite number"), ({"weights": {"faithfulness": float("inf")}}, "finite number"),
+        ({"weights": {"faithfulness": "0.5"}}, "valid number"), ({"weights": {"faithfulness": True}}, "valid number"),
+        ({"weights": [0.5]}, "valid dictionary"), ({"weights": ZEROS}, "all weights are 0"),
+        ({"thresholds": {"faithfulness": float("nan")}}, "finite number"), ({"coverage_floor": 1.2}, "less than or equal to 1"),
+        ({"level": 1.0}, "less than 1"), ({"slices": ["categroy"]}, "did you mean 'category'"),
+        ({"slices": ["method*typ"]}, "unknown field 'typ'"), ({"slices": ["meta."]}, "unknown field"),
+        ({"slices": ["tag*tag"]}, "crosses `tag` with itself"), ({"gates": []}, "valid dictionary"),
     ],
-)
+)  # fmt: skip
 def test_nonsense_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ScoringSettings(**given)
@@ -252,14 +245,12 @@ IDENTITY: dict[str, Any] = {
     "judge_identity": {"model": "openai/gpt-4o-mini-2024-07-18", "temperature": 0.0},
     "metrics": {
         "faithfulness": {
-            "class": "FaithfulnessMetric",
-            "version": 2,
-            "parameters": {"batch": 20, "steps": "separate"},
+            "class": "FaithfulnessMetric", "version": 2, "parameters": {"batch": 20, "steps": "separate"},
             "prompts": {"extract": "a" * 64, "verify": "b" * 64},
         },
         "retrieval": {"class": "RetrievalMetric", "version": 1, "parameters": {"k": [5]}, "prompts": {}},
     },
-}
+}  # fmt: skip
 SHAPES = {"extract": "Claims@0123456789ab", "verify": "Verdicts@ba9876543210"}
 
 

@@ -92,17 +92,9 @@ class Scripted:
         status = next((s for marker, s in self._statuses.items() if marker in text), "ok")
         reply = "YES." if question.answer is YesNo else json.dumps({"claims": [f"{text[-40:]} {i}" for i in range(3)]})
         return Call(
-            question.key,
-            question.payload.id,
-            question.judge,
-            status,
-            text=reply,
-            message="as scripted",
-            tokens_in=5,
-            tokens_out=1,
-            paid_usd=0.5,
-            answers=1,
-        )
+            question.key, question.payload.id, question.judge, status, text=reply, message="as scripted", tokens_in=5, tokens_out=1,
+            paid_usd=0.5, answers=1,
+        )  # fmt: skip
 
     async def close(self) -> None: ...
 

@@ -1,13 +1,11 @@
 """Slices: the same bytes whatever they are and wherever they are measured; and what ends a run that has workers."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -380,9 +378,7 @@ def empty_note(run: RunFolder) -> None:
 @pytest.mark.parametrize(
     "damage", [edit_page, remove_page, link_page, remove_export, forget, break_note, empty_note], ids=lambda f: f.__name__
 )  # fmt: skip
-def test_reports_that_are_not_what_was_written_are_made_again(
-    run: RunFolder, pages_made: list[str], damage: Callable[[RunFolder], None]
-) -> None:
+def test_reports_that_are_not_what_was_written_are_made_again(run, pages_made, damage) -> None:
     first = reports(run)
     damage(run)
     assert reports(run) == first

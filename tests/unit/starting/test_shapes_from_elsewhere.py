@@ -1,7 +1,5 @@
 """Files as data sets and frameworks write them: the first case that is read, or the doubt that is told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -54,19 +54,12 @@ def test_quadratic_kappa_by_hand(old: list[float], new: list[float], expected: f
 @pytest.mark.parametrize(
     ("function", "old", "new", "reason"),
     [
-        (cohen_kappa, [], [], "no_pairs"),
-        (cohen_kappa, [1, 1], [1, 1], "one_class"),
-        (quadratic_kappa, [], [], "no_pairs"),
-        (quadratic_kappa, [3, 3, 3], [3, 3, 3], "one_class"),
-        (pearson, [], [], "no_pairs"),
-        (pearson, [1], [2], "one_pair"),
-        (pearson, [0.1, 0.1, 0.1], [1, 2, 3], "no_spread"),
-        (spearman, [1, 2, 3], [4, 4, 4], "no_spread"),
-        (kendall, [], [], "no_pairs"),
-        (kendall, [1], [2], "one_pair"),
-        (kendall, [1, 2, 3], [4, 4, 4], "no_spread"),
+        (cohen_kappa, [], [], "no_pairs"), (cohen_kappa, [1, 1], [1, 1], "one_class"), (quadratic_kappa, [], [], "no_pairs"),
+        (quadratic_kappa, [3, 3, 3], [3, 3, 3], "one_class"), (pearson, [], [], "no_pairs"), (pearson, [1], [2], "one_pair"),
+        (pearson, [0.1, 0.1, 0.1], [1, 2, 3], "no_spread"), (spearman, [1, 2, 3], [4, 4, 4], "no_spread"),
+        (kendall, [], [], "no_pairs"), (kendall, [1], [2], "one_pair"), (kendall, [1, 2, 3], [4, 4, 4], "no_spread"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_defined_says_why(function, old: list[float], new: list[float], reason: str) -> None:
     found = function(np.array(old, float), np.array(new, float))
     assert (found.n, found.value, found.reason) == (len(old), None, reason)

@@ -73,21 +73,6 @@ def test_the_interval_is_that_of_the_page(seed: int, is_squared: bool) -> None:
     assert result.interval.method == "jackknife_wilson"
 
 
-def test_kappa_of_fifty_cases() -> None:
-    """The textbook's table of 20, 5, 10 and 15 with kappa .4. Fleiss, Cohen and Everitt (1969) give the large-sample
-    variance by its cells; the jackknife is within 5 % of it."""
-    labels, verdicts = np.repeat([1.0, 0.0], [25, 25]), np.repeat([1.0, 0.0, 1.0, 0.0], [20, 5, 10, 15])
-    result = estimate_kappa(labels, verdicts)
-    chance, kappa = 0.5, 0.4
-    rows, across = (0.5, 0.5), (0.6, 0.4)  # classes 1 and 0
-    cells = {(0, 0): 0.4, (0, 1): 0.1, (1, 0): 0.2, (1, 1): 0.3}
-    diagonal = sum(cells[i, i] * (1 - (rows[i] + across[i]) * (1 - kappa)) ** 2 for i in (0, 1))
-    beside = (1 - kappa) ** 2 * sum(cells[i, j] * (across[i] + rows[j]) ** 2 for i, j in ((0, 1), (1, 0)))
-    variance = (diagonal + beside - (kappa - chance * (1 - kappa)) ** 2) / (50 * (1 - chance) ** 2)
-    assert result.value == pytest.approx(0.4)
-    assert result.error == pytest.approx(math.sqrt(variance), rel=0.05)
-
-
 def test_perfect_agreement_is_no_certainty() -> None:
     """20 questions, half of each class, no disagreement: the mean agreement is at least 20 / (20 + t^2) (Wilson), and half of
     what is missing is chance. t(19) = 2.093024054408263."""
@@ -102,16 +87,12 @@ def test_perfect_agreement_is_no_certainty() -> None:
 @pytest.mark.parametrize(
     ("labels", "verdicts", "questions", "value", "reason"),
     [
-        ([], [], [], None, "no_pairs"),
-        ([1, 1], [1, 1], [1, 2], None, "one_class"),
-        ([1, 2], [1, 2], [3, 3], 1.0, "one_sample"),
+        ([], [], [], None, "no_pairs"), ([1, 1], [1, 1], [1, 2], None, "one_class"), ([1, 2], [1, 2], [3, 3], 1.0, "one_sample"),
         ([1, 1, 2], [1, 1, 2], [1, 2, 3], 1.0, "rests_on_one_question"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])
-def test_no_interval_of_kappa_without_grounds(
-    estimate, labels: list[float], verdicts: list[float], questions: list[int], value: float | None, reason: str
-) -> None:
+def test_no_interval_of_kappa_without_grounds(estimate, labels, verdicts, questions, value, reason) -> None:
     result = estimate(array(*labels), array(*verdicts), np.array(questions, dtype=np.int64))
     assert (result.n, result.value, result.interval, result.reason) == (len(labels), value, None, reason)
 
@@ -161,9 +142,7 @@ def test_the_interval_of_a_correlation_is_that_of_the_page(correlation) -> None:
     ],
 )
 @pytest.mark.parametrize("correlation", [pearson, spearman, kendall])
-def test_no_interval_of_a_correlation_without_grounds(
-    correlation, labels: list[float], scores: list[float], questions: list[int], value: float | None, reason: str
-) -> None:
+def test_no_interval_of_a_correlation_without_grounds(correlation, labels, scores, questions, value, reason) -> None:
     result = estimate_correlation(correlation, array(*labels), array(*scores), np.array(questions, dtype=np.int64))
     assert (result.interval, result.reason) == (None, reason)
     if reason != "rests_on_one_question":

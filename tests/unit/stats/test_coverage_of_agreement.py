@@ -1,23 +1,14 @@
 """The intervals of agreement hold the true value as often as docs/agreement.md says: a part of its simulation, other draws."""
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
+import agreement as benchmark
 import numpy as np
 import pytest
 from scipy import stats
 
 from ragpipe.stats.agreement_coefficients import cohen_kappa, quadratic_kappa
 from ragpipe.stats.kappa_verdict import decide_kappa
-
-SPEC = importlib.util.spec_from_file_location("agreement_benchmark", Path(__file__).parents[3] / "benchmarks" / "agreement.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-benchmark = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = benchmark  # dataclasses look their module up
-SPEC.loader.exec_module(benchmark)
 
 REPETITIONS = 200
 SEED = 7

@@ -1,22 +1,13 @@
 """The intervals hold the true mean as often as docs/statistics.md says: a tenth of its simulation, with other draws."""
 
-import importlib.util
 import math
-import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+import intervals as benchmark
 import numpy as np
 import pytest
 from scipy import stats
-
-SPEC = importlib.util.spec_from_file_location("intervals_benchmark", Path(__file__).parents[3] / "benchmarks" / "intervals.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-benchmark = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = benchmark  # dataclasses look their module up
-SPEC.loader.exec_module(benchmark)
 
 REPETITIONS = 400
 SEED = 7

@@ -1,22 +1,13 @@
 """Decisions are wrong as often as docs/error-rates.md says: a part of its simulation with other draws, and exact sums."""
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
+import decisions as benchmark
 import numpy as np
 import pytest
 from scipy import stats
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
-SPEC = importlib.util.spec_from_file_location("decisions_benchmark", Path(__file__).parents[3] / "benchmarks" / "decisions.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-benchmark = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = benchmark  # dataclasses look their module up
-SPEC.loader.exec_module(benchmark)
 
 SEED = 71
 

@@ -50,20 +50,6 @@ def test_clustered_mean_by_hand() -> None:
     assert found.interval.method == "clustered_t"
 
 
-def test_clustered_variance_is_millers_with_the_small_sample_factor() -> None:
-    """Miller 2024, eq. 4: SE^2 = (sum of squared residuals + cross products within clusters) / n^2, times G/(G-1)."""
-    rng = np.random.default_rng(5)
-    clusters = rng.integers(0, 9, 40)
-    values = rng.normal(size=40) + clusters
-    e = values - values.mean()
-    cross = sum(e[i] * e[j] for i in range(40) for j in range(40) if i != j and clusters[i] == clusters[j])
-    groups = len(set(clusters.tolist()))
-    error = math.sqrt((np.sum(e**2) + cross) / 40**2 * groups / (groups - 1))
-    found = estimate_mean(values, clusters)
-    assert found.interval is not None
-    assert found.interval.high - values.mean() == pytest.approx(stats.t.ppf(0.975, groups - 1) * error)
-
-
 def test_duplicating_every_row_does_not_narrow_the_interval() -> None:
     values = array(0.2, 0.9, 0.4, 0.6, 0.8)
     once = estimate_mean(values).interval
@@ -192,12 +178,10 @@ def test_fewer_than_five_questions_are_too_few(questions: int, too_few: bool) ->
 @pytest.mark.parametrize(
     ("values", "clusters", "mean", "reason"),
     [
-        ([], None, None, "no_values"),
-        ([0.5], None, 0.5, "one_value"),
-        ([0.5, 0.7], [3, 3], 0.6, "one_sample"),
+        ([], None, None, "no_values"), ([0.5], None, 0.5, "one_value"), ([0.5, 0.7], [3, 3], 0.6, "one_sample"),
         ([0.7, 0.7, 0.7], None, 0.7, "no_spread"),
     ],
-)
+)  # fmt: skip
 def test_no_interval_without_grounds(values: list[float], clusters: list[int] | None, mean: float | None, reason: str) -> None:
     found = estimate_mean(array(*values), np.array(clusters) if clusters else None)
     assert (found.n, found.clusters) == (len(values), len(set(clusters or range(len(values)))))
@@ -212,14 +196,6 @@ def test_wilson_equals_scipys(hits: int, n: int) -> None:
     expected = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
     assert found is not None
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_wilson_equals_newcombes_table() -> None:
-    """Newcombe 1998, table I, method 3: 81/263 gives 0.2553 to 0.3662, 0/20 gives 0.0000 to 0.1611."""
-    for hits, n, low, high in ((81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (15, 148, 0.0624, 0.1605)):
-        found = estimate_rate(array(*([1.0] * hits + [0.0] * (n - hits)))).interval
-        assert found is not None
-        assert (round(found.low, 4), round(found.high, 4)) == (low, high)
 
 
 def test_clustered_rate_by_hand() -> None:
@@ -261,14 +237,10 @@ def test_no_rate_interval_without_grounds(hits: list[float], clusters: list[int]
 @pytest.mark.parametrize(
     ("values", "low", "high", "fault"),
     [
-        ((), 0, 1, None),
-        ((0, 0.5, 1), 0, 1, None),
-        ((-0.1, 0.5), 0, 1, "off the scale"),
-        ((0.5, 1.1), 0, 1, "off the scale"),
-        ((1,), 1, 1, "from low to high"),
-        ((), 2, 1, "from low to high"),
+        ((), 0, 1, None), ((0, 0.5, 1), 0, 1, None), ((-0.1, 0.5), 0, 1, "off the scale"), ((0.5, 1.1), 0, 1, "off the scale"),
+        ((1,), 1, 1, "from low to high"), ((), 2, 1, "from low to high"),
     ],
-)
+)  # fmt: skip
 def test_values_lie_on_a_scale_that_runs_upwards(values: tuple[float, ...], low: float, high: float, fault: str | None) -> None:
     with pytest.raises(ValueError, match=fault) if fault else nullcontext():
         check_scale(array(*values), low, high)
@@ -353,9 +325,7 @@ def test_so_it_is_for_rates(values: list[bool], limit: float) -> None:
         ([4.0, 4.0], None, 5.0, (None, None)),  # no spread
     ],
 )
-def test_where_it_is_not_defined_there_is_none(
-    values: list[float], clusters: list[int] | None, limit: float, scale: tuple[float | None, float | None]
-) -> None:
+def test_where_it_is_not_defined_there_is_none(values, clusters, limit, scale) -> None:
     codes = None if clusters is None else np.array(clusters)
     assert p_below(floats(values), codes, limit, low=scale[0], high=scale[1]) is None
 
@@ -369,15 +339,6 @@ def test_quantile_equals_scipys(level: float, df: int) -> None:
 @pytest.mark.parametrize(("t", "df"), [(0.1, 1), (1.0, 3), (2.262157, 9), (4.0, 7), (0.5, 200), (12.7, 1)])
 def test_tail_equals_scipys(t: float, df: int) -> None:
     assert two_sided_tail(t, df) == pytest.approx(2 * stats.t.sf(t, df), rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    # two-sided 95 % and 99 % points as printed in Fisher and Yates' table
-    ("level", "df", "printed"),
-    [(0.95, 1, 12.706), (0.95, 4, 2.776), (0.95, 9, 2.262), (0.95, 30, 2.042), (0.99, 5, 4.032), (0.99, 120, 2.617)],
-)
-def test_quantile_equals_the_printed_table(level: float, df: int, printed: float) -> None:
-    assert round(t_quantile(level, df), 3) == printed
 
 
 def test_normal_quantile() -> None:

@@ -32,11 +32,9 @@ def columns(rows: list[tuple[float, float, float, int]]) -> tuple[np.ndarray, np
 FIFTY = np.array([[1, 1]] * 20 + [[1, 0]] * 5 + [[0, 1]] * 10 + [[0, 0]] * 15, dtype=float)
 """Two raters: kappa .4."""
 OBSERVERS = matrix(
-    [1, 2, 3, 3, 2, 1, 4, 1, 2, NONE, NONE, NONE],
-    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NONE, 3],
-    [NONE, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NONE],
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, NONE, NONE, NONE], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NONE, 3], [NONE, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NONE],
     [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NONE],
-).T
+).T  # fmt: skip
 """Four observers of twelve units: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", example C."""
 
 
@@ -117,7 +115,7 @@ def test_mean_distances_of_pairs() -> None:
     assert mean_distances(ratings, squared=True) == pytest.approx([2 / 3, 4, 14 / 3])
 
 
-def outer(result: EstimatedStatistic, without: list[float], agreement: np.ndarray, by_chance: float, questions: np.ndarray) -> None:  # fmt: skip
+def outer(result: EstimatedStatistic, without: list[float], agreement: np.ndarray, by_chance: float, questions: np.ndarray) -> None:
     """The interval is that of the page: the jackknife's, and that of the mean agreement through 1 - (1 - .) / E."""
     groups = len(without)
     error = math.sqrt((groups - 1) / groups * sum((v - sum(without) / groups) ** 2 for v in without))

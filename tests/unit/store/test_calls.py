@@ -1,12 +1,9 @@
 import asyncio
 import multiprocessing
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,52 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import FATAL, TRANSIENT, DataError, FormatMismatch, OutputError, RagpipeError
+from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
 from ragpipe.schema.call import Call
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.store.calls import call_schema, call_table, owners
-from ragpipe.store.calls.call_rows import packed, unpacked
 from ragpipe.store.calls.call_store import CallStore, StoredCalls, read_calls
 from ragpipe.store.calls.reply_store import AcceptedReplies
-from ragpipe.store.calls.spend import paid_by
 from ragpipe.store.calls.store_requests import Freshness
 from ragpipe.store.files.processes import Process
 from tests.support.memory import quick_folder
-from tests.support.waiting import HANGS_AFTER_S, wait_until
-
-ASKER = """
-import asyncio, os, random, sys
-from pathlib import Path
-from ragpipe.core.digest import sha256
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_store import CallStore
-
-path, log, seed, keys, hang = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "hang"
-asked = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-async def ask(store, key):
-    found = await store.get_or_claim(key)
-    if found is None:
-        os.write(asked, f"{os.getpid()} {key}\\n".encode())
-        if hang:
-            await asyncio.sleep(3600)
-        await asyncio.sleep(random.random() * 0.01)
-        found = Call(key, "", "judge", "ok", text=f"by {os.getpid()}")
-        await store.put(found)
-    return found.text
-
-async def main():
-    order = [sha256(f"key{n}") for n in range(keys)]
-    random.Random(seed).shuffle(order)
-    with CallStore(path, run_id=f"run{seed}", silent_after_s=3600) as store:
-        return sorted(zip(order, await asyncio.gather(*(ask(store, key) for key in order))))
-
-print(asyncio.run(main()))
-"""
+from tests.support.waiting import HANGS_AFTER_S
 
 
 def K(name: str) -> str:
@@ -69,11 +34,6 @@ def K(name: str) -> str:
 
 def call(name: str = "k", status: str = "ok", **more: object) -> Call:
     return Call(K(name), "", "judge", status, text="reply", **more)  # type: ignore[arg-type]
-
-
-def starts(path: Path, log: Path, seed: int, keys: int, mode: str = "ask") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", ASKER, str(path), str(log), str(seed), str(keys), mode]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 texts = st.none() | st.text() | st.just("nul \x00 and \u2028")
@@ -121,11 +81,6 @@ def test_every_field_comes_back(one: Call) -> None:
         path = Path(folder) / "calls.sqlite"
         assert asyncio.run(go(path)) == [one]
         assert read_calls(path, [K("k")]) == {K("k"): one}
-
-
-@pytest.mark.parametrize("wire_hash", [None, "", "not a hash", K("body")])
-def test_the_hash_of_a_body_comes_back_whatever_it_is(wire_hash: str | None) -> None:
-    assert unpacked(packed(replace(call(), wire_hash=wire_hash), "r")).wire_hash == wire_hash
 
 
 async def test_text_that_is_no_unicode_is_stored_with_replacements(tmp_path: Path) -> None:
@@ -321,36 +276,6 @@ async def test_the_thread_dying_of_a_bug_leaves_nobody_waiting(tmp_path: Path, m
 
 
 @pytest.mark.slow
-def test_two_processes_ask_each_key_once(tmp_path: Path) -> None:
-    keys = 120
-    both = [starts(tmp_path / "c", tmp_path / "log", seed, keys) for seed in (1, 2)]
-    replies = [process.communicate(timeout=HANGS_AFTER_S)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    asked = [line.split()[1] for line in (tmp_path / "log").read_text().split("\n") if line]
-    assert Counter(asked) == {K(f"key{n}"): 1 for n in range(keys)}
-    assert replies[0] == replies[1]
-
-
-@pytest.mark.slow
-@settings(max_examples=2, deadline=None)
-@given(st.integers(1, 40))
-def test_the_claims_of_a_killed_process_are_taken_over_at_once(keys: int) -> None:
-    with quick_folder() as name:
-        folder = Path(name)
-        holder = starts(folder / "c", folder / "log", 1, keys, "hang")
-        wait_until(lambda: (folder / "log").exists() and (folder / "log").read_bytes().count(b"\n") == keys)
-        heir = starts(folder / "c", folder / "log", 2, keys)
-        time.sleep(0.3)
-        assert heir.poll() is None, "a live claim is waited for"
-        holder.send_signal(signal.SIGKILL)  # not waited for: a zombie counts as dead
-        heir.communicate(timeout=HANGS_AFTER_S)  # an owner that is only silent would count as dead after an hour
-        assert heir.returncode == 0
-        asked = Counter(line.split()[0] for line in (folder / "log").read_text().split("\n") if line)
-        assert asked == {str(holder.pid): keys, str(heir.pid): keys}
-        holder.wait()
-
-
-@pytest.mark.slow
 async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_path: Path) -> None:
     path = tmp_path / "c"
     CallStore(path, run_id="r").close()
@@ -365,31 +290,6 @@ async def test_a_claim_of_another_host_is_dead_when_its_beat_stands_still(tmp_pa
         assert not task.done(), "twice the silent time has passed, but it is alive"
         assert await asyncio.wait_for(task, HANGS_AFTER_S) is None
     db.close()
-
-
-async def test_a_pid_that_is_used_again_is_not_its_old_owner(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    CallStore(path, run_id="r").close()
-    me = owners.this_process()
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("INSERT INTO owners VALUES ('old', ?, ?, ?, 5, 'r')", (me.host, me.pid, me.mark[:-1] + "0" + me.mark[-1]))
-    db.execute("INSERT INTO claims VALUES (?, 'old')", (bytes.fromhex(K("k")),))
-    with CallStore(path, run_id="r") as store:
-        assert await asyncio.wait_for(store.get_or_claim(K("k")), HANGS_AFTER_S) is None
-    assert db.execute("SELECT count(*) FROM owners").fetchone() == (0,)
-    db.close()
-
-
-async def test_the_reply_that_was_first_stands_when_a_claim_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was stopped for long finds its key answered by the one that took over."""
-    with CallStore(tmp_path / "c", run_id="one") as one, CallStore(tmp_path / "c", run_id="two", silent_after_s=3600) as two:
-        assert await one.get_or_claim(K("k")) is None
-        with monkeypatch.context() as patch:
-            patch.setattr(owners, "is_alive", lambda _: False)
-            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
-        first = await two.put(replace(call(), text="first"))
-        assert await one.put(replace(call(), text="late")) == first == replace(call(), text="first", run_id="two")
-        assert (await one.get_or_claim(K("k"))).text == "first"  # type: ignore[union-attr]
 
 
 async def test_a_reply_that_comes_before_that_of_the_taker_stands_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,23 +349,6 @@ def filled(path: Path, count: int = 300) -> None:
             await asyncio.gather(*(store.put(call(f"k{n}")) for n in range(count)))
 
     asyncio.run(go())
-
-
-@pytest.mark.parametrize("number", [0, FORMAT - 1, FORMAT + 1])
-def test_another_format_is_refused_and_nothing_is_left_beside_the_file(tmp_path: Path, number: int) -> None:
-    filled(tmp_path / "c", 1)
-    with closing(sqlite3.connect(tmp_path / "c", isolation_level=None)) as db:
-        db.execute(f"PRAGMA user_version={number}")
-    before = (tmp_path / "c").read_bytes()
-    for use in (
-        lambda: CallStore(tmp_path / "c", run_id="r"),
-        lambda: read_calls(tmp_path / "c", [K("k")]),
-        lambda: paid_by(tmp_path / "c", "r", 1),
-    ):
-        with pytest.raises(FormatMismatch, match=f"format {number}, made by" if number else "no format number"):
-            use()
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
-    assert (tmp_path / "c").read_bytes() == before
 
 
 def open_together(path: Path, start: Any, notices: Any) -> None:
@@ -542,51 +425,6 @@ def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp
         assert set(read_calls(tmp_path / "c", [K("k")])) == {K("k")}
     finally:
         os.chmod(tmp_path, 0o755)
-
-
-FULL = """
-import asyncio, resource, sys
-from pathlib import Path
-from ragpipe.core.digest import sha256
-from ragpipe.core.errors import OutputError
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_store import CallStore
-
-async def main(path):
-    store = CallStore(path, run_id="r")
-    stored = []
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
-    async def put(n):
-        try:
-            await store.put(Call(sha256(f"k{n}"), "", "j", "ok", text="x" * 5000))
-            stored.append(n)
-        except OutputError as error:
-            return str(error)
-    for start in range(0, 400, 8):
-        failed = [e for e in await asyncio.gather(*(put(n) for n in range(start, start + 8))) if e]
-        if failed:
-            break
-    assert failed and str(path) in failed[0] and "To fix" in failed[0], failed
-    assert (await store.get_or_claim(sha256("k0"))).text, "what is stored can still be read"
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    await store.put(Call(sha256("later"), "", "j", "ok"))
-    store.close()
-    print(len(stored))
-
-asyncio.run(main(Path(sys.argv[1])))
-"""
-
-
-@pytest.mark.slow
-def test_a_full_disk_fails_the_waiting_and_loses_nothing(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "c")], capture_output=True, text=True, timeout=HANGS_AFTER_S)
-    assert done.returncode == 0, done.stderr
-    stored = int(done.stdout)
-    assert 8 <= stored < 400
-    assert set(read_calls(tmp_path / "c", [*(K(f"k{n}") for n in range(stored)), K("later")])) >= {
-        *(K(f"k{n}") for n in range(stored)),
-        K("later"),
-    }
 
 
 async def test_a_rollback_journal_where_there_is_no_write_ahead_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

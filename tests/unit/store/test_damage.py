@@ -247,33 +247,7 @@ def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(tmp_path: Pat
     assert paid_by(path, "0123456789ab", 1).replies == 5
 
 
-def test_a_full_disk_keeps_what_was_in_flight_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    path = tmp_path / "calls.sqlite"
-    store = CallStore(path, run_id="0123456789ab")
-
-    def full(*_: object) -> None:
-        raise OutputError("cannot use the call store: the disk is full.")
-
-    async def work() -> None:
-        monkeypatch.setattr(store._worker.table, "write", full)
-        store.record_payment(KEYS[0], 1, Payment("m", TIME, 1, 1, usd=1.0))
-        found = await asyncio.gather(*(store.put(one) for one in CALLS[:4]), return_exceptions=True)
-        assert all("task=store action=import from=" in str(error) for error in found)
-
-    asyncio.run(work())
-    with pytest.raises(OutputError, match="the disk is full"):
-        store.close()
-    (kept,) = (tmp_path / "tmp").iterdir()
-    monkeypatch.undo()
-    assert import_calls(path, kept) == (4, 0)
-    assert paid_by(path, "0123456789ab", 1).usd == 1.0
-
-
-def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(tmp_path, monkeypatch) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     path = tmp_path / "calls.sqlite"

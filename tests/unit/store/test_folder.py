@@ -29,22 +29,6 @@ def made(output_dir: Path, name: str = "x", run_id: str = "abc123") -> RunFolder
     return run
 
 
-def test_the_paths_of_a_run(tmp_path: Path) -> None:
-    run = RunFolder.at(tmp_path / "outputs", "x", "abc123")
-    root = tmp_path / "outputs" / "x" / "abc123"
-    iteration = run.iteration(2)
-    paths = {
-        run.root: ".", run.manifest: "manifest.json", run.config: "config.yaml", run.prompts: "prompts", run.samples: "samples.parquet",
-        run.outputs: "outputs.parquet", run.report: "report.md", iteration.progress: "iteration-2/.progress.json",
-        iteration.records: "iteration-2/records.parquet", iteration.scores: "iteration-2/scores.parquet",
-        iteration.judge_inputs: "iteration-2/judge_inputs.parquet", iteration.metrics: "iteration-2/metrics.json",
-        iteration.cost: "iteration-2/cost.json", iteration.journal: "iteration-2/journal.jsonl",
-    }  # fmt: skip
-    assert {str(path.relative_to(root)) for path in paths} == set(paths.values())
-    assert run.run_id == "abc123"
-    assert not (tmp_path / "outputs").exists()
-
-
 def test_iterations_in_order(tmp_path: Path) -> None:
     run = made(tmp_path)
     assert RunFolder(tmp_path / "missing").iterations() == []
@@ -318,16 +302,11 @@ def test_of_a_long_table_neighbours_share_a_digest(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("numbers", "places"),
     [
-        ([5, 6, 7, 8, 0, 10, 11], [range(3, 6)]),
-        ([6, 5, 7, 8, 9, 10, 11], [range(3)]),
-        ([5, 6, 7, 8, 9, 10, 12], [range(6, 9)]),
-        ([5, 6, 7], [range(3, 6), range(6, 9)]),
-        ([5, 6, 7, 8, 9, 10, 11, 12, 13, 14], [range(6, 9), range(9, 12)]),
+        ([5, 6, 7, 8, 0, 10, 11], [range(3, 6)]), ([6, 5, 7, 8, 9, 10, 11], [range(3)]), ([5, 6, 7, 8, 9, 10, 12], [range(6, 9)]),
+        ([5, 6, 7], [range(3, 6), range(6, 9)]), ([5, 6, 7, 8, 9, 10, 11, 12, 13, 14], [range(6, 9), range(9, 12)]),
     ],
-)
-def test_a_change_is_located_to_the_rows_that_share_a_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: list[int], places: list[range]
-) -> None:
+)  # fmt: skip
+def test_a_change_is_located_to_the_rows_that_share_a_digest(tmp_path, monkeypatch, numbers: list[int], places: list[range]) -> None:
     monkeypatch.setattr(seals, "MOST_DIGESTS", 3)
     path = tmp_path / "t.parquet"
     seal = numbered(path, [5, 6, 7, 8, 9, 10, 11])

@@ -87,18 +87,12 @@ def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
-        (b'{"format":1}\n{"a":1}\n', [1]),
-        (b'{"a":1}\n', [1]),
-        (b'{"format":true}\n', [1]),
-        (b"[]\n", [1]),
-        (HEADER + b'{"a":1}\n{"b":\n{"c":1}\n', [3]),
-        (HEADER + b'\n{"c":1}\n', [2]),
-        (HEADER + b'{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]),
-        (HEADER + b'{"a":"\xff"}\n{}\n', [2]),
-        (HEADER + b"[" * 100_000 + b"\n{}\n", [2]),
-        (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
+        (b'{"format":1}\n{"a":1}\n', [1]), (b'{"a":1}\n', [1]), (b'{"format":true}\n', [1]), (b"[]\n", [1]),
+        (HEADER + b'{"a":1}\n{"b":\n{"c":1}\n', [3]), (HEADER + b'\n{"c":1}\n', [2]),
+        (HEADER + b'{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]), (HEADER + b'{"a":"\xff"}\n{}\n', [2]),
+        (HEADER + b"[" * 100_000 + b"\n{}\n", [2]), (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
     ],
-)
+)  # fmt: skip
 def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(tmp_path: Path, content: bytes, lines: list[int]) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(content)
@@ -248,20 +242,15 @@ def ordered(path: Path, cases: list[tuple[Case, int]], group: int) -> list[tuple
 
 
 def key(number: int) -> Case:
-    """Neighbours differ in one part of the key only."""
     return f"s{number // 4}", "ab"[number // 2 % 2], 1 + number % 2
 
 
 @pytest.mark.slow
 @given(
-    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
-    group=st.integers(1, 12),
-    block=st.integers(1, 7),
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20), group=st.integers(1, 12), block=st.integers(1, 7),
     wide=st.sets(st.integers(0, 19)),
-)
-def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], group: int, block: int, wide: set[int]
-) -> None:
+)  # fmt: skip
+def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(tmp_path_factory, counts, group, block, wide) -> None:
     path = tmp_path_factory.mktemp("t") / "t.parquet"
     cases = [(key(number), count) for number, count in enumerate(counts)]
     ordered(path, cases, group)
@@ -279,14 +268,10 @@ def test_every_case_gets_its_rows_whatever_the_row_groups_and_blocks(
 
 @pytest.mark.slow
 @given(
-    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20),
-    group=st.integers(1, 12),
-    block=st.integers(1, 7),
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=20), group=st.integers(1, 12), block=st.integers(1, 7),
     among=st.sets(st.integers(0, 19)),
-)
-def test_of_some_cases_the_others_are_passed_over(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], group: int, block: int, among: set[int]
-) -> None:
+)  # fmt: skip
+def test_of_some_cases_the_others_are_passed_over(tmp_path_factory, counts, group, block, among) -> None:
     path = tmp_path_factory.mktemp("t") / "t.parquet"
     cases = [(key(number), count) for number, count in enumerate(counts)]
     ordered(path, cases, group)

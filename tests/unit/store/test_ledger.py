@@ -208,7 +208,6 @@ PAYMENT = row_of_payment(PaymentEntry(7, "r", 1, Payment("m", "2026-01-01T00:00:
 
 
 def sealed(given: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    """The row with other cells, and the digest of these."""
     row = {**given, **changed}
     del row[DIGEST]
     return {**row, DIGEST: sha256(row)}

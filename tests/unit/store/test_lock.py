@@ -106,13 +106,6 @@ def test_only_one_at_a_time_in_one_process_too(tmp_path: Path, way: str) -> None
     FolderLock(tmp_path).acquire().release()
 
 
-def test_waits_for_it(tmp_path: Path, way: str) -> None:
-    first = FolderLock(tmp_path).acquire()
-    threading.Timer(0.2, first.release).start()
-    with FolderLock(tmp_path).acquire(wait_s=10):
-        assert (tmp_path / ".lock").exists()
-
-
 @pytest.mark.slow
 def test_many_at_once_are_never_two(tmp_path: Path, way: str) -> None:
     inside, most = [0], [0]

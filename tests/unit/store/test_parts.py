@@ -243,17 +243,11 @@ def table_of_tables(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "cells",
     [
-        {"sample_id": "q3"},
-        {"sample_id": "q3", "method": "b"},
-        {"method": None},
-        {"method": None, "repeat": 2},
-        {"sample_id": "q5", "method": "a", "repeat": 1},
-        {"repeat": 2, "sample_id": "q0"},
-        {"sample_id": "not there"},
-        {"sample_id": 3},
+        {"sample_id": "q3"}, {"sample_id": "q3", "method": "b"}, {"method": None}, {"method": None, "repeat": 2},
+        {"sample_id": "q5", "method": "a", "repeat": 1}, {"repeat": 2, "sample_id": "q0"}, {"sample_id": "not there"}, {"sample_id": 3},
         {},
     ],
-)
+)  # fmt: skip
 def test_the_rows_with_these_cells(table_of_tables: Path, cells: dict[str, Any]) -> None:
     expected = {place: row for place, row in enumerate(ROWS) if row.items() >= cells.items()}
     assert query_rows(table_of_tables, **cells) == list(expected.values())
@@ -280,9 +274,7 @@ IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.text("Ã
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(IDS, min_size=1, max_size=12), st.lists(IDS, max_size=3), st.integers(1, 5), st.booleans(), st.data())
-def test_the_rows_of_cases_are_those_of_a_search_through_all(
-    tmp_path: Path, ids: list[str], others: list[str], group: int, has_statistics: bool, data: st.DataObject
-) -> None:
+def test_the_rows_of_cases_are_those_of_a_search_through_all(tmp_path, ids, others, group, has_statistics, data) -> None:
     path = tmp_path / "cases.parquet"
     rows = [{"place": place, "sample_id": name, "method": "a", "repeat": 1} for place, name in enumerate(ids)]
     pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=group, write_statistics=has_statistics)

@@ -79,15 +79,10 @@ def test_the_documented_keys(tmp_path: Path) -> None:
         "secondsLeft": 80.0,
         "command": "ragpipe name=x",
         "limits": {
-            "refused": 2,
-            "overloaded": 1,
-            "heldSeconds": {"429": 12.5, "tpm": 3.0},
-            "requestsPerMinute": 300.0,
-            "tokensPerMinute": 60_000.0,
-            "learnedPerMinute": 288.5,
-            "width": 11,
+            "refused": 2, "overloaded": 1, "heldSeconds": {"429": 12.5, "tpm": 3.0}, "requestsPerMinute": 300.0,
+            "tokensPerMinute": 60_000.0, "learnedPerMinute": 288.5, "width": 11,
         },
-    }
+    }  # fmt: skip
     assert read_progress(progress.path) == STATE
 
 
@@ -104,26 +99,12 @@ def test_what_is_no_state_is_none(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("phase", "dancing"),
-        ("pid", "x"),
-        ("pid", None),
-        ("updatedAt", "yesterday"),
-        ("updatedAt", "2026-11-23T08:00:00"),
-        ("cases", []),
-        ("calls", {"sent": 1}),
-        ("errorGroups", [1]),
-        ("waitingUntil", "soon"),
-        ("waitingUntil", "2026-11-23T08:00:00"),
-        ("startedAt", "0001-01-01T00:00:00+14:00"),
-        ("secondsLeft", "x"),
-        ("secondsLeft", float("nan")),
-        ("secondsLeft", float("inf")),
-        ("ratePerSecond", -1),
-        ("tokens", 10**400),
-        ("usd", float("inf")),
-        ("cases", {"total": 10**20, "done": 0, "resumed": 0}),
+        ("phase", "dancing"), ("pid", "x"), ("pid", None), ("updatedAt", "yesterday"), ("updatedAt", "2026-11-23T08:00:00"),
+        ("cases", []), ("calls", {"sent": 1}), ("errorGroups", [1]), ("waitingUntil", "soon"), ("waitingUntil", "2026-11-23T08:00:00"),
+        ("startedAt", "0001-01-01T00:00:00+14:00"), ("secondsLeft", "x"), ("secondsLeft", float("nan")), ("secondsLeft", float("inf")),
+        ("ratePerSecond", -1), ("tokens", 10**400), ("usd", float("inf")), ("cases", {"total": 10**20, "done": 0, "resumed": 0}),
     ],
-)
+)  # fmt: skip
 def test_a_state_with_a_wrong_value_is_none(tmp_path: Path, key: str, value: Any) -> None:
     path = tmp_path / ".progress.json"
     path.write_text(json.dumps({"state": STATE.as_json() | {key: value}}))

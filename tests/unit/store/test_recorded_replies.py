@@ -27,22 +27,11 @@ def row(number: int, **cells: Any) -> dict[str, Any]:
     """A row of judge_inputs, with every column that a call is read from."""
     empty = dict.fromkeys(JUDGE_INPUTS.names)
     return {
-        **empty,
-        "sample_id": f"q{number}",
-        "key": sha256(f"key {number}"),
-        "payload_id": sha256(f"payload {number}"),
-        "judge": "m@h",
-        "status": "ok",
-        "reply": f"reply {number}",
-        "flags": [],
-        "tokens_in": number,
-        "latency_ms": number / 7,
-        "attempts": 1 + number % 2,
-        "paid_by": f"run{number % 3}/2" if number % 5 else None,
-        "sent": json.dumps({"temperature": 0, "seed": number % 2}),
-        "wire_hash": sha256(number),
-        **cells,
-    }
+        **empty, "sample_id": f"q{number}", "key": sha256(f"key {number}"), "payload_id": sha256(f"payload {number}"), "judge": "m@h",
+        "status": "ok", "reply": f"reply {number}", "flags": [], "tokens_in": number, "latency_ms": number / 7,
+        "attempts": 1 + number % 2, "paid_by": f"run{number % 3}/2" if number % 5 else None,
+        "sent": json.dumps({"temperature": 0, "seed": number % 2}), "wire_hash": sha256(number), **cells,
+    }  # fmt: skip
 
 
 def call(cells: dict[str, Any]) -> Call:

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
-from pydantic.fields import FieldInfo
 
 from ragpipe.config.runner_settings import LocalRunner
 from ragpipe.config.settings import RunConfig, StoreSettings, TopSettings
@@ -98,11 +97,8 @@ SAME_HERE = {
 """Fields with a test of their own below, or of which the identity says another part, and why."""
 if detector := JUDGES.get("detector"):
     OTHERS |= {
-        (detector, "files"): SHA,
-        (detector, "model"): "owner/other",
-        (detector, "revision"): "b" * 40,
-        (detector, "device"): "cpu",
-    }
+        (detector, "files"): SHA, (detector, "model"): "owner/other", (detector, "revision"): "b" * 40, (detector, "device"): "cpu",
+    }  # fmt: skip
     SAME_HERE[detector, "path"] = "its files are hashed"
 if "litellm" in EMBEDDERS:
     provider, local = EMBEDDERS["litellm"], EMBEDDERS["sentence_transformers"]
@@ -130,7 +126,6 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
 
 
 def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
-    """A run of plain sections, with these keys in one of them."""
     plain: dict[str, Any] = {
         "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["evidence"], "transport": TRANSPORTS["live"], "runner": LocalRunner,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
@@ -189,9 +184,7 @@ def fields() -> list[Any]:
 
 
 @pytest.mark.parametrize(("section", "kind", "name", "field"), fields())
-def test_an_option_makes_another_run_just_when_it_can_change_a_number(
-    section: str, kind: type[Settings], name: str, field: FieldInfo
-) -> None:
+def test_an_option_makes_another_run_just_when_it_can_change_a_number(section, kind, name, field) -> None:
     if name == "kind":
         pytest.skip("another class; compared below")
     if (kind, name) == (StoreSettings, "url") and not registry.names("store"):
@@ -228,8 +221,7 @@ def test_every_kind_is_another_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "kind"),
-    [("judge", JUDGES["llm"]), *(("embedder", EMBEDDERS[name]) for name in ("litellm",) if name in EMBEDDERS)],
+    ("section", "kind"), [("judge", JUDGES["llm"]), *(("embedder", EMBEDDERS[name]) for name in ("litellm",) if name in EMBEDDERS)]
 )
 def test_an_address_counts_unless_the_endpoint_is_named(section: str, kind: type[Settings]) -> None:
     def at(port: int, **keys: Any) -> str:
