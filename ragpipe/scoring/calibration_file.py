@@ -144,6 +144,11 @@ class CalibrationLabel(_Part):
     passed: bool | None = None
     judge_passed: bool | None = None
 
+    @property
+    def may_correct(self) -> bool:
+        """Whether it is of a case drawn at random, or of a data set in which every case has one."""
+        return self.part == "random" or (self.part == "recorded" and self.probability == 1)
+
 
 class CorrectedWidth(_Part):
     """The mean of a score corrected by `labels` labels, and how wide its interval is.
@@ -196,9 +201,9 @@ class ScoreCalibration(_Part):
 
     @property
     def correcting_labels(self) -> list[CalibrationLabel]:
-        """The labels that a corrected mean goes by: of a draw by method those of all its parts, else those of the random part."""
-        drawn = [label for label in self.labels if label.part != "recorded"]
-        return drawn if self.by_method else [label for label in drawn if label.part == "random"]
+        """The labels that a corrected mean goes by: of a draw by method those of all its parts, else those of the random part;
+        labels of the data set where every case has one."""
+        return [label for label in self.labels if label.may_correct or (self.by_method and label.part != "recorded")]
 
     @property
     def calibrated(self) -> bool | None:
@@ -210,8 +215,8 @@ class ScoreCalibration(_Part):
 
     @property
     def random_labels(self) -> int:
-        """How many labels are of the random part of a draw: those that may correct a mean."""
-        return sum(label.part == "random" for label in self.labels)
+        """How many labels are drawn at random, or of every case: those that may correct a mean."""
+        return sum(label.may_correct for label in self.labels)
 
 
 class CalibratedJudge(_Part):

@@ -467,13 +467,13 @@ def limit(gate: Mapping[str, Any]) -> str:
 
 
 def value_text(gate: Mapping[str, Any]) -> str:
-    """The value of a gate of `gates.json` as tables show it beside its limit: `0.8712`; of a gate against a baseline, whose limit is on a
-    drop, `change -0.1438`; `-` where there is none."""
+    """The value of a gate of `gates.json` as tables show it beside its limit: `0.8712`, `0.7235 corrected` by labels; of a gate against a
+    baseline, whose limit is on a drop, `change -0.1438`; `-` where there is none."""
     value = gate["value"]
     if value is None:
         return "-"
     if "against" not in gate:
-        return number(value, gate)
+        return number(value, gate) + (" corrected" if gate.get("corrected") else "")
     return f"change {'' if value == 0 else '-' if value < 0 else '+'}{number(abs(value), gate)}"
 
 

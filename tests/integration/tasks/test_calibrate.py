@@ -161,6 +161,29 @@ def test_the_embedded_judge_against_marked_hallucinations(tmp_path: Path, real_d
     assert score.state == "failed"
 
 
+@pytest.mark.parametrize(("labelled", "verdict", "value"), [(60, "passed", 0.75), (59, "uncalibrated", 1.0)])
+def test_labels_that_the_data_give_of_every_case_decide_a_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: int, verdict: str, value: float
+) -> None:
+    """The judge finds every answer supported, people 45 of 60. Where one case has no label, nobody knows how the others were chosen."""
+    monkeypatch.chdir(tmp_path)
+    cases = []
+    for n in range(60):
+        text = f"Bridge {n} was opened in {1900 + n}."
+        recorded = {"recorded": {"people": int(n % 4 != 0)}} if n < labelled else {}
+        cases.append({"id": f"q{n}", "question": f"When was bridge {n} opened?", "answer": text, "contexts": [text], **recorded})
+    Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    words = ["dataset=jsonl", "dataset.path=cases.jsonl", "name=people", "metrics=[faithfulness,recorded]", "report.formats=[]"]
+    words += ["metrics.recorded.take={people: {binary: true}}", "+scoring.gates.faithful={score: faithfulness, of: mean, min: 0.4}"]
+    main(words)
+    run = Path("outputs/people/latest").resolve()
+    assert main(["task=calibrate", f"run={run}", "calibrate.recorded={faithfulness: people}"]) == 0
+    main(["task=rescore", f"run={run}", f"scoring.calibration={run / 'calibration/calibration.json'}"])
+    newest = max(Path("outputs/people").glob("*/gates.json"), key=lambda path: path.stat().st_mtime_ns)
+    (gate,) = json.loads(newest.read_text())["gates"]
+    assert (gate["verdict"], gate["value"]) == (verdict, pytest.approx(value))
+
+
 def test_verdicts_on_parts_of_an_answer_are_one_label(tmp_path: Path, real_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Summary of a Haystack: an object of verdicts by insight. Six judges, by summary here and by insight in EXPECTED.json."""
     path = real_data / "summhay_eval/eval_benchmark_data.json"
