@@ -59,7 +59,8 @@ def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> st
     alone = [(cases["only_base"], "only in the base"), (cases["only_candidate"], "only in the new one")]
     notes = [f"{whole(count)} {where}" for count, where in alone if count]
     if all(document["base"][key] == candidate[key] for key in ("run_id", "method")):
-        changed = any((score["equal_answers"] or {}).get("changed") for score in comparison["scores"].values())
+        scores = comparison["scores"].values()
+        changed = any(score["changed"] or any(score["lost"].values()) for score in scores)
         same = f"the same run on both sides (task=runs name={candidate['name']} lists the others)"
         notes.append("one run, judged twice" if changed else same)
     return ", ".join([text, *notes])
