@@ -141,7 +141,7 @@ file of iteration 1 counts outputs in place of cases.
 | `calls` | requests of this start, counted where they are sent: `sent` = `answered` + `failed` + `inFlight`. Retries count each time, stored replies never. `waiting` calls hold their next request back |
 | `texts` | texts `embedded` by a model in the process, and `waiting` for it |
 | `waitingUntil`, `waitingFor` | until when waiting calls are held back, and why: `429` (a rate limit), `rpm`, `tpm` (your own), `request limit`, `token limit`, `limit used up` (the server's headers), `overload` (the server's limit of concurrency), `no answer` (an outage), or what the last attempt met |
-| `limits` | what the [limits](rate-limits.md) of the judge's server did: requests `refused` for the rate (429) and `overloaded`; `heldSeconds` by reason, summed over calls; the limits in force (`requestsPerMinute`, `tokensPerMinute`), and what refusals taught (`learnedPerMinute`, `width`); null: no such limit |
+| `limits` | what the [limits](rate-limits.md) of the judge's server did: requests `refused` for the rate (429) and `overloaded`; the limits in force (`requestsPerMinute`, `tokensPerMinute`), and what refusals taught (`learnedPerMinute`, `width`); null: no such limit |
 | `ratePerSecond` | answered requests per second since `startedAt` |
 | `tokens`, `usd` | of all answers to the judge's questions; `usd` is null where a price is unknown |
 | `errors`, `errorGroups` | cases with an error; how many measurements failed, by kind of error |

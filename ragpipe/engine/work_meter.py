@@ -108,8 +108,7 @@ def _calls(attempts: Sequence[AttemptRunner]) -> CallCounts:
 def _hold(attempts: Sequence[AttemptRunner]) -> tuple[float | None, str]:
     """Until when (monotonic seconds) and why calls wait: the longest of what holds back the servers."""
     holds = [hold for runner in attempts if (hold := runner.hold()) is not None]
-    last = max(holds, key=lambda hold: hold.until, default=None)
-    return (None, "") if last is None else (last.until, last.reason)
+    return max(holds, key=lambda hold: hold[0], default=(None, ""))
 
 
 def _limits(leading: Sequence[AttemptRunner]) -> LimitFigures:
@@ -117,11 +116,11 @@ def _limits(leading: Sequence[AttemptRunner]) -> LimitFigures:
     if not leading:
         return LimitFigures()
     runner = leading[0]
-    limiter, learned, width = runner.state.rate_limiter, runner.state.rate_limiter.pace.rate, runner.state.width.limit
+    limiter = runner.state.rate_limiter
+    learned, width = limiter.pace.rate, limiter.width.limit
     return LimitFigures(
         runner.traffic.refusals,
         runner.traffic.overloads,
-        dict(limiter.held_s),
         limiter.per_minute("requests"),
         limiter.per_minute("tokens", "input", "output"),
         None if learned is None else learned * 60,

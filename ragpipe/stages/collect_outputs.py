@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import ConfigError, Incomplete, Interrupted, Problem, ProviderUnusable, RagpipeError
-from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
+from ragpipe.judging.limits.attempts import AttemptRunner
+from ragpipe.judging.limits.outage import SILENT
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collected_outputs import JOURNAL_FIELDS, OutputKey, append_output, last_outputs
 from ragpipe.stages.read_answers import ANSWER_PLACE, read_output
@@ -70,7 +71,7 @@ class CollectStage:
         """Ask for nothing more; answers in flight are kept."""
         self._stopped = self._stopped or why
         for limits in self._limits:
-            limits.stop(why)
+            limits.attempts.stop(why)
 
     def cancel(self) -> None:
         """Give up the answers in flight."""
@@ -161,7 +162,7 @@ class _MethodCollection:
         for number, (sample, repeat) in enumerate(self._missing(samples), 1):
             if self._stage.is_stopped:
                 return
-            await self._limits.slots.acquire()
+            await self._limits.attempts.questions.acquire()
             task = self._stage.start(self._collect_output(sample, repeat, is_probe=True))
             await asyncio.wait({task})
             failure = None if task.cancelled() else task.result()
@@ -173,9 +174,9 @@ class _MethodCollection:
     async def collect(self, samples: Iterable[Sample]) -> None:
         """Ask for every output that is missing, as long as the stage is not stopped."""
         for sample, repeat in self._missing(samples):
-            await self._limits.slots.acquire()
+            await self._limits.attempts.questions.acquire()
             if self._stage.is_stopped:
-                self._limits.slots.release()
+                self._limits.attempts.questions.release()
                 return
             self._stage.start(self._collect_output(sample, repeat))
 
@@ -208,7 +209,7 @@ class _MethodCollection:
             why.__cause__ = error
             stop(why)
         finally:
-            self._limits.slots.release()
+            self._limits.attempts.questions.release()
         return None
 
     def _end_where_all_fail(self, failure: SystemFailure, *, is_probe: bool) -> None:
@@ -235,7 +236,7 @@ class _MethodCollection:
         title = (
             f"the system at {self._limits.place} answered none of the first {_PROBES} questions; nothing else was asked"
         )
-        if failure.kind in NO_ANSWER - {"not_an_api_answer"}:
+        if failure.kind in SILENT:
             return ProviderUnusable(f"{title}. The last: {failure.message}")
         fix = "correct the request (system.body) or the system; what failed is asked again by the same command"
         problem = Problem(self._limits.place, "answer", failure.message, "an answer", fix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,17 +12,13 @@ from typing import Any
 
 from ragpipe.core.errors import FailureKind, Incomplete, ProviderUnusable, RagpipeError
 from ragpipe.judging.limits.attempts import AttemptRunner
-from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import RateLimiter
 from ragpipe.judging.limits.retries import holds_all
-from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.live_system import LiveMethod
 from ragpipe.systems.settings import LiveSystem
 from ragpipe.systems.system_failures import SystemFailure, failure_of_exception
 
-_FIRST_WAIT_S = 2.0  # longest back-off while nothing has been answered: a wrong start is told within half a minute
-_LONE_PROBES = 3  # a question that alone meets an outage may be its cause, and has its retries besides
 _LIMITS = ("concurrency", "rpm", "timeout_s", "retries", "retry_after_cap_s", "outage_s")
 
 
@@ -48,34 +43,11 @@ class AddressLimits:
     def __init__(self, settings: LiveSystem, tell: Callable[[str], None]):
         self._settings = settings
         self.place = settings.place
-        self.slots = RequestSlots(settings.concurrency)
         self.rate_limiter = RateLimiter(settings.rpm)
-        self.width = LearnedWidth()
         self.answered = False
-        self._stopped: RagpipeError | None = None
-        self._stopping = asyncio.Event()
-        self._outage = OutageGate(
-            settings.outage_s,
-            min(settings.retries, _LONE_PROBES),
-            lambda text: tell(f"system at {self.place}: {text}"),
-            self.slots.allow_extra,
-        )
         self.attempts = AttemptRunner(
-            settings,
-            self,
-            self._outage,
-            most=settings.concurrency,
-            sleep=self._sleep,
-            check=self._check,
-            give_up=self._end_of_outage,
-            first_wait_s=_FIRST_WAIT_S,
+            settings, self, give_up=self._end_of_outage, tell=lambda text: tell(f"system at {self.place}: {text}")
         )
-
-    def stop(self, why: RagpipeError) -> None:
-        """Start no more requests: what waits raises `why`."""
-        self._stopped = self._stopped or why
-        self._stopping.set()
-        self._outage.release()
 
     def respect_wait(self, failure: SystemFailure, seconds: float) -> None:
         """Hold all requests back for as long as a rate limit asks. Raises Incomplete where any failure asks for longer than the
@@ -89,17 +61,6 @@ class AddressLimits:
             )
         if holds_all(failure):
             self.rate_limiter.pause(seconds)
-
-    def _check(self) -> None:
-        if self._stopped is not None:
-            raise self._stopped
-
-    async def _sleep(self, seconds: float) -> None:
-        """Wait, unless the collection ends meanwhile."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        self._check()
 
     def _end_of_outage(self, seconds: float, message: str) -> RagpipeError:
         return ProviderUnusable(

@@ -12,10 +12,8 @@ import pytest
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.limit_headers import LimitRules
-from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.rate_limit import Demand, RateLimiter, TokenDemand
 from ragpipe.judging.limits.retries import CaseTime
-from ragpipe.judging.limits.width import LearnedWidth
 
 _MODULES = ("attempts", "outage", "rate_limit", "retries")
 
@@ -143,15 +141,16 @@ class _Tally:
 
 
 @dataclass
-class _Limits:
+class _Settings:
+    concurrency: int
     timeout_s: float = 120.0
     retries: int = 12
+    outage_s: float = 3600.0
 
 
 @dataclass
 class _State:
     rate_limiter: RateLimiter
-    width: LearnedWidth = field(default_factory=LearnedWidth)
     answered: bool = False
 
 
@@ -179,11 +178,9 @@ async def simulate(
     drawn = random.Random(f"tokens {server.seed}")
     loop = asyncio.get_running_loop()
     state = _State(RateLimiter(rpm, tpm, rules))
-    outage = OutageGate(3600, 5, lambda _: None, lambda _: None)
     runner = AttemptRunner(
-        _Limits(), state, outage, most=wide, sleep=asyncio.sleep, check=lambda: None,
-        give_up=lambda seconds, message: RuntimeError(f"{seconds} {message}"),
-    )  # fmt: skip
+        _Settings(wide), state, tell=lambda _: None, give_up=lambda seconds, message: RuntimeError(f"{seconds} {message}")
+    )
     demands = TokenDemand(counts, max_tokens)  # type: ignore[arg-type]
     waiting = [(drawn.randint(400, 2600), drawn.randint(40, 300)) for _ in range(calls)]
     waiting.reverse()

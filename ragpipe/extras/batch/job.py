@@ -15,7 +15,7 @@ from ragpipe.core.errors import FATAL
 from ragpipe.extras.batch.api import BatchApi, BatchStatus, Outcome
 from ragpipe.extras.batch.folder import BatchFolder
 from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.retries import RETRYABLE, Sleep
+from ragpipe.judging.limits.retries import RETRYABLE
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class BatchJob:
     folder: BatchFolder
     poll_s: float
     outage_s: float
-    sleep: Sleep
+    sleep: Callable[[float], Awaitable[None]]
     give_up: Callable[[str, str], Exception]
     tell: Callable[[str], None]
     redact: Callable[[str], str]

@@ -178,7 +178,7 @@ class BatchTransport(LiveTransport):
 
     async def _reply(self, question: Question) -> _Reply:
         """Wait for the reply of a batch: of one that has the question already, or of the next round."""
-        self._raise_if_unusable()
+        self.attempts.check()
         key = question.key
         if (reply := self._spare.pop(key, None)) is not None:
             self.attempts.traffic.sent += 1
@@ -208,7 +208,7 @@ class BatchTransport(LiveTransport):
                 held = await self._attach()
                 await self._send_round(held)
                 if self._parked:  # another process has their batch in hand
-                    await self._sleep(self._batch.poll_s)
+                    await self.attempts.sleep(self._batch.poll_s)
         except Exception as error:
             self._fail(error)
 
@@ -217,7 +217,7 @@ class BatchTransport(LiveTransport):
         calm = 0
         while calm < _SLICES:
             before = self._parkings
-            await self._sleep(QUIET_S / _SLICES)
+            await self.attempts.sleep(QUIET_S / _SLICES)
             calm = calm + 1 if before == self._parkings and not self.is_busy() else 0
 
     async def _attach(self) -> set[str]:
@@ -321,7 +321,7 @@ class BatchTransport(LiveTransport):
             folder,
             self._batch.poll_s,
             self.settings.outage_s,
-            sleep=self._sleep,
+            sleep=self.attempts.sleep,
             give_up=self._unusable,
             tell=self._notify,
             redact=self._calls.redact_reply,

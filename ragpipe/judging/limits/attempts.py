@@ -5,24 +5,36 @@ A judge's transport and a live system both send through it.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from ragpipe.core.errors import FATAL
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.outage import SILENT, OutageGate
 from ragpipe.judging.limits.rate_limit import Demand, RateLimiter
-from ragpipe.judging.limits.retries import CaseTime, RetryLimits, RetryLoop, Sleep
-from ragpipe.judging.limits.width import LearnedWidth, RequestSlots
+from ragpipe.judging.limits.retries import EMPTY_RETRIES, CaseTime, is_passing, seconds_before_retry
+from ragpipe.judging.limits.width import Slots
 
 T = TypeVar("T")
 
 NO_ANSWER = SILENT | {"not_an_api_answer"}
 """Errors that say nothing about the server except that it gave no answer."""
+OVERLOAD = "overload"
+"""Why a call waits that a server's limit of concurrency holds back."""
+_REASONS = {
+    "rate_limit": "429",
+    "network": "no connection",
+    "deadline": "timeout",
+    "not_an_api_answer": "no usable answer",
+}
+"""Why a call pauses before its next attempt, by the kind of its failure; any other kind in its own words."""
 
 
 @dataclass(slots=True)
@@ -41,8 +53,8 @@ class Traffic:
     refusals: int = 0
     overloads: int = 0
     waiting: int = 0
-    pauses: dict[object, tuple[float, str]] = field(default_factory=dict)
-    """The calls that pause before a retry: when each ends (monotonic seconds), and the kind of failure before it."""
+    pauses: list[tuple[float, str]] = field(default_factory=list)
+    """Of the calls that pause before a retry: when the pause ends (monotonic seconds), and why it is made."""
     answer_seconds: float = 0.0
     """What the answered requests took, all together."""
     first_answer: float | None = None
@@ -71,25 +83,17 @@ class Traffic:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """What holds requests back: `until` in monotonic seconds (it may have passed already), and the reason in a word or two."""
+class AttemptSettings(Protocol):
+    """The settings that bound the attempts of calls: those of a judge, or of a live system."""
 
-    until: float
-    reason: str
-
-
-OVERLOAD = "overload"
-"""Why a call waits that a server's limit of concurrency holds back."""
-RETRY_REASONS = {
-    "rate_limit": "429",
-    "server_error": "server error",
-    "network": "no connection",
-    "deadline": "timeout",
-    "empty_reply": "empty reply",
-    "not_an_api_answer": "no usable answer",
-}
-"""Why a call pauses before its next attempt, by the kind of its failure."""
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def outage_s(self) -> float: ...
 
 
 class ServerState(Protocol):
@@ -99,8 +103,6 @@ class ServerState(Protocol):
 
     @property
     def rate_limiter(self) -> RateLimiter: ...
-    @property
-    def width(self) -> LearnedWidth: ...
 
 
 class Tally(Protocol):
@@ -117,63 +119,81 @@ class Tally(Protocol):
     def case_time(self) -> CaseTime | None: ...
 
 
+@dataclass(slots=True)
+class _Call(Generic[T]):
+    key: str
+    send: Callable[[float], Awaitable[T]]
+    tally: Tally
+    admit: Callable[[], Awaitable[None]] | None
+    seconds_left: float  # of all attempts together, without the waits between them
+    empty_replies: int = 0
+    last_kind: str = ""
+
+
 class AttemptRunner:
     """Sends the attempts of one server's calls. It belongs to one event loop; `traffic` and `hold` may be read anywhere.
 
+    A call has at most 1 + `retries` attempts for every kind of error, and none after twice `timeout_s` in attempts; attempts during an
+    outage do not count. `questions` are slots for those under way: hold one around a call and the keeping of its answer.
+
     Args:
-        limits: The settings of retries and times.
+        settings: How many at once, how often, and how long.
         state: What is known of the server.
-        most: Requests that may be in flight at once, however many the server would take.
-        outage: Holds the attempts back while the server is down.
-        sleep: Waits; it raises when the run ends meanwhile.
-        check: Raises where nothing more is to be sent.
         give_up: The error for an outage that lasted too long, from its seconds and the last message.
-        first_wait_s: Longest back-off before the server's first answer; None: as later.
+        tell: Gets the notices for the user.
     """
 
     def __init__(
         self,
-        limits: RetryLimits,
+        settings: AttemptSettings,
         state: ServerState,
-        outage: OutageGate,
         *,
-        most: int,
-        sleep: Sleep,
-        check: Callable[[], None],
         give_up: Callable[[float, str], Exception],
-        first_wait_s: float | None = None,
+        tell: Callable[[str], None],
     ):
-        self._limits, self._outage = limits, outage
-        self.state = state
-        self._slots = RequestSlots(most, state.width)
-        self._sleep, self._check, self._give_up = sleep, check, give_up
-        self._first_wait_s = first_wait_s
-        self.traffic = Traffic()
+        self._settings, self._give_up = settings, give_up
+        self.state, self.traffic = state, Traffic()
+        self.questions = Slots(settings.concurrency)
+        self._requests = Slots(settings.concurrency, state.rate_limiter.width)
+        self._outage = OutageGate(settings.outage_s, self.questions, tell)
+        self._turn = asyncio.Lock()  # attempts start in the order in which they came
+        self._stopped: Exception | None = None
+        self._stopping = asyncio.Event()
 
     def share(self, state: ServerState) -> None:
         """Continue with what is known of the server elsewhere. Call it before anything is sent."""
-        self.state = state
-        self._slots.learned = state.width
+        self.state, self._requests.width = state, state.rate_limiter.width
 
-    def hold(self) -> Hold | None:
-        """What holds back the calls that wait now; None where none waits."""
-        now, limiter, pauses = time.monotonic(), self.state.rate_limiter, list(self.traffic.pauses.values())
+    def stop(self, why: Exception) -> None:
+        """Start no more attempts: what waits raises `why` at once. Requests in flight go on."""
+        self._stopped = self._stopped or why
+        self._stopping.set()
+        self._outage.release()
+
+    def check(self) -> None:
+        """Raises why nothing more is sent, where that is so."""
+        if self._stopped is not None:
+            raise self._stopped.with_traceback(None)  # it is raised for every call that is left
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless all ends meanwhile: a provider may ask for minutes. Raises as `check`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        self.check()
+
+    def hold(self) -> tuple[float, str] | None:
+        """What holds back the calls that wait now: until when (monotonic seconds; it may have passed already), and the reason in a word or
+        two. None where none waits."""
+        now, pauses = time.monotonic(), list(self.traffic.pauses)
         if not self.traffic.waiting:
             return None
         if self._outage.active:
-            return Hold(self._outage.next_probe, self._outage.reason)
-        if limiter.paused_until > now:
-            return Hold(limiter.paused_until, "429")
-        if self.traffic.waiting > len(pauses):
-            start, why = limiter.next_start(now)
-            if why:
-                return Hold(start, why)
-            if self._slots.is_narrowed:
-                return Hold(now, OVERLOAD)
-        if not pauses:
-            return None
-        until, kind = min(pauses)
-        return Hold(until, RETRY_REASONS.get(kind, kind))
+            return self._outage.next_probe, self._outage.reason
+        start, why = self.state.rate_limiter.next_start(now)
+        if why:
+            return start, why
+        return (now, OVERLOAD) if self._requests.is_narrowed else min(pauses, default=None)
 
     async def run(
         self,
@@ -188,130 +208,151 @@ class AttemptRunner:
         `key` names the call: an outage that one call alone has met is that call's failure. `admit` is awaited before each `send`: a
         wait there does not count against the time of the case.
         """
-        retries = RetryLoop(self._limits)
-        attempt = partial(self._attempt, key, send, admit, tally, retries)
-        return await retries.run(attempt, partial(self._pause, retries, tally))
+        call = _Call(key, send, tally, admit, 2 * self._settings.timeout_s)
+        try:
+            return await self._attempt(call)
+        except AttemptError as error:  # most calls never fail, and tenacity would cost them more than all of this
+            failed = [error]
 
-    async def _pause(self, retries: RetryLoop, tally: Tally, seconds: float) -> None:
+        async def attempt() -> T:
+            if failed:
+                raise failed.pop()
+            return await self._attempt(call)
+
+        return await AsyncRetrying(
+            retry=retry_if_exception(is_passing),
+            stop=partial(self._is_last, call),
+            wait=self._wait,
+            sleep=partial(self._pause, call),
+            reraise=True,
+        )(attempt)
+
+    def _is_last(self, call: _Call[T], attempts: RetryCallState) -> bool:
+        return (
+            attempts.attempt_number > self._settings.retries
+            or call.empty_replies > EMPTY_RETRIES
+            or call.seconds_left < 0.1 * self._settings.timeout_s
+        )
+
+    def _wait(self, attempts: RetryCallState) -> float:
+        error = attempts.outcome.exception() if attempts.outcome is not None else None
+        assert isinstance(error, AttemptError)
+        return seconds_before_retry(error, attempts.attempt_number, has_answered=self.state.answered)
+
+    async def _pause(self, call: _Call[T], seconds: float) -> None:
         """Wait before a retry."""
-        traffic, name = self.traffic, object()
-        traffic.pauses[name] = (time.monotonic() + seconds, retries.last_kind)
+        why = _REASONS.get(call.last_kind, call.last_kind.replace("_", " "))
+        pause, traffic = (time.monotonic() + seconds, why), self.traffic
+        traffic.pauses.append(pause)
         traffic.waiting += 1
         try:
-            with tally.case_time or _NO_LIMIT:
-                await self._sleep(seconds)
+            with call.tally.case_time or _NO_LIMIT:
+                await self.sleep(seconds)
         finally:
             traffic.waiting -= 1
-            del traffic.pauses[name]
+            traffic.pauses.remove(pause)
 
-    async def _attempt(
-        self,
-        key: str,
-        send: Callable[[float], Awaitable[T]],
-        admit: Callable[[], Awaitable[None]] | None,
-        tally: Tally,
-        retries: RetryLoop,
-    ) -> T:
+    async def _attempt(self, call: _Call[T]) -> T:
         """One attempt that counts against the call's retries. Attempts during an outage are repeated here and do not."""
+        tally, case_time = call.tally, call.tally.case_time
         while True:
             raise_if_late(tally)
-            probe = await self._acquire(key, tally)
-            tally.attempts += 1
-            if admit is not None:
-                with self._given_back(probe=probe):
-                    await admit()
-            started, case_time = time.monotonic(), tally.case_time
-            seconds = self._limits.timeout_s if probe else retries.attempt_timeout
+            probe = await self._acquire(tally)
             try:
-                if case_time is not None and not probe:
-                    seconds = case_time.at_most(seconds)
-                with case_time or _NO_LIMIT:
-                    result = await send(seconds)
-            except AttemptError as error:
-                tally.last_error = error.message
-                self._learn_of_refusal(error, started)
-                if error.kind in NO_ANSWER and not probe:
-                    raise_if_late(tally, error)
-                if self._is_outage(error, key, probe):
-                    if error.retry_after is not None:
-                        self.state.rate_limiter.pause(error.retry_after)
-                    continue
-                retries.record_failure(error, (tally.latency_ms or 0) / 1000, self._outage.count)
-                is_first = self._first_wait_s is not None and not self.state.answered and error.retry_after is None
-                if is_first and retries.wait is not None:
-                    retries.wait = min(retries.wait, self._first_wait_s or 0.0)
-                raise
-            except BaseException:
-                if probe:
-                    self._outage.abandon_probe()
-                raise
+                if call.admit is not None:
+                    await call.admit()
+                tally.attempts += 1
+                started, seconds = time.monotonic(), self._settings.timeout_s
+                if not probe:
+                    seconds = min(seconds, call.seconds_left)
+                    seconds = seconds if case_time is None else case_time.at_most(seconds)
+                try:
+                    with case_time or _NO_LIMIT:
+                        result = await call.send(seconds)
+                except AttemptError as error:
+                    tally.last_error, call.last_kind = error.message, error.kind
+                    self._learn_of_refusal(error, started)
+                    if error.kind in NO_ANSWER and not probe:
+                        raise_if_late(tally, error)
+                    if self._is_outage(error, call.key, probe=probe):
+                        if error.retry_after is not None:
+                            self.state.rate_limiter.pause(error.retry_after)
+                        continue
+                    call.seconds_left -= min(seconds, (tally.latency_ms or 0) / 1000)
+                    call.empty_replies += error.kind == "empty_reply"
+                    raise
             finally:
-                is_held = self._slots.is_full
-                self._slots.release()
+                is_held = self._requests.is_narrowed
+                self._requests.release()
+                if probe:
+                    self._outage.end_probe()
             self.state.answered = True
             self._outage.record_answer()
             self.state.rate_limiter.record_success()
-            if self.state.width.limit is not None:
-                self.state.width.record_answer(is_held=is_held)
-                self._slots.admit()
+            if is_held:
+                self.state.rate_limiter.width.record_answer()
             return result
-
-    @contextmanager
-    def _given_back(self, *, probe: bool, slot: bool = True) -> Iterator[None]:
-        """Where it is left by an exception, the slot is free again and another may be the probe."""
-        try:
-            yield
-        except BaseException:
-            if slot:
-                self._slots.release()
-            if probe:
-                self._outage.abandon_probe()
-            raise
 
     def _learn_of_refusal(self, error: AttemptError, started: float) -> None:
         """What a failure says of the server's limits: that its rate is too high, or the requests in flight too many."""
+        limiter = self.state.rate_limiter
         if error.overload:
             self.traffic.overloads += 1
             if not self._outage.active:  # the refused probe of an outage says nothing of a width
-                self.state.width.record_refusal(started, self.traffic.in_flight + 1, time.monotonic())
+                limiter.width.record_refusal(started, self.traffic.in_flight + 1, time.monotonic())
         elif error.kind == "rate_limit":
             self.traffic.refusals += 1
-            self.state.rate_limiter.record_limit(started)
+            limiter.record_limit(started)
 
-    def _is_outage(self, error: AttemptError, key: str, probe: bool) -> bool:
+    def _is_outage(self, error: AttemptError, key: str, *, probe: bool) -> bool:
         """Record a failed attempt. Whether it is attributed to an outage, and not to its call."""
-        if error.kind not in NO_ANSWER and error.kind != "rate_limit":
+        is_limit = error.kind == "rate_limit"
+        if error.kind not in NO_ANSWER and not is_limit:
             self._outage.record_answer()  # a refusal of the question is an answer too
-            if error.kind not in FATAL:
-                self.state.answered = True
+            self.state.answered = self.state.answered or error.kind not in FATAL
             return False
         # a limit of the rate refuses many requests, but not all: what is under way may be answered
-        may_begin = self.state.answered and not (error.kind == "rate_limit" and self.traffic.in_flight)
-        if not self._outage.record_failure(error, key, probe=probe, answered_before=may_begin):
+        may_begin = error.kind in SILENT or (is_limit and not self.traffic.in_flight)
+        if not probe and not (may_begin and self.state.answered):
+            return False
+        if not self._outage.record_failure(error, key, probe=probe):
             return False
         if self._outage.too_long:
             raise self._give_up(self._outage.seconds, error.message)
         return True
 
-    async def _acquire(self, key: str, tally: Tally) -> bool:
+    async def _acquire(self, tally: Tally) -> bool:
         """Wait until an attempt may start, and take a slot for it. Whether it is the probe of an outage."""
         self.traffic.waiting += 1
         try:
             while True:
-                probe = await self._outage.acquire(key)
-                with self._given_back(probe=probe, slot=False):
-                    self._check()
-                    await self._slots.acquire()
-                with self._given_back(probe=probe):
-                    self._check()
-                    await self.state.rate_limiter.acquire(self._sleep, tally.demand)
-                    self._check()
+                probe, has_slot = await self._outage.acquire(), False
+                try:
+                    self.check()
+                    await self._requests.acquire()
+                    has_slot = True
+                    await self._start(tally.demand)
                     raise_if_late(tally)
-                if probe or not self._outage.active:
-                    return probe
-                self._slots.release()
+                    if probe or not self._outage.active:
+                        return probe
+                except BaseException:
+                    if probe:
+                        self._outage.end_probe()
+                    if has_slot:
+                        self._requests.release()
+                    raise
+                self._requests.release()
         finally:
             self.traffic.waiting -= 1
+
+    async def _start(self, demand: Demand | None) -> None:
+        """Wait until the limits of the server let an attempt start."""
+        limiter = self.state.rate_limiter
+        async with self._turn:
+            while (start := limiter.next_start(now := time.monotonic())[0]) > now:
+                await self.sleep(start - now)
+            self.check()
+            limiter.take(now, demand)
 
 
 _NO_LIMIT = nullcontext()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -65,7 +64,7 @@ class Budget:
         """Why nothing more is sent; None as long as requests are admitted."""
         self.spent, self.assumed, self.held = journal.carried, journal.assumed, Amount()
         self.under_way = 0
-        self._waiting: deque[tuple[asyncio.Future[None], Amount, str]] = deque()
+        self._turn, self._freed = asyncio.Lock(), asyncio.Event()
         self._left = dict(journal.named)  # holds of earlier starts by name; part of `spent` until they are taken over
 
     async def reserve(self, amount: Amount, name: str = "") -> Reservation:
@@ -76,26 +75,27 @@ class Budget:
         way, and at once from then on; OutputError where the hold cannot be written down. The hold of an earlier start with the
         same name, of a request that a batch has, is taken over: it is counted once.
         """
-        if self.used_up is not None and name not in self._left:
-            raise self.used_up
-        if self._fits_now(amount, name):
-            self._take(amount)
-        else:
-            await self._admission(amount, name)
-        return self._written_down(amount, name)
+        if name in self._left and self._fits(amount, name):
+            return self._take(amount, name)
+        async with self._turn:
+            while (hold := self._if_it_fits(amount, name)) is None:
+                self._freed.clear()
+                await self._freed.wait()
+            return hold
 
     def reserve_now(self, amount: Amount, name: str) -> Reservation | None:
         """As `reserve`, for a request that can come later: None where it does not fit before those under way have ended."""
+        return None if self._turn.locked() else self._if_it_fits(amount, name)
+
+    def _if_it_fits(self, amount: Amount, name: str) -> Reservation | None:
         if self.used_up is not None and name not in self._left:
             raise self.used_up
-        if not self._fits_now(amount, name):
-            if self.under_way:
-                return None
-            self._close(amount)
-            assert self.used_up is not None
-            raise self.used_up
-        self._take(amount)
-        return self._written_down(amount, name)
+        if self._fits(amount, name):
+            return self._take(amount, name)
+        if self.under_way:
+            return None
+        self.used_up = self._error(amount)
+        raise self.used_up
 
     def drop(self, name: str) -> None:
         """The request of an earlier start was never sent: its hold costs nothing. Nothing where there is none of this name."""
@@ -104,19 +104,20 @@ class Budget:
             self.spent, self.assumed = self.spent - amount, self.assumed - amount
             self._journal.settle(number, Amount())
 
-    def _fits_now(self, amount: Amount, name: str) -> bool:
-        """Whether the amount fits, where nobody waits for room. What an earlier start held for the same request makes room."""
-        return (name in self._left or not self._waiting) and self._fits(amount, name)
+    def _fits(self, amount: Amount, name: str) -> bool:
+        """Whether there is room; what an earlier start held for the same request makes some."""
+        if name in self._left:
+            amount = (amount - self._left[name][1]).at_least(Amount())
+        total = self.spent + self.held + amount
+        return all(getattr(total, part) <= limit for part, limit in self._given.items())
 
-    def _written_down(self, amount: Amount, name: str) -> Reservation:
-        """The hold of an amount that was taken, once it is in the journal: before that of an earlier start is given up."""
-        try:
-            hold = Reservation(amount, self._journal.hold(amount, name))
-            self.drop(name)
-            return hold
-        except BaseException:
-            self._give_back(amount)
-            raise
+    def _take(self, amount: Amount, name: str) -> Reservation:
+        """Hold an amount: it is in the journal before the hold of an earlier start is given up."""
+        hold = Reservation(amount, self._journal.hold(amount, name))
+        self.held += amount
+        self.under_way += 1
+        self.drop(name)
+        return hold
 
     def settle(self, hold: Reservation, cost: Amount | None) -> None:
         """Book what an answered request has cost; None where the answer does not say: then the whole hold."""
@@ -134,68 +135,12 @@ class Budget:
         self.assumed += hold.amount
         self._end(hold)
 
-    def _fits(self, amount: Amount, name: str) -> bool:
-        if name in self._left:
-            amount = (amount - self._left[name][1]).at_least(Amount())
-        total = self.spent + self.held + amount
-        return all(getattr(total, part) <= limit for part, limit in self._given.items())
-
-    async def _admission(self, amount: Amount, name: str) -> None:
-        """Wait until the amount was taken for this request."""
-        waiter = (asyncio.get_running_loop().create_future(), amount, name)
-        self._waiting.append(waiter)
-        self._admit()
-        try:
-            await waiter[0]
-        except asyncio.CancelledError:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-            elif not waiter[0].cancelled() and waiter[0].exception() is None:  # admitted in the same moment
-                self._give_back(amount)
-            self._admit()
-            raise
-
-    def _admit(self) -> None:
-        """Let those that fit go, in their order; where nothing is under way any more, the first that does not fit ends it."""
-        while self._waiting:
-            admitted, amount, name = self._waiting[0]
-            if admitted.done():
-                self._waiting.popleft()
-            elif self._fits(amount, name):
-                self._take(amount)
-                self._waiting.popleft()
-                admitted.set_result(None)
-            elif self.under_way:
-                return
-            else:
-                self._close(amount)
-
-    def _close(self, amount: Amount) -> None:
-        """Admit nothing more in this start."""
-        self.used_up = self._error(amount)
-        while self._waiting:
-            refused, *_ = self._waiting.popleft()
-            if not refused.done():
-                refused.set_exception(self.used_up)
-
-    def _take(self, amount: Amount) -> None:
-        self.held += amount
-        self.under_way += 1
-
-    def _give_back(self, amount: Amount) -> None:
-        self.under_way -= 1
-        self.held = self.held - amount if self.under_way else Amount()  # no rounding error is left behind
-        self._admit()
-
     def _end(self, hold: Reservation) -> int:
         """Hold nothing more for a request; its number in the journal."""
-        self._give_back(hold.amount)
+        self.under_way -= 1
+        self.held = self.held - hold.amount if self.under_way else Amount()  # no rounding error is left behind
+        self._freed.set()
         return hold.number
-
-    def left(self) -> dict[str, float]:
-        """By limit, what is neither spent nor held."""
-        total = self.spent + self.held
-        return {part: max(0.0, limit - getattr(total, part)) for part, limit in self._given.items()}
 
     def line(self) -> str:
         """What is spent of what, in words."""

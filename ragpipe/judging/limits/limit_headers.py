@@ -18,7 +18,7 @@ Style = Literal["openai", "anthropic", "mistral", "plain", "any"]
 class LimitRules:
     """The limits of one provider.
 
-    `style` names its headers (`limit_headers.py`). `trusts_limits`: its `limit` headers mean requests or tokens per minute
+    `style` names its headers. `trusts_limits`: its `limit` headers mean requests or tokens per minute
     and set the pace; otherwise only what is used up holds requests back. `requests_per_day`: its limit of requests is one
     of a day, which sets no pace. `counts` says whether the limit of tokens counts `max_tokens` when a request arrives, or
     what was used; `counts_cached`: cached tokens of a prompt count too. `is_per_model`: each model has limits of its own under
@@ -42,75 +42,54 @@ _TABLE = {
     "gemini": LimitRules(counts="used"),
     "openrouter": LimitRules("plain", counts="used", is_per_model=False),
 }
-_OWN_SERVER = LimitRules(is_per_model=False)
-_OTHER = LimitRules()
 
 
 def limit_rules(provider: str, *, own_address: bool) -> LimitRules:
     """The rules of a provider. A server at an address of the user's own (`own_address`) may be anything that speaks the same
     protocol, except that Azure's always are: of its headers only what is used up is believed."""
     if own_address and provider != "azure":
-        return _OWN_SERVER
-    return _TABLE.get(provider, _OTHER)
+        return LimitRules(is_per_model=False)
+    return _TABLE.get(provider, LimitRules())
 
 
 Unit = Literal["requests", "tokens", "input", "output"]
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": _MINUTE, "h": _HOUR, "d": _DAY}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_NAMES: dict[Style, dict[Unit, str]] = {
+    "openai": {"requests": "x-ratelimit-{}-requests", "tokens": "x-ratelimit-{}-tokens"},
+    "anthropic": {
+        "requests": "anthropic-ratelimit-requests-{}",
+        "input": "anthropic-ratelimit-input-tokens-{}",
+        "output": "anthropic-ratelimit-output-tokens-{}",
+    },
+    "mistral": {"requests": "x-ratelimit-{}-req-minute", "tokens": "x-ratelimit-{}-tokens-minute"},
+    "plain": {"requests": "x-ratelimit-{}"},
+}
+"""By style, for each unit: the headers with the limit, with what remains, and with the time of the reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """One limit as a response describes it.
-
-    `limit` is what it allows per window and `remaining` what is left of it (None: not said). `reset_s` are the seconds until
-    nothing of it is used any more. `window_s` is the window of a limit of requests in seconds, as far as it can be told; a minute
-    otherwise, as for all limits of tokens.
-    """
+    """One limit as a response describes it, each part None where it is not said: what it allows, what remains of that, and the seconds
+    until nothing of it is used any more."""
 
     unit: Unit
     limit: float | None
     remaining: float | None
     reset_s: float | None
-    window_s: float = _MINUTE
-
-
-def _names(unit: Unit, pattern: str) -> tuple[Unit, str, str, str]:
-    """The headers of one unit, from a pattern with a place for the part."""
-    limit, remaining, reset = (pattern.format(part) for part in ("limit", "remaining", "reset"))
-    return unit, limit, remaining, reset
-
-
-_NAMES: dict[Style, tuple[tuple[Unit, str, str, str], ...]] = {
-    "openai": (_names("requests", "x-ratelimit-{}-requests"), _names("tokens", "x-ratelimit-{}-tokens")),
-    "anthropic": (
-        _names("requests", "anthropic-ratelimit-requests-{}"),
-        _names("input", "anthropic-ratelimit-input-tokens-{}"),
-        _names("output", "anthropic-ratelimit-output-tokens-{}"),
-    ),
-    "mistral": (_names("requests", "x-ratelimit-{}-req-minute"), _names("tokens", "x-ratelimit-{}-tokens-minute")),
-    "plain": (_names("requests", "x-ratelimit-{}"),),
-}
-_NAMES["any"] = _NAMES["openai"] + _NAMES["plain"]
-"""By style, for each unit: the names of the headers with the limit, with what remains, and with the time of the reset."""
 
 
 def read_limits(headers: Mapping[str, str], style: Style, now: float | None = None) -> list[LimitState]:
     """The limits that the headers describe; names are read in lower case. `now` is in seconds of `time.time`.
 
-    Values that are no numbers count as not said.
+    Values that are no numbers count as not said. The style `any` reads those of `openai` and `plain`.
     """
     found = []
-    for unit, limit_name, remaining_name, reset_name in _NAMES[style]:
-        remaining_text = headers.get(remaining_name)
-        limit_text = headers.get(limit_name)
-        if remaining_text is None and limit_text is None:
-            continue
-        limit, remaining = _number(limit_text), _number(remaining_text)
-        reset = _seconds_until(headers.get(reset_name), now)
-        window = _window(limit, remaining, reset) if unit == "requests" else _MINUTE
-        found.append(LimitState(unit, limit, remaining, reset, window))
+    for one in ("openai", "plain") if style == "any" else (style,):
+        for unit, name in _NAMES[one].items():
+            limit, remaining, reset = (headers.get(name.format(part)) for part in ("limit", "remaining", "reset"))
+            if limit is not None or remaining is not None:
+                found.append(LimitState(unit, _number(limit), _number(remaining), _seconds_until(reset, now)))
     return found
 
 
@@ -120,14 +99,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < 1e15 else None
-
-
-def _window(limit: float | None, remaining: float | None, reset: float | None) -> float:
-    """The window of a limit that fills up evenly: what is used of it is back when it is reset."""
-    if not limit or remaining is None or reset is None or remaining >= limit:
-        return _MINUTE
-    window = reset * limit / (limit - remaining)
-    return _DAY if window > 6 * _HOUR else _HOUR if window > 8 * _MINUTE else _MINUTE
 
 
 def _seconds_until(text: str | None, now: float | None) -> float | None:

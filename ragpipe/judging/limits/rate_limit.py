@@ -1,4 +1,4 @@
-"""How fast a provider may be asked: one rate limiter for all workers.
+"""How fast and how wide a server may be asked.
 
 What holds an attempt back, most trusted first: the provider asked to wait (Retry-After); a header says that a limit is used up;
 a limit is known, by `rpm` and `tpm` or by a header of a provider whose headers are known; refusals have taught a pace.
@@ -6,16 +6,13 @@ a limit is known, by `rpm` and `tpm` or by a header of a provider whose headers 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ragpipe.judging.limits.limit_headers import Counted, LimitRules, LimitState, Unit, read_limits
+from ragpipe.judging.limits.limit_headers import Counted, LimitRules, Unit, read_limits
 from ragpipe.judging.limits.pace import LearnedPace
-from ragpipe.judging.limits.retries import Sleep
+from ragpipe.judging.limits.width import LearnedWidth
 
 _BELOW_LIMIT = 1.04  # times slower than a header's limit: at the limit itself, jitter of the network causes refusals
 _MINUTE = 60.0
@@ -27,10 +24,10 @@ _OF_MESSAGE = 8.0  # bytes that a message counts besides its text: its role and 
 
 
 class RateLimiter:
-    """Call `acquire` before each attempt; after it `record_limit` or `record_success`, `observe` with the headers of its
-    response, and `settle` with its usage.
+    """The limits of one server under one key. It belongs to no event loop.
 
-    Attempts start in the order in which they came. All times are seconds of the monotonic clock. It belongs to no event loop.
+    Wait until `next_start` before each attempt, and `take` it; after it call `record_limit` or `record_success`, `observe` with the
+    headers of its response, and `settle` with its usage. All times are seconds of the monotonic clock.
 
     Args:
         rpm: requests per minute, by the user; None: no such limit.
@@ -39,85 +36,40 @@ class RateLimiter:
     """
 
     def __init__(self, rpm: float | None = None, tpm: float | None = None, rules: LimitRules | None = None):
-        self.rules = rules or LimitRules()
-        self.pace = LearnedPace()
-        self.held_s: defaultdict[str, float] = defaultdict(float)
-        """Seconds that calls were held back, summed over calls, by reason."""
+        self.rules, self.pace, self.width = rules or LimitRules(), LearnedPace(), LearnedWidth()
         self.paused_until = 0.0
         """Until when the provider asked to wait."""
-        self._used_up_until = self._pace_free_from = 0.0
-        self._own: dict[Unit, Bucket] = {}
-        self._stated: dict[Unit, Bucket] = {}
-        self._held_by_pace = False
-        self._last_demand: Mapping[Unit, float] = {}
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._used_up_until = 0.0
+        self._buckets: dict[tuple[Unit, str], Bucket] = {}  # by unit, and by whose limit it is
         self.configure(rpm, tpm)
 
     def configure(self, rpm: float | None, tpm: float | None) -> None:
         """Take over the limits of one more judge under the same key: the lowest hold."""
-        limits: tuple[tuple[Unit, float | None, str], ...] = (("requests", rpm, "rpm"), ("tokens", tpm, "tpm"))
-        for unit, limit, why in limits:
-            if limit is not None and (unit not in self._own or limit < self._own[unit].per_second * _MINUTE):
-                self._own[unit] = Bucket(limit / _MINUTE, why)
-        self._list_buckets()
+        limits: dict[tuple[Unit, str], float | None] = {("requests", "rpm"): rpm, ("tokens", "tpm"): tpm}
+        for name, limit in limits.items():
+            known = self._buckets.get(name)
+            if limit is not None and (known is None or limit / _MINUTE < known.per_second):
+                self._buckets[name] = Bucket(limit / _MINUTE)
 
-    def _list_buckets(self) -> None:
-        self._buckets = [*self._own.items(), *self._stated.items()]
-        self.counts_tokens = any(unit != "requests" for unit, _ in self._buckets)
-        """Whether attempts are held by a limit of tokens: `acquire` then needs their demand."""
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether attempts are held by a limit of tokens: `take` then needs their demand."""
+        return any(unit != "requests" for unit, _ in self._buckets)
 
     def next_start(self, now: float) -> tuple[float, str]:
         """When the next attempt may start, and what holds it back (empty: nothing)."""
-        holds = [(bucket.next_start(now), bucket.why) for _, bucket in self._buckets]
-        holds += [(self._used_up_until, "limit used up"), (self.paused_until, "429")]
-        if self.pace.rate is not None:
-            holds.append((self._pace_free_from, "429"))
+        holds = [(bucket.free_from, why) for (_, why), bucket in self._buckets.items()]
+        holds += [(self._used_up_until, "limit used up"), (self.paused_until, "429"), (self.pace.free_from, "429")]
         return max(((start, why) for start, why in holds if start > now), default=(now, ""))
 
-    async def acquire(self, sleep: Sleep = asyncio.sleep, demand: Demand | None = None) -> float:
-        """Wait until an attempt may start; returns the time of its start."""
-        arrived = now = time.monotonic()
-        if self._queue or self.next_start(arrived)[0] > arrived:
-            await self._wait(sleep)
-            now = time.monotonic()
-        self._held_by_pace = self.pace.rate is not None and self._pace_free_from > arrived
-        self.pace.record_start()
-        if self.pace.rate is not None:
-            self._pace_free_from = max(self._pace_free_from, now) + 1 / self.pace.rate
-        if demand is not None:
-            self._last_demand = demand.tokens
-        for unit, bucket in self._buckets:
+    def take(self, now: float, demand: Demand | None = None) -> None:
+        """An attempt starts."""
+        self.pace.record_start(now)
+        for (unit, _), bucket in self._buckets.items():
             if unit == "requests":
                 bucket.take(1, now)
             elif demand is not None:
                 bucket.take(demand.tokens[unit], now)
-        return now
-
-    async def _wait(self, sleep: Sleep) -> None:
-        """Wait in the queue; what holds its head back holds the others as long for the same reason."""
-        async with self._turn():
-            while True:
-                now = time.monotonic()
-                start, why = self.next_start(now)
-                if start <= now:
-                    return
-                await sleep(start - now)
-                self.held_s[why] += (time.monotonic() - now) * len(self._queue)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Inside, this attempt is at the head of the queue."""
-        turn = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
-        try:
-            if self._queue[0] is not turn:
-                await turn
-            yield
-        finally:
-            was_head = self._queue[0] is turn
-            self._queue.remove(turn)
-            if was_head and self._queue and not self._queue[0].done():
-                self._queue[0].set_result(None)
 
     def pause(self, seconds: float) -> None:
         """Hold all attempts back: the provider asked to wait."""
@@ -125,48 +77,34 @@ class RateLimiter:
 
     def record_limit(self, started: float) -> None:
         """An attempt that began at `started` was refused by the provider's rate limit."""
-        now = time.monotonic()
-        self.pace.record_refusal(started, now)
-        if self.pace.rate is not None:
-            self._pace_free_from = max(self._pace_free_from, now + 1 / self.pace.rate)
+        self.pace.record_refusal(started, time.monotonic())
 
     def record_success(self) -> None:
         """An attempt was not refused by the rate limit."""
-        self.pace.record_answer(time.monotonic(), is_held=self._held_by_pace)
+        self.pace.record_answer(time.monotonic())
 
     def settle(self, excess: Mapping[Unit, float]) -> None:
         """The server counted so many tokens more than an attempt's demand (negative: fewer)."""
-        for unit, bucket in self._buckets:
+        for (unit, _), bucket in self._buckets.items():
             if unit != "requests":
                 bucket.settle(excess[unit])
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Take over what the headers of a response say of the provider's limits."""
         for limit in read_limits(headers, self.rules.style):
-            per_second = self._stated_rate(limit)
-            if per_second is not None:
-                why = "request limit" if limit.unit == "requests" else "token limit"
-                self._stated.setdefault(limit.unit, Bucket(per_second, why)).per_second = per_second
-                self._list_buckets()
-            if limit.remaining is not None:
-                missing = (
-                    1.0 if limit.unit == "requests" else self._last_demand.get(limit.unit, 1.0)
-                ) - limit.remaining
-                waits = [limit.reset_s, None if per_second is None else missing / per_second]
-                wait = min((wait for wait in waits if wait is not None), default=None)
-                if missing > 0 and wait is not None and wait <= _LONGEST_RESET:
-                    self._used_up_until = max(self._used_up_until, time.monotonic() + wait)
-
-    def _stated_rate(self, limit: LimitState) -> float | None:
-        """The rate that a header's limit means, per second; None where it means none, or its meaning is not known."""
-        of_a_day = limit.unit == "requests" and self.rules.requests_per_day
-        if not self.rules.trusts_limits or not limit.limit or limit.window_s > _MINUTE or of_a_day:
-            return None
-        return limit.limit / _MINUTE / _BELOW_LIMIT
+            wait, of_a_day = limit.reset_s, limit.unit == "requests" and self.rules.requests_per_day
+            if self.rules.trusts_limits and limit.limit and not of_a_day:
+                per_second = limit.limit / _MINUTE / _BELOW_LIMIT
+                name = limit.unit, "request limit" if limit.unit == "requests" else "token limit"
+                self._buckets.setdefault(name, Bucket(per_second)).per_second = per_second
+                wait = 1 / per_second
+            if limit.remaining is not None and limit.remaining < 1 and wait is not None and wait <= _LONGEST_RESET:
+                self._used_up_until = max(self._used_up_until, time.monotonic() + wait)
 
     def per_minute(self, *units: Unit) -> float | None:
         """The lowest limit of these units per minute, by the user or by headers; None where there is none."""
-        return min((bucket.per_second * _MINUTE for unit, bucket in self._buckets if unit in units), default=None)
+        rates = (bucket.per_second * _MINUTE for (unit, _), bucket in self._buckets.items() if unit in units)
+        return min(rates, default=None)
 
 
 class Bucket:
@@ -177,19 +115,15 @@ class Bucket:
 
     CREDIT = 2.0
 
-    def __init__(self, per_second: float, why: str):
-        self.per_second, self.why = per_second, why
-        self._free_from = self._credit = 0.0
-
-    def next_start(self, now: float) -> float:
-        """When the next attempt may start."""
-        return max(now, self._free_from)
+    def __init__(self, per_second: float):
+        self.per_second = per_second
+        self.free_from = self._credit = 0.0
 
     def take(self, amount: float, now: float) -> None:
         """An attempt of so many units starts."""
         from_credit = min(self._credit, amount)
         self._credit -= from_credit
-        self._free_from = max(self._free_from, now) + (amount - from_credit) / self.per_second
+        self.free_from = max(self.free_from, now) + (amount - from_credit) / self.per_second
 
     def settle(self, amount: float) -> None:
         """The server counted so many units more (negative: fewer) than were taken."""
@@ -220,22 +154,20 @@ class TokenDemand:
     def of(self, messages: Iterable[Mapping[str, str]]) -> Demand:
         """The demand of a request with these messages."""
         size = sum(_OF_MESSAGE + len(message["content"].encode("utf-8", "replace")) for message in messages)
-        asked = size * (self._per_byte or 1 / _BYTES_PER_TOKEN)
-        output = self._output or _FIRST_OUTPUT
-        counted = output if self._longest is None else float(self._longest)
-        return Demand(size, {"tokens": asked + counted, "input": asked, "output": output})
+        return Demand(
+            size, self._tokens(size * (self._per_byte or 1 / _BYTES_PER_TOKEN), self._output or _FIRST_OUTPUT)
+        )
 
     def record(self, demand: Demand, tokens_in: int, tokens_out: int) -> dict[Unit, float]:
         """A request was answered with this usage. By how many tokens it took more than its demand (negative: fewer)."""
         self._per_byte = _mean(self._per_byte, tokens_in / demand.size)
-        self._output = _mean(self._output, float(tokens_out))
-        counted = float(tokens_out) if self._longest is None else float(self._longest)
-        real: dict[Unit, float] = {
-            "tokens": tokens_in + counted,
-            "input": float(tokens_in),
-            "output": float(tokens_out),
-        }
+        self._output = _mean(self._output, tokens_out)
+        real = self._tokens(tokens_in, tokens_out)
         return {unit: real[unit] - taken for unit, taken in demand.tokens.items()}
+
+    def _tokens(self, tokens_in: float, tokens_out: float) -> dict[Unit, float]:
+        counted = tokens_out if self._longest is None else self._longest
+        return {"tokens": tokens_in + counted, "input": tokens_in, "output": tokens_out}
 
 
 def _mean(mean: float | None, value: float) -> float:

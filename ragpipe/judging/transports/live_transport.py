@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from ragpipe.core.errors import FATAL, Incomplete, JudgeError, ProviderUnusable, RagpipeError
 from ragpipe.core.secret_detection import looks_random
@@ -21,9 +20,7 @@ from ragpipe.judging.clients.factory import make_client
 from ragpipe.judging.clients.http_responses import is_odd_end, parse_response
 from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
-from ragpipe.judging.limits.outage import OutageGate
 from ragpipe.judging.limits.retries import RETRYABLE, holds_all
-from ragpipe.judging.limits.width import RequestSlots
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
@@ -62,21 +59,9 @@ class LiveTransport:
     ):
         self.settings = settings
         self.provider: ProviderState = ProviderRegistry().state(settings)
-        self._slots = RequestSlots(settings.concurrency)
         self._served = ServedModel(settings)
-        self._outage = OutageGate(settings.outage_s, settings.retries, self._notify, self._slots.allow_extra)
-        self.attempts = AttemptRunner(
-            settings,
-            self.provider,
-            self._outage,
-            most=settings.concurrency,
-            sleep=self._sleep,
-            check=self._raise_if_unusable,
-            give_up=self._end_of_outage,
-        )
+        self.attempts = AttemptRunner(settings, self.provider, give_up=self._end_of_outage, tell=self._notify)
         self._tell = tell
-        self._stopped: RagpipeError | None = None
-        self._stopping = asyncio.Event()
         self._rates = rates
         self._key = settings.api_key()
         secrets = [s for s in (self._key, *provider_secrets(settings.provider)) if s]
@@ -91,7 +76,7 @@ class LiveTransport:
 
     def _request_costs(self, budget: Budget) -> RequestCosts:
         rates = self._rates or rates_for(self.settings)
-        return RequestCosts(budget, self.settings, rates, check=self._raise_if_unusable, tell=self._notify)
+        return RequestCosts(budget, self.settings, rates, check=self.attempts.check, tell=self._notify)
 
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with what this process has learned about the provider, and add to it."""
@@ -100,7 +85,7 @@ class LiveTransport:
 
     def slot(self) -> AbstractAsyncContextManager[None]:
         """One of `judge.concurrency` slots: hold it around `ask` and around the commit of its reply."""
-        return self._slots
+        return self.attempts.questions
 
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is called for every answered attempt."""
@@ -109,7 +94,6 @@ class LiveTransport:
         try:
             return await self._ask_in_turn(question, tally)
         except BudgetUsedUp as error:
-            tally.attempts -= 1  # the one that was held back
             return self._held_back(question, error, tally)
 
     def _held_back(self, question: Question, error: BudgetUsedUp, tally: AttemptTally) -> Call:
@@ -119,7 +103,7 @@ class LiveTransport:
 
     def _admit(self, question: Question) -> None:
         """Count a question."""
-        self._raise_if_unusable()
+        self.attempts.check()
         if excess := self.provider.window.excess(question.payload.messages):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
         self.provider.asked += 1
@@ -136,7 +120,7 @@ class LiveTransport:
             lock = self._lock_of(kind)
             async with lock:
                 if kind not in self.provider.proven_forms and lock is self._lock_of(kind):
-                    self._raise_if_unusable()
+                    self.attempts.check()
                     return await self._ask_alone(question, kind, tally)
         return await self._ask(question, tally)
 
@@ -161,9 +145,7 @@ class LiveTransport:
 
     def stop(self, why: RagpipeError) -> None:
         """Start no more attempts. Requests in flight go on; waiting questions raise `why` at once."""
-        self._stopped = self._stopped or why
-        self._stopping.set()
-        self._outage.release()
+        self.attempts.stop(why)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -226,12 +208,13 @@ class LiveTransport:
         self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally
     ) -> Completion:
         """Send one request until it succeeds or has no attempts left; within the budget, where there is one."""
-        exchange = partial(self._exchange, client, request, tally)
+
+        async def exchange(seconds: float) -> Completion:
+            return await self.attempts.traffic.count(self._exchange(client, request, tally, seconds))
+
         if self._costs is not None:
             return await self._costs.run(self.attempts, question.key, exchange, tally)
-        return await self.attempts.run(
-            question.key, lambda seconds: self.attempts.traffic.count(exchange(seconds)), tally
-        )
+        return await self.attempts.run(question.key, exchange, tally)
 
     def _end_of_outage(self, seconds: float, message: str) -> ProviderUnusable:
         return self._unusable(
@@ -391,21 +374,6 @@ class LiveTransport:
                 self._notify(f"{self.settings.model} takes no temperature, so none is sent")
         return self._client
 
-    def _raise_if_unusable(self) -> None:
-        if self._dead is not None:
-            raise ProviderUnusable(str(self._dead), self._dead.kind)
-        if isinstance(self._stopped, JudgeError):  # raised for every question that is left: each has a trace of its own
-            raise JudgeError(self._stopped.kind, self._stopped.message)
-        if self._stopped is not None:
-            raise self._stopped
-
-    async def _sleep(self, seconds: float) -> None:
-        """Wait, unless the run ends meanwhile: a provider may ask for minutes."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        self._raise_if_unusable()
-
     def _unusable(self, kind: str, what: str) -> ProviderUnusable:
         """Mark the provider as unusable for all questions; the error to raise."""
         text = f"{self._place}: {what}"
@@ -414,8 +382,7 @@ class LiveTransport:
         elif kind == "model_not_found":
             text += f"; check {self.section}.model and {self.section}.api_base"
         self._dead = self._dead or ProviderUnusable(self._redact(text), kind)
-        self._stopping.set()
-        self._outage.release()
+        self.attempts.stop(self._dead)
         return self._dead
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable
@@ -96,7 +97,7 @@ class RequestCosts:
             held.append(await self.admit(tally))
 
         async def send(seconds: float) -> Completion:
-            return await self.send(held.pop(), tally, lambda: attempts.traffic.count(exchange(seconds)))
+            return await self.send(held.pop(), tally, partial(exchange, seconds))
 
         return await attempts.run(key, send, tally, admit=admit)
 

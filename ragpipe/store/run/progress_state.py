@@ -55,14 +55,13 @@ class LimitFigures:
     """What the limits of the judge's server did to the requests of this process.
 
     `refused` requests met its limit of the rate (status 429), `overloaded` ones its limit of concurrency (503, 529, or a 429 that
-    says so). `held_s` are the seconds that calls were held back, summed over calls, by reason. `requests_per_minute` and
+    says so). `requests_per_minute` and
     `tokens_per_minute` are the limits in force, by the user or by the server's headers; `learned_per_minute` the requests per
     minute, and `width` the requests in flight, that refusals have taught. None: no such limit.
     """
 
     refused: int = 0
     overloaded: int = 0
-    held_s: Mapping[str, float] = field(default_factory=dict)
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     learned_per_minute: float | None = None
@@ -73,7 +72,6 @@ class LimitFigures:
         return {
             "refused": self.refused,
             "overloaded": self.overloaded,
-            "heldSeconds": {why: round(seconds, 1) for why, seconds in self.held_s.items()},
             "requestsPerMinute": _rounded(self.requests_per_minute),
             "tokensPerMinute": _rounded(self.tokens_per_minute),
             "learnedPerMinute": _rounded(self.learned_per_minute),
@@ -90,7 +88,6 @@ class LimitFigures:
         return cls(
             _count(data["refused"]),
             _count(data["overloaded"]),
-            {str(why): _number(seconds) for why, seconds in data["heldSeconds"].items()},
             limit("requestsPerMinute"),
             limit("tokensPerMinute"),
             limit("learnedPerMinute"),

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from ragpipe.core.errors import ConfigError, Incomplete, ProviderUnusable
 from ragpipe.core.resources import conf_dir
+from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.schema.sample import Output, Sample, Turn
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs
-from ragpipe.systems.asking import AddressLimits
 from ragpipe.systems.live_system import open_methods
 from ragpipe.systems.settings import HttpSystem
 from tests.integration.systems.test_endpoint import served
@@ -244,12 +244,12 @@ async def test_a_retry_after_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 0.5)
     waits = list[float]()
 
-    async def wait(limits: AddressLimits, seconds: float) -> None:
+    async def wait(attempts: AttemptRunner, seconds: float) -> None:
         waits.append(seconds)
         if seconds > 1:
-            limits.rate_limiter.paused_until = 0.0
+            attempts.state.rate_limiter.paused_until = 0.0
 
-    monkeypatch.setattr("ragpipe.systems.asking.AddressLimits._sleep", wait)
+    monkeypatch.setattr("ragpipe.judging.limits.attempts.AttemptRunner.sleep", wait)
     asked = 0
 
     async def answer(_: web.Request) -> web.Response:

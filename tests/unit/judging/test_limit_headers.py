@@ -27,20 +27,19 @@ ANTHROPIC = {
 
 def test_openai() -> None:
     requests, tokens = read_limits(OPENAI, "openai", NOW)
-    assert requests == LimitState("requests", 60, 59, 1.0, 60.0)  # one of 60 is back in 1 s: a minute for all
+    assert requests == LimitState("requests", 60, 59, 1.0)
     assert (tokens.unit, tokens.limit, tokens.remaining, tokens.reset_s) == ("tokens", 150_000, 149_984, 360.0)
 
 
-def test_groqs_requests_are_of_a_day() -> None:
-    """30 of 14,400 are back in 179.56 s: all of them in a day."""
+def test_groq() -> None:
     requests, tokens = read_limits(GROQ, "openai", NOW)
-    assert (requests.window_s, requests.reset_s) == (86_400.0, pytest.approx(179.56))
-    assert (tokens.limit, tokens.reset_s, tokens.window_s) == (18_000, pytest.approx(0.00766), 60.0)
+    assert (requests.limit, requests.reset_s) == (14_400, pytest.approx(179.56))
+    assert (tokens.limit, tokens.reset_s) == (18_000, pytest.approx(0.00766))
 
 
 def test_anthropic() -> None:
     requests, tokens = read_limits(ANTHROPIC, "anthropic", NOW)
-    assert requests == LimitState("requests", 50, 0, 2.0, 60.0)
+    assert requests == LimitState("requests", 50, 0, 2.0)
     assert (tokens.unit, tokens.limit, tokens.remaining, tokens.reset_s) == ("input", 30_000, 29_000, 1.0)
 
 
@@ -54,7 +53,7 @@ def test_mistral() -> None:
 
 def test_openrouters_reset_is_in_milliseconds_of_the_epoch() -> None:
     headers = {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{(NOW + 40) * 1000:.0f}"}
-    assert read_limits(headers, "plain", NOW) == [LimitState("requests", 20, 0, 40.0, 120.0 / 2)]
+    assert read_limits(headers, "plain", NOW) == [LimitState("requests", 20, 0, 40.0)]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "nan", "inf", "1e99", "2m?", "12:30"])
@@ -62,7 +61,7 @@ def test_what_cannot_be_read_is_not_said(text: str) -> None:
     headers = {"x-ratelimit-limit-requests": text, "x-ratelimit-remaining-requests": text,
                "x-ratelimit-reset-requests": text}  # fmt: skip
     for state in read_limits(headers, "openai", NOW):
-        assert (state.limit, state.remaining, state.reset_s, state.window_s) == (None, None, None, 60.0)
+        assert (state.limit, state.remaining, state.reset_s) == (None, None, None)
 
 
 def limiter(provider: str, *, own_address: bool = False) -> RateLimiter:
@@ -123,24 +122,24 @@ def test_the_lowest_of_a_header_and_the_users_own_holds() -> None:
     assert found.per_minute("requests") == pytest.approx(40)
 
 
-async def test_attempts_after_a_refusal_are_spaced_by_the_learned_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 4 per second the next starts 0.25 s after the refusal, and the one after it 0.25 s later."""
+def test_attempts_after_a_refusal_are_spaced_by_the_learned_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 0.87 of 4 per second the next starts 0.287 s after the refusal, and each one after it 0.287 s later."""
     monkeypatch.setattr("ragpipe.judging.limits.rate_limit.time.monotonic", lambda: 1000.0)
-    waits: list[float] = []
     found = RateLimiter()
     found.pace.rate = 4.0
     found.record_limit(999.0)
-    rate = found.pace.rate
-    assert found.next_start(1000.0) == (pytest.approx(1000 + 1 / rate), "429")
+    for number in range(1, 4):
+        start, why = found.next_start(1000.0)
+        assert (start, why) == (pytest.approx(1000 + number / (0.87 * 4)), "429")
+        found.take(start)
 
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        monkeypatch.setattr("ragpipe.judging.limits.rate_limit.time.monotonic", lambda: 1000.0 + sum(waits))
 
-    for _ in range(3):
-        await found.acquire(sleep)
-    assert waits == [pytest.approx(1 / rate)] * 3
-    assert found.held_s["429"] == pytest.approx(3 / rate)
+def test_attempts_are_spaced_by_rpm() -> None:
+    found, now = RateLimiter(rpm=3000.0), 1000.0
+    for number in range(12):
+        now, why = found.next_start(now)
+        assert (now, why) == (pytest.approx(1000 + number / 50), "rpm" if number else "")
+        found.take(now)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Make, dict[str, Any], int, float, float, float]] = {
     "5 per second, Retry-After": (
         lambda seed: SimulatedServer(1.0, five, 5, retry_after=1.0, seed=seed), {}, 1000, 200.0, 0.03, 1.1,
     ),
-    "one in 3 s": (lambda seed: SimulatedServer(1.0, lambda _: 1 / 3, 1, seed=seed), {}, 150, 450.0, 0.05, 1.15),
+    "one in 3 s": (lambda seed: SimulatedServer(1.0, lambda _: 1 / 3, 1, seed=seed), {}, 150, 450.0, 0.05, 1.2),
     "5 to 20": (lambda seed: SimulatedServer(1.0, rising, 5, seed=seed), {}, 1250, 100.0, 0.02, 1.25),
     "20 to 5": (lambda seed: SimulatedServer(1.0, falling, 5, seed=seed), {}, 1500, 150.0, 0.05, 1.3),
     "8 at once of 32": (lambda seed: SimulatedServer(1.0, width=8, seed=seed), {}, 1000, 125.0, 0.04, 1.15),

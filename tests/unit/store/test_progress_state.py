@@ -46,7 +46,7 @@ STATE = ProgressState(
     {"deadline": 1},
     80.0,
     "ragpipe name=x",
-    LimitFigures(2, 1, {"429": 12.5, "tpm": 3.0}, 300.0, 60_000.0, 288.5, 11),
+    LimitFigures(2, 1, 300.0, 60_000.0, 288.5, 11),
 )
 
 
@@ -79,7 +79,7 @@ def test_the_documented_keys(tmp_path: Path) -> None:
         "secondsLeft": 80.0,
         "command": "ragpipe name=x",
         "limits": {
-            "refused": 2, "overloaded": 1, "heldSeconds": {"429": 12.5, "tpm": 3.0}, "requestsPerMinute": 300.0,
+            "refused": 2, "overloaded": 1, "requestsPerMinute": 300.0,
             "tokensPerMinute": 60_000.0, "learnedPerMinute": 288.5, "width": 11,
         },
     }  # fmt: skip
