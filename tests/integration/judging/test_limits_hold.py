@@ -72,23 +72,14 @@ async def ask_all(found: JudgeSettings, server: Any, calls: int, *, length: int 
     return Asked(done, time.monotonic() - began, reasons, server.log)
 
 
-@pytest.mark.thorough
-async def test_5_requests_per_second(serve: Any) -> None:
-    """200 calls at 5 per second are 39 s with 5 in reserve."""
-    server = serve(limits="rps=5", latency_ms=300, jitter=0.3)
-    found = await ask_all(settings(server.url, concurrency=32, retries=8), server, 200)
-    found.check_all_answered()
-    assert found.refused() < 0.05
-    assert found.seconds < 1.25 * 39
-    assert "429" in found.reasons
-
-
 async def test_5_requests_per_second_with_retry_after(serve: Any) -> None:
+    """200 calls at 5 per second are 39 s with 5 in reserve."""
     server = serve(limits="rps=5,retry_after=1", latency_ms=300, jitter=0.3)
     found = await ask_all(settings(server.url, concurrency=32, retries=8), server, 200)
     found.check_all_answered()
     assert found.refused() < 0.05
     assert found.seconds < 1.3 * 39
+    assert "429" in found.reasons
     refused = [line["done"] for line in found.log if line["status"] == 429]
     # what had left when a refusal came may still arrive; on a busy machine that takes a while
     early = [line for line in found.log for at in refused if at + 0.3 < line["arrived"] < at + 0.99]
