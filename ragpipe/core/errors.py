@@ -46,7 +46,6 @@ FailureKind = Literal[
     "not_an_api_answer",
     "breaker",
     "budget",
-    "case_deadline",  # the questions of the case took longer than judge.case_deadline_s
     "run_deadline",  # the start took longer than judge.run_deadline_s: the question was not asked any more
     "missing_reply",  # transport=stored and the store has none
     # fatal: the provider as a whole is unusable, the run stops
@@ -58,7 +57,7 @@ FailureKind = Literal[
 
 TRANSIENT: frozenset[str] = frozenset(
     {"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer", "breaker", "budget"}
-    | {"case_deadline", "run_deadline", "missing_reply"}
+    | {"run_deadline", "missing_reply"}
 )
 PERMANENT: frozenset[str] = frozenset({"bad_request", "too_long", "refused", "cut_short", "unparsable"})
 """What a judge's answer to a question was, so that another run of the same judge need not ask again."""

@@ -109,7 +109,6 @@ def case_measuring(config: RunConfig, session: JudgeSession, known: KnownMeasure
     return CaseMeasuring(
         list(config.metrics.values()),
         session,
-        case_deadline_s=getattr(config.judge, "case_deadline_s", None),
         on_metric_error=config.on_metric_error,
         known=known,
         jury=config.judge if isinstance(config.judge, JurySettings) else None,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answer_type import Answer
 
@@ -18,7 +17,7 @@ class Question:
     """One payload for one judge, and the type that its reply is parsed into.
 
     `key` identifies the question in the call store; `fields` are the hashes of its parts. `judge` (the printable name) and
-    `asker` (`case / metric / step`) are for messages only. `iteration` is the one that asks: that of the key, except for vectors and token matches, whose keys all iterations share. `case_time` is the time that the questions of its case may take.
+    `asker` (`case / metric / step`) are for messages only. `iteration` is the one that asks: that of the key, except for vectors and token matches, whose keys all iterations share.
     """
 
     key: str
@@ -28,7 +27,6 @@ class Question:
     fields: dict[str, str]
     asker: str
     iteration: int = 1
-    case_time: CaseTime | None = field(default=None, compare=False)
 
     @property
     def step(self) -> str:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from ragpipe.core.errors import JudgeError, PromptTooLong, Skipped
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.http_responses import ODD_END, is_odd_end, replace_surrogates
-from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.shown_order import shown_order
@@ -53,8 +52,7 @@ class JudgeCallUse:
 class CaseJudge:
     """The judge as one metric sees it for one case (`ragpipe.judging.any_judge.Judge`).
 
-    `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning. `time` is what
-    the questions of the case may take together; None: any. `repeat` is which repetition of its questions this is; None: that of
+    `uses` are the questions asked so far, `truncated` the texts of which the embedder read only the beginning. `repeat` is which repetition of its questions this is; None: that of
     the session.
     """
 
@@ -63,7 +61,6 @@ class CaseJudge:
     metric: str
     uses: list[JudgeCallUse] = field(default_factory=list)
     truncated: set[str] = field(default_factory=set)
-    time: CaseTime | None = None
     repeat: int | None = None
 
     async def __call__(self, prompt: Prompt, answer: type[A], /, **values: Any) -> A:
@@ -136,9 +133,7 @@ class CaseJudge:
         """The reply to a question whose key names iteration 1: vectors and token matches depend on texts and model alone,
         so all iterations share them."""
         asker = f"{self.case} / {self.metric} / {step}"
-        return await session.reply(
-            session.question(payload, answer, 1, asker, asked_in=self.case.iteration, case_time=self.time)
-        )
+        return await session.reply(session.question(payload, answer, 1, asker, asked_in=self.case.iteration))
 
     async def _repair(
         self,
@@ -174,9 +169,7 @@ class CaseJudge:
 
     def _question(self, payload: Payload, answer: type[Answer], prompt: Prompt) -> Question:
         asker = f"{self.case} / {self.metric} / {prompt.step}"
-        return self.session.question(
-            payload, answer, self.case.iteration, asker, repeat=self.repeat, case_time=self.time
-        )
+        return self.session.question(payload, answer, self.case.iteration, asker, repeat=self.repeat)
 
     def _read(
         self,

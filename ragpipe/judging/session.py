@@ -20,7 +20,6 @@ from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.cache_key import Question, judge_parts, key_parts, question_key
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.served_model import ServedModel
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.prompting.prompt import Prompt
@@ -220,7 +219,6 @@ class JudgeSession:
         *,
         asked_in: int | None = None,
         repeat: int | None = None,
-        case_time: CaseTime | None = None,
     ) -> Question:
         """The question with its key: the same content for the same judge has the same key.
 
@@ -231,7 +229,6 @@ class JudgeSession:
             asker: `case / metric / step`, for messages.
             asked_in: The iteration that asks, where it differs from the one in the key.
             repeat: Which repetition of the question this is; None for that of the session.
-            case_time: The time that the questions of the case may take; None: any.
         """
         parts = key_parts(payload, self._judge, iteration, self.repeat if repeat is None else repeat)
         return Question(
@@ -242,7 +239,6 @@ class JudgeSession:
             parts,
             asker,
             asked_in or iteration,
-            case_time=case_time,
         )
 
     async def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:

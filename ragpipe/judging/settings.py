@@ -85,13 +85,6 @@ class LimitSettings(Settings):
     tpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = Field(
         default=None, description="Tokens per minute, above 0. null: no limit of ours."
     )
-    case_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Seconds that the questions of one case may take together, above 0 to 8,640,000, without waits for the server's "
-            "limits. null: no limit."
-        ),
-    )
     run_deadline_s: Annotated[_Seconds | None, NotInIdentity] = Field(
         default=None,
         description=(

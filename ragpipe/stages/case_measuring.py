@@ -27,7 +27,6 @@ from ragpipe.judging.any_judge import InProcessJudge
 from ragpipe.judging.case_judge import CaseJudge
 from ragpipe.judging.jury.aggregation import Jury, combine, is_drawn, is_unsure
 from ragpipe.judging.jury.settings import CascadeSettings, JurySettings
-from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.judging.session import JudgeSession
 from ragpipe.judging.vector_replies import Floats, TokenMatch
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
@@ -54,7 +53,6 @@ class CaseMeasuring:
     Args:
         metrics: the metrics in config order.
         session: the judge session that they ask through.
-        case_deadline_s: seconds that the questions of one case may take together; None: any.
         on_metric_error: `stop` (an unexpected exception is a MetricBug) or `record` (it becomes that case's error).
         known: what need not be measured.
         jury: how the scores of the session's members become one; None where one judge judges.
@@ -65,14 +63,13 @@ class CaseMeasuring:
         metrics: Sequence[Metric],
         session: JudgeSession,
         *,
-        case_deadline_s: float | None = None,
         on_metric_error: str = "stop",
         known: KnownMeasurements | None = None,
         jury: JurySettings | None = None,
     ):
         self._metrics, self._session = tuple(metrics), session
         self._asking = tuple(m for m in metrics if not isinstance(m, Computed))
-        self._case_deadline_s, self._record = case_deadline_s, on_metric_error == "record"
+        self._record = on_metric_error == "record"
         self._known = known
         self._jury = None if jury is None else Jury(jury, session.members)
 
@@ -91,33 +88,30 @@ class CaseMeasuring:
         Raises the first error that is no result."""
         holding = self._known.holding(case) if self._known is not None else {}
         left = (metric for metric in self._asking if metric.name not in holding)
-        time_left = None if self._case_deadline_s is None else CaseTime(self._case_deadline_s)
-        results = await asyncio.gather(
-            *(self._measure(metric, case, time_left) for metric in left), return_exceptions=True
-        )
+        results = await asyncio.gather(*(self._measure(metric, case) for metric in left), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
             holding[result.metric.name] = result
         return [holding[metric.name] for metric in self._asking]
 
-    async def _measure(self, metric: Metric, case: Case, time_left: CaseTime | None) -> Measurement:
+    async def _measure(self, metric: Metric, case: Case) -> Measurement:
         """Run one metric on one case, by the judge or by all members of a jury."""
         reason = run_skip_reason(metric, case, embedder=self._session.embedder is not None)
         if reason:
             return failed_measurement(metric, Skipped(reason), [])
         jury = self._jury
         if jury is None:
-            return await self._measure_by(self._session, metric, case, time_left)
+            return await self._measure_by(self._session, metric, case)
         return await measure_by_jury(
-            metric, case.key, jury, lambda member, repeat: self._measure_by(member, metric, case, time_left, repeat)
+            metric, case.key, jury, lambda member, repeat: self._measure_by(member, metric, case, repeat)
         )
 
     async def _measure_by(
-        self, session: JudgeSession, metric: Metric, case: Case, time_left: CaseTime | None, repeat: int | None = None
+        self, session: JudgeSession, metric: Metric, case: Case, repeat: int | None = None
     ) -> Measurement:
         """Run one metric on one case by one judge. A failed judgement is a result; a bug is not, unless it is recorded."""
-        judge = CaseJudge(session, case.key, metric.name, time=time_left, repeat=repeat)
+        judge = CaseJudge(session, case.key, metric.name, repeat=repeat)
         try:
             return Measurement(metric, scores_by_name(metric, await measure_case(metric, case, judge)), judge.uses)
         except asyncio.CancelledError:

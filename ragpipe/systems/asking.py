@@ -12,8 +12,7 @@ from typing import Any
 
 from ragpipe.core.errors import FailureKind, Incomplete, ProviderUnusable, RagpipeError
 from ragpipe.judging.limits.attempts import AttemptRunner
-from ragpipe.judging.limits.rate_limit import RateLimiter
-from ragpipe.judging.limits.retries import holds_all
+from ragpipe.judging.limits.rate_limit import Demand, RateLimiter
 from ragpipe.schema.sample import Sample
 from ragpipe.systems.live_system import LiveMethod
 from ragpipe.systems.settings import LiveSystem
@@ -32,8 +31,7 @@ class AskTally:
     latency_ms: float | None = None
     waited_ms: float = 0.0
     began: float = field(default_factory=time.monotonic)
-    demand: None = None
-    case_time: None = None
+    demand: Demand | None = None
 
 
 class AddressLimits:
@@ -59,7 +57,7 @@ class AddressLimits:
                 f"the system at {self.place} asks to wait {seconds:,.0f} s, more than system.retry_after_cap_s={cap:g}: come "
                 f"back after {back:%Y-%m-%d %H:%M:%S %Z} and start the same command again; what it answered is kept"
             )
-        if holds_all(failure):
+        if failure.kind == "rate_limit":
             self.rate_limiter.pause(seconds)
 
     def _end_of_outage(self, seconds: float, message: str) -> RagpipeError:

@@ -13,7 +13,6 @@ from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.limit_headers import LimitRules
 from ragpipe.judging.limits.rate_limit import Demand, RateLimiter, TokenDemand
-from ragpipe.judging.limits.retries import CaseTime
 
 _MODULES = ("attempts", "outage", "rate_limit", "retries")
 
@@ -137,7 +136,6 @@ class _Tally:
     attempts: int = 0
     last_error: str = ""
     latency_ms: float | None = None
-    case_time: CaseTime | None = None
 
 
 @dataclass

@@ -56,7 +56,6 @@ class ApiEmbedder(JudgeSettings, AnyEmbedder):
     seed: ClassVar[None] = None  # type: ignore[misc]
     max_tokens: ClassVar[None] = None  # type: ignore[misc]
     capabilities: ClassVar[None] = None  # type: ignore[misc]
-    case_deadline_s: ClassVar[None] = None  # type: ignore[misc]
     run_deadline_s: ClassVar[None] = None  # type: ignore[misc]
     reasoning_effort: ClassVar[None] = None  # type: ignore[misc]
     reasoning: ClassVar[None] = None  # type: ignore[misc]

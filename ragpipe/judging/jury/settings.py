@@ -137,11 +137,6 @@ class JurySettings(AnyJudge):
         return {name: member for name, member in self.members.items() if isinstance(member, JudgeSettings)}
 
     @property
-    def case_deadline_s(self) -> float | None:
-        """The shortest of the members' deadlines, for all of them together."""
-        return self._shortest("case_deadline_s")
-
-    @property
     def run_deadline_s(self) -> float | None:
         """The shortest of the members' deadlines, for all of them together."""
         return self._shortest("run_deadline_s")

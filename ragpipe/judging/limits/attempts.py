@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -19,15 +19,13 @@ from ragpipe.core.errors import FATAL
 from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.limits.outage import SILENT, OutageGate
 from ragpipe.judging.limits.rate_limit import Demand, RateLimiter
-from ragpipe.judging.limits.retries import EMPTY_RETRIES, CaseTime, is_passing, seconds_before_retry
+from ragpipe.judging.limits.retries import EMPTY_RETRIES, is_passing, seconds_before_retry
 from ragpipe.judging.limits.width import Slots
 
 T = TypeVar("T")
 
 NO_ANSWER = SILENT | {"not_an_api_answer"}
 """Errors that say nothing about the server except that it gave no answer."""
-OVERLOAD = "overload"
-"""Why a call waits that a server's limit of concurrency holds back."""
 _REASONS = {
     "rate_limit": "429",
     "network": "no connection",
@@ -44,7 +42,8 @@ class Traffic:
     `sent` were handed to the network, `answered` of them gave an answer that can be used, `failed` gave none (an error, a
     refusal, a broken or cancelled request). `waiting` calls hold their next attempt back for the server: the rate limit, a
     Retry-After, an outage, or the pause before a retry. Of the failed ones, `refusals` were refused by a rate limit (429),
-    `overloads` because the server takes no more at once (503, 529, or a 429 that says so).
+    `overloads` because the server takes no more at once (503, 529, or a 429 that says so). `pauses` before a retry are each until
+    when and why, `answer_seconds` what the answered requests took together; all times are monotonic.
     """
 
     sent: int = 0
@@ -54,11 +53,8 @@ class Traffic:
     overloads: int = 0
     waiting: int = 0
     pauses: list[tuple[float, str]] = field(default_factory=list)
-    """Of the calls that pause before a retry: when the pause ends (monotonic seconds), and why it is made."""
     answer_seconds: float = 0.0
-    """What the answered requests took, all together."""
     first_answer: float | None = None
-    """When the first request was answered (monotonic seconds); None before."""
     last_answer: float | None = None
 
     @property
@@ -86,37 +82,27 @@ class Traffic:
 class AttemptSettings(Protocol):
     """The settings that bound the attempts of calls: those of a judge, or of a live system."""
 
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def retries(self) -> int: ...
-    @property
-    def outage_s(self) -> float: ...
+    concurrency: int
+    timeout_s: float
+    retries: int
+    outage_s: float
 
 
 class ServerState(Protocol):
     """What is known of a server: `answered` says that it has answered, be it with a refusal of the question."""
 
     answered: bool
-
-    @property
-    def rate_limiter(self) -> RateLimiter: ...
+    rate_limiter: RateLimiter
 
 
 class Tally(Protocol):
     """Counts the attempts of one call; `latency_ms` is the time of the last one, which the sender sets. `demand` is what it takes
-    of a limit of tokens, `case_time` the time that is left for its case; None: neither counts."""
+    of a limit of tokens; None: it takes nothing of one."""
 
     attempts: int
     last_error: str
     latency_ms: float | None
-
-    @property
-    def demand(self) -> Demand | None: ...
-    @property
-    def case_time(self) -> CaseTime | None: ...
+    demand: Demand | None
 
 
 @dataclass(slots=True)
@@ -185,15 +171,14 @@ class AttemptRunner:
     def hold(self) -> tuple[float, str] | None:
         """What holds back the calls that wait now: until when (monotonic seconds; it may have passed already), and the reason in a word or
         two. None where none waits."""
-        now, pauses = time.monotonic(), list(self.traffic.pauses)
         if not self.traffic.waiting:
             return None
         if self._outage.active:
             return self._outage.next_probe, self._outage.reason
-        start, why = self.state.rate_limiter.next_start(now)
+        start, why = self.state.rate_limiter.next_start(time.monotonic())
         if why:
             return start, why
-        return (now, OVERLOAD) if self._requests.is_narrowed else min(pauses, default=None)
+        return (start, "overload") if self._requests.is_narrowed else min(list(self.traffic.pauses), default=None)
 
     async def run(
         self,
@@ -205,8 +190,7 @@ class AttemptRunner:
     ) -> T:
         """Call `send` with the seconds that it may take until it succeeds or no attempt is left. Raises its last AttemptError.
 
-        `key` names the call: an outage that one call alone has met is that call's failure. `admit` is awaited before each `send`: a
-        wait there does not count against the time of the case.
+        `key` names the call: an outage that one call alone has met is that call's failure. `admit` is awaited before each `send`.
         """
         call = _Call(key, send, tally, admit, 2 * self._settings.timeout_s)
         try:
@@ -246,124 +230,84 @@ class AttemptRunner:
         traffic.pauses.append(pause)
         traffic.waiting += 1
         try:
-            with call.tally.case_time or _NO_LIMIT:
-                await self.sleep(seconds)
+            await self.sleep(seconds)
         finally:
             traffic.waiting -= 1
             traffic.pauses.remove(pause)
 
     async def _attempt(self, call: _Call[T]) -> T:
         """One attempt that counts against the call's retries. Attempts during an outage are repeated here and do not."""
-        tally, case_time = call.tally, call.tally.case_time
+        tally, limiter = call.tally, self.state.rate_limiter
         while True:
-            raise_if_late(tally)
-            probe = await self._acquire(tally)
-            try:
+            taken, probe = await self._acquire(tally.demand)
+            with taken:
                 if call.admit is not None:
                     await call.admit()
                 tally.attempts += 1
                 started, seconds = time.monotonic(), self._settings.timeout_s
-                if not probe:
-                    seconds = min(seconds, call.seconds_left)
-                    seconds = seconds if case_time is None else case_time.at_most(seconds)
+                seconds = seconds if probe else min(seconds, call.seconds_left)
                 try:
-                    with case_time or _NO_LIMIT:
-                        result = await call.send(seconds)
+                    result = await call.send(seconds)
                 except AttemptError as error:
                     tally.last_error, call.last_kind = error.message, error.kind
-                    self._learn_of_refusal(error, started)
-                    if error.kind in NO_ANSWER and not probe:
-                        raise_if_late(tally, error)
-                    if self._is_outage(error, call.key, probe=probe):
-                        if error.retry_after is not None:
-                            self.state.rate_limiter.pause(error.retry_after)
+                    if self._record_failure(error, call.key, started, probe=probe):
                         continue
                     call.seconds_left -= min(seconds, (tally.latency_ms or 0) / 1000)
                     call.empty_replies += error.kind == "empty_reply"
                     raise
-            finally:
-                is_held = self._requests.is_narrowed
-                self._requests.release()
-                if probe:
-                    self._outage.end_probe()
-            self.state.answered = True
-            self._outage.record_answer()
-            self.state.rate_limiter.record_success()
-            if is_held:
-                self.state.rate_limiter.width.record_answer()
-            return result
+                self.state.answered = True
+                self._outage.record_answer()
+                limiter.pace.record_answer(time.monotonic())
+                if self._requests.is_narrowed:
+                    limiter.width.record_answer()
+                return result
 
-    def _learn_of_refusal(self, error: AttemptError, started: float) -> None:
-        """What a failure says of the server's limits: that its rate is too high, or the requests in flight too many."""
+    async def _acquire(self, demand: Demand | None) -> tuple[ExitStack, bool]:
+        """Wait until an attempt may start, and take a slot for it. What gives back what it has taken, and whether it is the probe of an
+        outage."""
         limiter = self.state.rate_limiter
+        self.traffic.waiting += 1
+        try:
+            while True:
+                with ExitStack() as taken:
+                    if probe := await self._outage.acquire():
+                        taken.callback(self._outage.end_probe)
+                    self.check()
+                    await self._requests.acquire()
+                    taken.callback(self._requests.release)
+                    async with self._turn:
+                        while (start := limiter.next_start(now := time.monotonic())[0]) > now:
+                            await self.sleep(start - now)
+                        self.check()
+                        limiter.take(now, demand)
+                    if probe or not self._outage.active:
+                        return taken.pop_all(), probe
+        finally:
+            self.traffic.waiting -= 1
+
+    def _record_failure(self, error: AttemptError, key: str, started: float, *, probe: bool) -> bool:
+        """Learn from a failed attempt. Whether it is attributed to an outage, and not to its call."""
+        limiter, outage, now = self.state.rate_limiter, self._outage, time.monotonic()
+        is_limit = error.kind == "rate_limit"
         if error.overload:
             self.traffic.overloads += 1
-            if not self._outage.active:  # the refused probe of an outage says nothing of a width
-                limiter.width.record_refusal(started, self.traffic.in_flight + 1, time.monotonic())
-        elif error.kind == "rate_limit":
+            if not outage.active:  # the refused probe of an outage says nothing of a width
+                limiter.width.record_refusal(started, self.traffic.in_flight + 1, now)
+        elif is_limit:
             self.traffic.refusals += 1
-            limiter.record_limit(started)
-
-    def _is_outage(self, error: AttemptError, key: str, *, probe: bool) -> bool:
-        """Record a failed attempt. Whether it is attributed to an outage, and not to its call."""
-        is_limit = error.kind == "rate_limit"
+            limiter.pace.record_refusal(started, now)
         if error.kind not in NO_ANSWER and not is_limit:
-            self._outage.record_answer()  # a refusal of the question is an answer too
+            outage.record_answer()  # a refusal of the question is an answer too
             self.state.answered = self.state.answered or error.kind not in FATAL
             return False
         # a limit of the rate refuses many requests, but not all: what is under way may be answered
         may_begin = error.kind in SILENT or (is_limit and not self.traffic.in_flight)
         if not probe and not (may_begin and self.state.answered):
             return False
-        if not self._outage.record_failure(error, key, probe=probe):
+        if not outage.record_failure(error, key, probe=probe):
             return False
-        if self._outage.too_long:
-            raise self._give_up(self._outage.seconds, error.message)
+        if outage.seconds >= self._settings.outage_s:
+            raise self._give_up(outage.seconds, error.message)
+        if error.retry_after is not None:
+            limiter.pause(error.retry_after)
         return True
-
-    async def _acquire(self, tally: Tally) -> bool:
-        """Wait until an attempt may start, and take a slot for it. Whether it is the probe of an outage."""
-        self.traffic.waiting += 1
-        try:
-            while True:
-                probe, has_slot = await self._outage.acquire(), False
-                try:
-                    self.check()
-                    await self._requests.acquire()
-                    has_slot = True
-                    await self._start(tally.demand)
-                    raise_if_late(tally)
-                    if probe or not self._outage.active:
-                        return probe
-                except BaseException:
-                    if probe:
-                        self._outage.end_probe()
-                    if has_slot:
-                        self._requests.release()
-                    raise
-                self._requests.release()
-        finally:
-            self.traffic.waiting -= 1
-
-    async def _start(self, demand: Demand | None) -> None:
-        """Wait until the limits of the server let an attempt start."""
-        limiter = self.state.rate_limiter
-        async with self._turn:
-            while (start := limiter.next_start(now := time.monotonic())[0]) > now:
-                await self.sleep(start - now)
-            self.check()
-            limiter.take(now, demand)
-
-
-_NO_LIMIT = nullcontext()
-
-
-def raise_if_late(tally: Tally, cause: AttemptError | None = None) -> None:
-    """Raises AttemptError where the case of the call has no time left; `cause` is what its last attempt met."""
-    if tally.case_time is None or tally.case_time.remaining > 0:
-        return
-    last = cause.message if cause is not None else tally.last_error
-    message = f"the questions of this case took judge.case_deadline_s={tally.case_time.limit_s:g} s together"
-    if last:
-        message += f"; the last attempt: {last}"
-    raise AttemptError("case_deadline", message, partial=cause.partial if cause is not None else None) from None

@@ -52,11 +52,6 @@ class OutageGate:
         """Seconds since the first failure after the last answer."""
         return time.monotonic() - self._silent_since if self._failed_keys else 0.0
 
-    @property
-    def too_long(self) -> bool:
-        """Whether the outage has lasted longer than it may."""
-        return self.active and self.seconds >= self._limit
-
     async def acquire(self) -> bool:
         """Wait until an attempt may start. Whether it is the probe."""
         if not self.active:
@@ -93,9 +88,10 @@ class OutageGate:
             self._silent_since = now
         self._failed_keys.add(key)
         self.reason = "429" if error.kind == "rate_limit" else "no answer"
+        left = max(0.0, self._limit - self.seconds)
         if probe:
             self._wait = min(2 * self._wait, _LONGEST)
-            self.next_probe = now + min(self._wait, self._remaining)
+            self.next_probe = now + min(self._wait, left)
             if self._wait >= _REPORTED_FROM:
                 self._is_told = True
                 self._tell(
@@ -106,15 +102,11 @@ class OutageGate:
             self._failures += 1
             if not self.active and self._failures >= _CONSECUTIVE:
                 self.active, self._is_told, self._wait = True, False, _FIRST
-                self.next_probe = now + min(_FIRST, self._remaining)
+                self.next_probe = now + min(_FIRST, left)
                 self._over.clear()
                 self._questions.most += 1
                 self._questions.admit()
         return self.active and len(self._failed_keys) > 1
-
-    @property
-    def _remaining(self) -> float:
-        return max(0.0, self._limit - self.seconds)
 
     def release(self) -> None:
         """End the outage and let all waiting attempts go on; also where the run is ending."""

@@ -26,8 +26,8 @@ _OF_MESSAGE = 8.0  # bytes that a message counts besides its text: its role and 
 class RateLimiter:
     """The limits of one server under one key. It belongs to no event loop.
 
-    Wait until `next_start` before each attempt, and `take` it; after it call `record_limit` or `record_success`, `observe` with the
-    headers of its response, and `settle` with its usage. All times are seconds of the monotonic clock.
+    Wait until `next_start` before each attempt, and `take` it; after it tell `pace` and `width` what became of it, `observe` the
+    headers of its response, and `settle` its usage. All times are seconds of the monotonic clock.
 
     Args:
         rpm: requests per minute, by the user; None: no such limit.
@@ -74,14 +74,6 @@ class RateLimiter:
     def pause(self, seconds: float) -> None:
         """Hold all attempts back: the provider asked to wait."""
         self.paused_until = max(self.paused_until, time.monotonic() + seconds)
-
-    def record_limit(self, started: float) -> None:
-        """An attempt that began at `started` was refused by the provider's rate limit."""
-        self.pace.record_refusal(started, time.monotonic())
-
-    def record_success(self) -> None:
-        """An attempt was not refused by the rate limit."""
-        self.pace.record_answer(time.monotonic())
 
     def settle(self, excess: Mapping[Unit, float]) -> None:
         """The server counted so many tokens more than an attempt's demand (negative: fewer)."""

@@ -1,13 +1,11 @@
 """Whether a failed call is tried again and when, and the circuit breaker, which ends a run whose provider answers but whose calls
-keep failing. The time of a case."""
+keep failing."""
 
 from __future__ import annotations
 
 import random
 import re
-import time
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from ragpipe.judging.clients.client import AttemptError
 
@@ -22,59 +20,19 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, AttemptError) and error.kind in RETRYABLE and not error.permanent
 
 
-def holds_all(error: AttemptError) -> bool:
-    """Whether the Retry-After of a failure is for all calls: a rate limit's is. That of any other failure, such as 503, is for the
-    call that met it; when failures follow each other without an answer it is an outage (`outage.py`), which holds all."""
-    return error.kind == "rate_limit"
-
-
 def seconds_before_retry(error: AttemptError, attempt: int, *, has_answered: bool) -> float:
-    """The wait after the failure of an attempt (1: the first). A Retry-After that holds all calls is waited for elsewhere; the
-    rest spreads the restarts. `has_answered`: the server has answered before."""
+    """The wait after the failure of an attempt (1: the first). The Retry-After of a rate limit is for all calls, and waited for
+    elsewhere: this spreads their restarts. That of any other failure, such as 503, is for the call that met it; when failures follow
+    each other without an answer it is an outage, which holds all. `has_answered`: the server has answered before."""
     wait = backoff(1 if error.retry_after is not None else attempt)
-    if not has_answered and error.kind != "rate_limit":
-        wait = min(wait, _MOST_BEFORE_AN_ANSWER)
-    return wait if holds_all(error) else wait + (error.retry_after or 0.0)
+    if error.kind == "rate_limit":
+        return wait
+    return (wait if has_answered else min(wait, _MOST_BEFORE_AN_ANSWER)) + (error.retry_after or 0.0)
 
 
 def backoff(attempt: int, *, base: float = 0.5, cap: float = 30.0) -> float:
     """A random wait in seconds, up to `base` doubled with every attempt (full jitter) and at most `cap`."""
     return random.uniform(0, min(cap, base * 2 ** (attempt - 1)))
-
-
-class CaseTime:
-    """The time that the questions of one case may take together, in seconds.
-
-    It runs while an attempt of the case is under way or pauses before a retry, once for several at a time. It stands still
-    while all of them wait for the server: a Retry-After, a limit, an outage. `with` runs it.
-    """
-
-    def __init__(self, limit_s: float):
-        self.limit_s = limit_s
-        self._spent = self._since = 0.0
-        self._running = 0
-
-    @property
-    def remaining(self) -> float:
-        """Seconds that are left; 0 or less: none."""
-        running = time.monotonic() - self._since if self._running else 0.0
-        return self.limit_s - self._spent - running
-
-    def at_most(self, seconds: float) -> float:
-        """These seconds, or what is left where that is less."""
-        return min(seconds, max(0.001, self.remaining))
-
-    def __enter__(self) -> None:
-        if not self._running:
-            self._since = time.monotonic()
-        self._running += 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._running -= 1
-        if not self._running:
-            self._spent += time.monotonic() - self._since
 
 
 _NUMBER = re.compile(r"\d+")

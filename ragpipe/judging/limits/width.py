@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 _CUT_TO = 0.8  # of the requests that were in flight
-_ROUNDS = 3.0  # of answers, each as many as the width, after which it grows by one, at first
-_FASTER_AFTER = 100.0  # answers without a refusal: twice as fast; after twice as many three times, and so on
+_ROUNDS = 3.0  # of answers, each as many as the width, after which it grows by one
 
 
 class LearnedWidth:
@@ -17,20 +16,18 @@ class LearnedWidth:
         self.limit: float | None = None
         """Requests in flight; None where nothing was learned."""
         self._last_cut = float("-inf")
-        self._answers = 0  # since the last cut, while the width held attempts back
 
     def record_refusal(self, started: float, in_flight: int, now: float) -> None:
         """An attempt that began at `started` was refused while so many were in flight, because they were too many."""
         if started <= self._last_cut:
             return  # it was in flight when the width was cut
-        self._last_cut, self._answers = now, 0
+        self._last_cut = now
         self.limit = max(1.0, _CUT_TO * min(in_flight, int(self.limit or in_flight)))
 
     def record_answer(self) -> None:
         """An attempt was not refused although the width held others back."""
         if self.limit is not None:
-            self._answers += 1
-            self.limit += (1 + self._answers / _FASTER_AFTER) / (_ROUNDS * self.limit)
+            self.limit += 1 / (_ROUNDS * self.limit)
 
 
 class Slots:

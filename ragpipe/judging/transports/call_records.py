@@ -12,7 +12,6 @@ from typing import Any
 from ragpipe.judging.cache_key import Question
 from ragpipe.judging.clients.client import Completion
 from ragpipe.judging.limits.rate_limit import Demand
-from ragpipe.judging.limits.retries import CaseTime
 from ragpipe.schema.call import Call, Paid
 
 _REDACTED = "the reply held the key, which was replaced by ***"
@@ -95,7 +94,7 @@ class AttemptTally:
     `paid` is called for every answered attempt at once, so that its price is kept whatever becomes of the call.
     `body` is the request body without the model's name. `attempts` counts all requests sent for the question, probes of an outage included. `answers` counts those that were
     answered, `usd` is the price of the last one. `last_error` says how the last attempt failed; `latency_ms` is its time.
-    `demand` is what an attempt takes of a limit of tokens; `case_time` is the time that is left for its case.
+    `demand` is what an attempt takes of a limit of tokens.
     """
 
     paid: Paid
@@ -108,7 +107,6 @@ class AttemptTally:
     usd: float | None = None
     last_completion: Completion = _NO_COMPLETION
     demand: Demand | None = None
-    case_time: CaseTime | None = None
 
 
 _NOTICE_AFTER_S = 8.0  # without any answer; the next notice comes after twice as long, and so on

@@ -20,7 +20,7 @@ from ragpipe.judging.clients.factory import make_client
 from ragpipe.judging.clients.http_responses import is_odd_end, parse_response
 from ragpipe.judging.limits.attempts import NO_ANSWER, AttemptRunner
 from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
-from ragpipe.judging.limits.retries import RETRYABLE, holds_all
+from ragpipe.judging.limits.retries import RETRYABLE
 from ragpipe.judging.pricing import rates_for
 from ragpipe.judging.redaction import Redactor, provider_secrets
 from ragpipe.judging.served_model import ServedModel
@@ -90,7 +90,7 @@ class LiveTransport:
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is called for every answered attempt."""
         self._admit(question)
-        tally = AttemptTally(paid, case_time=question.case_time)
+        tally = AttemptTally(paid)
         try:
             return await self._ask_in_turn(question, tally)
         except BudgetUsedUp as error:
@@ -139,7 +139,7 @@ class LiveTransport:
         finally:
             if notices is not None:
                 notices.cancel()
-        if call.status not in RETRYABLE | {"case_deadline"} or call.status == "empty_reply":
+        if call.status not in RETRYABLE or call.status == "empty_reply":
             self.provider.proven_forms.add(kind)
         return call
 
@@ -319,7 +319,7 @@ class LiveTransport:
                 f"it asks to wait {seconds:,.0f} s, more than {self.section}.retry_after_cap_s={cap:g}: come back after "
                 f"{back:%Y-%m-%d %H:%M:%S %Z} and start the same command again",
             )
-        if holds_all(error):
+        if error.kind == "rate_limit":
             self.provider.rate_limiter.pause(seconds)
 
     def _failed_call(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> Call:
@@ -342,8 +342,6 @@ class LiveTransport:
 
     def _check_provider(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> None:
         """Raises ProviderUnusable when a failure means that later questions would fail too."""
-        if error.kind == "case_deadline":
-            return  # it says nothing of the provider
         fix = self.provider.output_modes.fix(error, question, form) if error.refused_parameter else None
         if fix:
             message = f"it refuses {error.refused_parameter}: {error.message}. Set {fix}"

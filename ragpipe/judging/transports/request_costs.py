@@ -10,7 +10,7 @@ from typing import Any
 
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judging.clients.client import AttemptError, Completion
-from ragpipe.judging.limits.attempts import AttemptRunner, raise_if_late
+from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.budget import Budget, Reservation
 from ragpipe.judging.settings import JudgeSettings
 from ragpipe.judging.transports.call_records import AttemptTally
@@ -90,7 +90,7 @@ class RequestCosts:
         exchange: Callable[[float], Coroutine[Any, Any, Completion]],
         tally: AttemptTally,
     ) -> Completion:
-        """As `attempts.run`, with each attempt admitted before the time of its case runs, and booked. Raises BudgetUsedUp too."""
+        """As `attempts.run`, with each attempt admitted and booked. Raises BudgetUsedUp too."""
         held: list[HeldRequest] = []
 
         async def admit() -> None:
@@ -102,12 +102,10 @@ class RequestCosts:
         return await attempts.run(key, send, tally, admit=admit)
 
     async def admit(self, tally: AttemptTally) -> HeldRequest:
-        """Hold what the next attempt of a call may cost, once it fits. Raises BudgetUsedUp, AttemptError where its case has no time left
-        by then, and what ended the run."""
+        """Hold what the next attempt of a call may cost, once it fits. Raises BudgetUsedUp, and what ended the run by then."""
         held = await self.reserve(tally.body)
         try:
             self._check()
-            raise_if_late(tally)
         except BaseException:
             self.budget.release(held.hold)
             raise

@@ -15,7 +15,7 @@ import pytest
 from ragpipe.cli import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.bench import bench, server
-from tests.support.checks import ZEBRA, Bench, Ran
+from tests.support.checks import Bench, Ran
 from tests.support.harness import arguments, rows, start, write_cases
 from tests.support.waiting import wait_for_hang_up, wait_until
 
@@ -301,37 +301,6 @@ def test_a_later_iteration_of_the_start_has_no_time_of_its_own(bench: Make) -> N
     assert ran.code == 4
     arrived = [line["arrived"] for line in ran.requests]
     assert max(arrived) - min(arrived) <= 6.0
-
-
-def test_a_case_that_takes_too_long_fails_alone(bench: Make) -> None:
-    b = bench(cases=8, zebras=(3,))
-    b.fault(f"hang:match={ZEBRA}")
-    ran = b.run("judge.case_deadline_s=10", "judge.timeout_s=3600", concurrency=4)
-    failed = [row for row in ran.rows() if row["status"] == "error"]
-    assert len(failed) == 1
-    assert faithfulness(ran)["errors"] == {"case_deadline": 1}
-    assert "judge.case_deadline_s=10 s together" in failed[0]["reason"]
-    assert (ran.code, ran.state) == (4, "incomplete")
-    b.fault()
-    again = b.run(concurrency=4)
-    assert (again.code, faithfulness(again)["n_ok"]) == (0, 8)
-    assert asked_once(b)
-
-
-def test_the_case_deadline_stands_still_while_the_server_asks_to_wait(bench: Make) -> None:
-    b = bench(cases=3)
-    b.fault("429:nth=2+5,retry_after=9")
-    ran = b.run("judge.case_deadline_s=8", concurrency=2)
-    assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 3), ran.text
-
-
-def test_the_case_deadline_stands_still_while_the_budget_has_no_room(bench: Make) -> None:
-    """A request is answered in 0.3 s and a case asks two or three times; twelve cases ask at once, and two or three requests fit."""
-    b = bench(cases=12)
-    b.server.latency_ms = 300
-    words = ("judge.max_tokens=4000", "judge.budget.tokens=30000", "judge.case_deadline_s=1.5")
-    ran = b.run(*words, concurrency=12)
-    assert (ran.code, faithfulness(ran)["n_ok"]) == (0, 12), ran.text
 
 
 def write_long_cases(path: Path, cases: int) -> Path:

@@ -77,7 +77,7 @@ class State:
 
 class Tally:
     attempts, last_error, latency_ms = 0, "", 0.0
-    demand = case_time = None
+    demand = None
 
 
 def runner(rpm: float | None = None) -> AttemptRunner:

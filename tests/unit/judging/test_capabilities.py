@@ -243,7 +243,7 @@ WRONG = [
     ({"prices": {"input": -1.0, "output": 1.0}}, "prices", "greater than or equal to 0"),
     ({"rpd": 100}, "rpd", "Extra inputs"),
     ({"tpm": 0.0}, "tpm", "greater than 0"),
-    ({"case_deadline_s": 0.0}, "case_deadline_s", "greater than 0"),
+    ({"run_deadline_s": 0.0}, "run_deadline_s", "greater than 0"),
     ({"run_deadline_s": float("inf")}, "run_deadline_s", "finite number"),
 ]
 

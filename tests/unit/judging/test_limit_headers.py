@@ -122,12 +122,11 @@ def test_the_lowest_of_a_header_and_the_users_own_holds() -> None:
     assert found.per_minute("requests") == pytest.approx(40)
 
 
-def test_attempts_after_a_refusal_are_spaced_by_the_learned_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_after_a_refusal_are_spaced_by_the_learned_pace() -> None:
     """At 0.87 of 4 per second the next starts 0.287 s after the refusal, and each one after it 0.287 s later."""
-    monkeypatch.setattr("ragpipe.judging.limits.rate_limit.time.monotonic", lambda: 1000.0)
     found = RateLimiter()
     found.pace.rate = 4.0
-    found.record_limit(999.0)
+    found.pace.record_refusal(999.0, 1000.0)
     for number in range(1, 4):
         start, why = found.next_start(1000.0)
         assert (start, why) == (pytest.approx(1000 + number / (0.87 * 4)), "429")

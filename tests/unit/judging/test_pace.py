@@ -209,7 +209,7 @@ def test_the_width_is_cut_to_four_fifths_and_grows_again() -> None:
     assert width.limit == 8.0
     for _ in range(24):  # three rounds of eight
         width.record_answer()
-    assert 9.0 <= width.limit < 9.3
+    assert width.limit == pytest.approx(9.0, abs=0.1)
 
 
 async def test_slots_follow_the_width() -> None:
