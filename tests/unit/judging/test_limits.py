@@ -8,8 +8,9 @@ import time
 import pytest
 
 from ragpipe.core.errors import Incomplete, ProviderUnusable
+from ragpipe.judging.clients.client import AttemptError
 from ragpipe.judging.clients.http_responses import asked_to_wait, retry_after
-from ragpipe.judging.limits.retries import backoff
+from ragpipe.judging.limits.retries import backoff, seconds_before_retry
 from ragpipe.judging.transports.live_transport import LiveTransport
 from ragpipe.judging.transports.provider_state import ProviderRegistry
 from ragpipe.schema.judge_answers.grade_answers import YesNo
@@ -194,6 +195,19 @@ def test_retry_after_forms(headers, seconds):
 )  # fmt: skip
 def test_the_wait_that_words_ask_for(text, seconds):
     assert asked_to_wait(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked_for", "has_answered", "seconds"),
+    [
+        ("server_error", None, True, 8.0), ("server_error", None, False, 2.0), ("server_error", 30.0, True, 32.0),
+        ("rate_limit", None, False, 8.0), ("rate_limit", 30.0, True, 2.0),
+    ],
+)  # fmt: skip
+def test_the_wait_before_the_third_retry(monkeypatch, kind, asked_for, has_answered, seconds):
+    """Of 2, 4, 8 s: what a 503 asks for comes on top, what a 429 asks for holds all calls elsewhere; before any answer 2 s at most."""
+    monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 2.0**attempt)
+    assert seconds_before_retry(AttemptError(kind, "x", retry_after=asked_for), 3, has_answered=has_answered) == seconds
 
 
 def test_full_jitter_stays_under_its_cap():
