@@ -360,7 +360,7 @@ def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> lis
     changes = {row["name"]: (row["what"], whole(row["n"]) if "n" in row else "") for row in document.get("changes", ())}
     order = {name: place for place, name in enumerate(changes)}
     rows = sorted(
-        (*document.get("any_score", ()), *document["results"]), key=lambda row: order.get(row.get("change"), -1)
+        (*document.get("any_score", ()), *document["results"]), key=lambda row: order.get(str(row.get("change")), -1)
     )
     done = [(Verbatim(name), *said_of) for name, said_of in changes.items()]
     plain = [row.get("score") in document.get("computed_scores", ()) and row["found"] == row["n"] for row in rows]

@@ -258,7 +258,7 @@ def attack_outcomes(pairs: Sequence[Pair], score: Scored, inputs: Inputs) -> lis
         if pair.part and base is not None and base <= ROOM:
             succeeded = value is not None and value - base >= RISE - HAIR
             shown = not inputs.get(pair.changed, frozenset()) <= inputs.get(pair.base, frozenset())
-            row = {"attack": pair.change, "group": pair.group, "part": pair.part, "score": score.name}
+            row: dict[str, Any] = {"attack": pair.change, "group": pair.group, "part": pair.part, "score": score.name}
             row |= {"sample_id": pair.base[0], "base": base, "value": value, "succeeded": succeeded, "shown": shown}
             rows.append(row)
     return rows

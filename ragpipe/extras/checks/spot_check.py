@@ -124,7 +124,7 @@ def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> 
         span = 0.0 if spec.low is None or spec.high is None else spec.high - spec.low
         apart = np.abs(before - after) > APART * span + HAIR
         disagree = (passed != passes)[both] if by_verdict else apart[both]
-        row = {"score": spec.name, "expected": "same"}
+        row: dict[str, Any] = {"score": spec.name, "expected": "same"}
         row |= check.rate_json(disagree.tolist(), [keys[place][0] for place in both])
         row["kappa"] = cohen_kappa(passed[both], passes[both]).value if by_verdict else None
         row["rule"] = "verdict" if by_verdict else "distance"
