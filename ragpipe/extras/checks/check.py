@@ -214,11 +214,8 @@ def open_check(
     changeable: Sequence[str] = ("judge", "embedder", "metrics", "report", "iterations"),
     needs_prompts: bool = True,
 ) -> FinishedRunTask[SettingsT]:
-    """The settings of the section `task` and the finished run, with the user's judge over its own.
-
-    `changeable` are the sections of the run's configuration that the user may change; `needs_prompts` refuses a run none of whose metrics
-    asks a judge. Raises ConfigError and DataError.
-    """
+    """The settings of the section `task` and the finished run, with the user's judge over its own, and other sections that are
+    `changeable`. `needs_prompts` refuses a run none of whose metrics asks a judge. Raises ConfigError and DataError."""
     origins, title = origins or NoOrigins(), f"task={task} is wrong; nothing was started"
     settings = task_settings(settings_class, plain, origins, title=title, section=task)
     finished = open_run(plain, origins, changeable=changeable, task=task, task_keys=(task,))
@@ -236,8 +233,7 @@ def judged_metrics(config: RunConfig) -> dict[str, Metric]:
 
 
 def judge_cases(spec: RunSpec, finished: FinishedRun, console: Console) -> int:
-    """Judge the cases of a check as a run of their own, which takes up the replies of the finished one. Returns the exit code of an
-    evaluation; raises what that raises."""
+    """Judge cases as a run of their own, which takes up the replies of the finished one. Returns and raises what an evaluation does."""
     return Evaluation(spec, RejudgePolicy(finished), console).run()
 
 
@@ -387,7 +383,7 @@ def _result_cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
         moved += f" [{100 * interval['low']:+.1f}, {100 * interval['high']:+.1f}]"
     left_out = sum(row.get(name, 0) for name in ("at_end", "no_value", "one_sided"))
     words = [
-        _STATES.get(row.get("state"), row.get("state")),
+        _STATES.get(str(row.get("state")), row.get("state")),
         "" if row.get("kappa") is None else f"kappa {row['kappa']:.2f}",
         f"{left_out:,} left out" if left_out else "",
         "few questions" if interval and interval["too_few"] else "",

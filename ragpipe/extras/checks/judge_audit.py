@@ -99,8 +99,7 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
     """Judge attacked and probed cases in runs of their own, and write what came of them beside the calibration.
 
     One run has the prompts as they are, a second one the attacks on templates without fences; both plans are shown before the first asks.
-    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an evaluation
-    raises.
+    Returns 0, or 4 where judgements failed beyond the coverage floor. Raises what an evaluation raises.
     """
     finished, settings = task.finished, task.settings
     attacks, probes = _chosen(settings.only, str(getattr(finished.config.judge, "model", "")))
@@ -171,8 +170,7 @@ def _specs(
 
 
 def audited_cases(pool: Sequence[Case], attacks: Sequence[str], probes: Sequence[Change], n: int) -> list[Pair]:
-    """The attacked and the probed cases, of the usable ones in the order of the draw, one per question. None where there are fewer than
-    two."""
+    """The attacked and the probed cases, of usable ones in the order of the draw, one per question; none where there are less than two."""
     cases: dict[str, Case] = {}
     for case in sorted(filter(check.is_usable, pool), key=lambda case: check.drawn_order(case.key)):
         cases.setdefault(case.sample.id, case)

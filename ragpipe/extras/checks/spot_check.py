@@ -73,8 +73,7 @@ def _asks_the_same(finished: FinishedRun) -> bool:
 def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
     """Judge the drawn cases in a run of their own, compare, and write the result beside the calibration of the finished run.
 
-    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an
-    evaluation raises.
+    Returns 0, or 4 where judgements failed beyond the coverage floor. Raises what an evaluation raises.
     """
     finished, settings = task.finished, task.settings
     source = ChangedCases(finished, SECTION, "spot check", recipe=[settings.n], pool=settings.n)
