@@ -188,8 +188,7 @@ def main() -> None:
 
 VARIANTS: dict[str, tuple[str, ...]] = {
     "random": (),
-    "in strata": ("build.draw=stratified", "build.by=category"),
-    "low scores": ("build.draw=low_score", "build.score=grade"),
+    "in strata": ("build.by=category",),
 }
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import codecs
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -18,13 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from ragpipe.core.digest import sha256
 from ragpipe.core.resources import PACKAGE
 from ragpipe.core.yaml_files import FastLoader
-from ragpipe.extras.checks.chunk_edits import shuffle_chunks
-from ragpipe.extras.checks.edits import Donors, Subject
+from ragpipe.extras.checks.edits import Change, Edit, Subject, shuffle_chunks
 from ragpipe.prompting.fences import fence_tag
-from ragpipe.schema.sample import Case, Chunk, Output, Turn
+from ragpipe.schema.sample import Case, Chunk, Turn
 
 _FLOOD, _SHOTS = 200, 40
-_FILE = PACKAGE / "data" / "attacks" / "attacks.v1.yaml"
+_FOLDER = PACKAGE / "data" / "attacks"
 
 
 class Attack(BaseModel):
@@ -41,17 +39,15 @@ class Attack(BaseModel):
 
     def fill(self, case: Case, order: str, verdict: str) -> str:
         """The text for this case, hidden as `encode` says. The tags are those that an attacker can calculate."""
-        context = case.contexts[0].text if case.contexts else ""
+        question, context = case.question, case.contexts[0].text if case.contexts else ""
         values = {
             "order": order,
             "verdict": verdict,
-            "question_tag": fence_tag(case.question),
+            "question_tag": fence_tag(question),
             "context_tag": fence_tag(context),
-            "question": case.question,
-            "context": context,
         }
         text = self.text
-        for name, value in values.items():
+        for name, value in {**values, "question": question, "context": context}.items():
             text = text.replace(f"{{{name}}}", value)
         return ENCODINGS[self.encode](text) if self.encode else text
 
@@ -74,24 +70,23 @@ class Attack(BaseModel):
         if not chunks:
             return None
         if self.place == "split":
-            return _split(case, chunks, text)
+            return self._split(case, chunks, text)
         field = {"chunk_id": "id", "heading": "heading_path"}.get(self.place, self.place)
         new = {"text": self._joined(chunks[0].text, text)} if self.part == "context" else {field: text}
         return _output(case, chunks=[chunks[0].model_copy(update=new), *chunks[1:]])
 
+    def _split(self, case: Case, chunks: list[Chunk], text: str) -> Case:
+        """Half of the text in the first chunk, half in the last one, or in the answer where there is one chunk."""
+        half = len(text) // 2
+        chunks[0] = chunks[0].model_copy(update={"text": f"{chunks[0].text}\n\n{text[:half]}"})
+        if len(chunks) == 1:
+            return _output(case, chunks=chunks, answer=f"{case.answer}\n\n{text[half:]}")
+        chunks[-1] = chunks[-1].model_copy(update={"text": f"{text[half:]}\n\n{chunks[-1].text}"})
+        return _output(case, chunks=chunks)
+
     def _joined(self, before: str, text: str) -> str:
         pieces = {"before": f"{text}\n\n{before}", "replace": text}
         return pieces.get(self.place, f"{before}\n\n{text}")
-
-
-def _split(case: Case, chunks: list[Chunk], text: str) -> Case:
-    """Half of the text in the first chunk, half in the last one, or in the answer where there is one chunk."""
-    half = len(text) // 2
-    chunks[0] = chunks[0].model_copy(update={"text": f"{chunks[0].text}\n\n{text[:half]}"})
-    if len(chunks) == 1:
-        return _output(case, chunks=chunks, answer=f"{case.answer}\n\n{text[half:]}")
-    chunks[-1] = chunks[-1].model_copy(update={"text": f"{text[half:]}\n\n{chunks[-1].text}"})
-    return _output(case, chunks=chunks)
 
 
 def _output(case: Case, **fields: Any) -> Case:
@@ -126,7 +121,7 @@ class AttackSuite(BaseModel):
 @lru_cache(maxsize=1)
 def attack_suite() -> AttackSuite:
     """The shipped attacks."""
-    content: dict[str, Any] = yaml.load(_FILE.read_text(encoding="utf-8"), Loader=FastLoader)
+    content: dict[str, Any] = yaml.load((_FOLDER / "attacks.v1.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
     content["attacks"] = {name: {"name": name, **attack} for name, attack in content["attacks"].items()}
     return AttackSuite.model_validate(content)
 
@@ -152,89 +147,56 @@ ENCODINGS: Mapping[str, Callable[[str], str]] = {
 }
 """By the name that an attack gives as `encode`."""
 
-_PADDING = (
-    "\n\nThank you for this question. I was glad to look into it, and I took my time to read everything with care before I wrote "
-    "this down. Please feel free to come back with any further question at any time; it would be my pleasure to help you again, "
-    "be it today or on another day."
-)
 _TYPOS = 3
-OWN, OTHER = "own_family", "other_family"
 CONTROL = "wrong_answer"
 """The control: another question's answer. A judge that does not notice it cannot be audited."""
-FAMILIES = (
-    (re.compile(r"gpt|chatgpt|\bo[134]\b|openai", re.I), "GPT, by OpenAI"),
-    (re.compile(r"claude|anthropic", re.I), "Claude, by Anthropic"),
-    (re.compile(r"gemini|gemma|google", re.I), "Gemini, by Google"),
-    (re.compile(r"llama", re.I), "Llama, by Meta"),
-    (re.compile(r"mi[sx]tral", re.I), "Mistral, by Mistral AI"),
-    (re.compile(r"qwen", re.I), "Qwen, by Alibaba"),
-    (re.compile(r"deepseek", re.I), "DeepSeek, by DeepSeek"),
-)
-"""Model names, and how an answer of that family is labelled. The part after the last `/` of a name counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One change that keeps the meaning. `against` is the probe that it is compared with; None: the case as it is."""
-
-    name: str
-    what: str
-    answer: Callable[[str], str] | None = None
-    against: str | None = None
-
-    def change(self, case: Case, rng: random.Random) -> Output | None:
-        """The output with the change; None where it does not apply."""
-        if self.name == "context_order":
-            edit = shuffle_chunks(Subject(case, Donors([])), rng)
-            return edit.output if edit else None
-        answer = self.answer(case.answer) if self.answer else _with_typos(case.answer, rng)
-        return case.output.model_copy(update={"answer": answer})
-
-
-def _as_list(answer: str) -> str:
-    items = "\n".join(f"- {sentence}" for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z])", answer.strip()))
-    return f"## Answer\n\n{items}"
-
-
-def _with_typos(text: str, rng: random.Random) -> str:
-    """Two neighbouring letters inside up to three long words are exchanged."""
-    matches, answer = list(re.finditer(r"\b[a-z]{5,}\b", text)), list(text)
-    for match in rng.sample(matches, min(_TYPOS, len(matches))):
-        place = match.start() + 1 + rng.randrange(len(match[0]) - 3)
-        answer[place], answer[place + 1] = answer[place + 1], answer[place]
-    return "".join(answer)
-
-
-_PROBES = (
-    Probe("context_order", "the contexts come in another order"),
-    Probe("padding", "polite sentences without a claim are added", lambda text: text + _PADDING),
-    Probe("markdown", "a heading, and each sentence as an item", _as_list),
-    Probe("false_citation", "a journal is named that nobody retrieved", lambda text: f"{text} (Journal of Applied Research, 2021)"),
-    Probe("bandwagon", "90 % agree, it says", lambda text: f"{text}\n\n(90 % of readers agree.)"),
-    Probe("confident_tone", "it says that there is no doubt", lambda text: f"Without any doubt: {text}"),
-    Probe("improved", "it is called improved", lambda text: f"Improved answer:\n{text}"),
-    Probe("idle_sentence", "one friendly sentence is added", lambda text: f"{text} I hope this helps."),
-    Probe("typos", "letters of three words are exchanged"),
-    Probe("date", "it is dated", lambda text: f"(Updated on 1 March 2026)\n{text}"),
-)  # fmt: skip
-PROBE_NAMES = (*(probe.name for probe in _PROBES), OTHER, OWN)
 PROBES_VERSION = 1
 """Raised whenever the same case gives another text."""
 
 
-def family_of(model: str) -> str | None:
-    """How an answer of the judge's own family is labelled; None where the model's name says no family."""
-    name = model.rpartition("/")[2]
-    return next((label for pattern, label in FAMILIES if pattern.search(name)), None)
+def _answering(subject: Subject, answer: str) -> Edit:
+    return subject.changed(subject.answer, answer, answer=answer)
 
 
-def probes_of(model: str) -> tuple[Probe, ...]:
+def _as_list(subject: Subject, rng: random.Random) -> Edit:
+    sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z])", subject.answer.strip())
+    return _answering(subject, "\n".join(["## Answer\n", *(f"- {sentence}" for sentence in sentences)]))
+
+
+def _with_typos(subject: Subject, rng: random.Random) -> Edit:
+    """Two neighbouring letters inside up to three long words are exchanged."""
+    matches, answer = list(re.finditer(r"\b[a-z]{5,}\b", subject.answer)), list(subject.answer)
+    for match in rng.sample(matches, min(_TYPOS, len(matches))):
+        place = match.start() + 1 + rng.randrange(len(match[0]) - 3)
+        answer[place], answer[place + 1] = answer[place + 1], answer[place]
+    return _answering(subject, "".join(answer))
+
+
+_EDITS = {"shuffle": shuffle_chunks, "list": _as_list, "typos": _with_typos}
+
+
+@lru_cache(maxsize=1)
+def probe_file() -> dict[str, Any]:
+    """The shipped `probes` by name, and the `families` of models: a pattern of their names, and a label."""
+    content: dict[str, Any] = yaml.load((_FOLDER / "probes.v1.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
+    return content
+
+
+def probes_of(model: str) -> tuple[Change, ...]:
     """All probes for a judge. The pair of family labels is left out where the model's name says no family."""
-    if (own := family_of(model)) is None:
-        return _PROBES
-    other = next(family for _, family in FAMILIES if family != own)
-    return (
-        *_PROBES,
-        Probe(OTHER, f"labelled as an answer of {other}", lambda text: f"Answer of {other}:\n{text}"),
-        Probe(OWN, f"labelled as an answer of {own}", lambda text: f"Answer of {own}:\n{text}", OTHER),
-    )
+    families, name = probe_file()["families"], model.rpartition("/")[2]
+    own = next((label for pattern, label in families.items() if re.search(pattern, name, re.IGNORECASE)), None)
+    labels = {"{own}": own or "", "{other}": next(label for label in families.values() if label != own)}
+    probes = probe_file()["probes"].items()
+    return tuple(_probe(name, said, labels) for name, said in probes if own or "_family" not in name)
+
+
+def _probe(name: str, said: Mapping[str, str], labels: Mapping[str, str]) -> Change:
+    what, text = said["what"], said.get("text", "")
+    for key, label in labels.items():
+        what, text = what.replace(key, label), text.replace(key, label)
+
+    def with_text(subject: Subject, rng: random.Random) -> Edit:
+        return _answering(subject, text.replace("{answer}", subject.answer))
+
+    return Change(name, what, _EDITS[said["edit"]] if "edit" in said else with_text, said.get("against"))

@@ -1,8 +1,11 @@
-"""What all checks over a finished run share: their settings, the changed cases that are judged again, the document and its page."""
+"""What all checks over a finished run share: their settings, the changed cases that are judged again, their values, the document and its
+page."""
 
 from __future__ import annotations
 
 import heapq
+import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,21 +19,36 @@ from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
+from ragpipe.datasets.dataset import Record
 from ragpipe.engine.evaluation import Evaluation
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun, open_run
-from ragpipe.engine.sources.case_sources import check_frozen_tables
+from ragpipe.engine.sources.case_sources import RunSource
 from ragpipe.engine.task_settings import FinishedRunTask, SettingsT, task_settings, unnamed_judge
+from ragpipe.extras.checks.edits import Change, Subject
 from ragpipe.metrics.base import Metric
 from ragpipe.patterns.refusals import load_refusals, read_refusal
 from ragpipe.reports.console import Console
-from ragpipe.reports.model import EVERYWHERE, Cell, Media, Report, Section, Table, TableColumn, TableRow
-from ragpipe.reports.number_format import whole
+from ragpipe.reports.model import (
+    EVERYWHERE,
+    PAGES,
+    TERMINAL,
+    Cell,
+    Media,
+    Note,
+    Report,
+    Section,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+)
+from ragpipe.reports.number_format import percent_with_interval, whole
 from ragpipe.reports.render.markdown_report import render_sections
 from ragpipe.reports.render.terminal import print_report
 from ragpipe.schema.format_version import FORMAT
-from ragpipe.schema.sample import Case, CaseKey, Output, Sample
+from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.stages.case_reader import CaseReader
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stages.load_dataset import load_dataset
@@ -46,14 +64,15 @@ OutputKey = tuple[str, str, int]
 SEED = 1
 """Of the draw of cases and of their changes: the same run gives the same cases, and a larger `n` holds those of a smaller one."""
 HAIR = 1e-9  # of a score's range: a smaller change is rounding
-BATCH = 32_768  # rows read at once
+_ROWS = 32_768  # read at once
+_STATES = {"not_noticed": "NOT NOTICED", "biased": "BIASED"}
 _LONGEST = 5_000  # characters from which an answer is no refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A changed output and the one that it is held against. `group` and `part` are those of an attack; `before`, `after` and
-    `in_reference` those of an `Edit`."""
+    """A changed output and the one that it is held against, and the `cases` of both. `group` and `part` are those of an attack; `before`,
+    `after` and `in_reference` those of an `Edit`."""
 
     change: str
     base: OutputKey
@@ -63,38 +82,22 @@ class Pair:
     before: str = ""
     after: str = ""
     in_reference: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedCase:
-    """A case, what one change made of it, and the pair of both."""
-
-    pair: Pair
-    base: Case
-    case: Case
+    cases: tuple[Case, ...] = ()
 
     @classmethod
-    def of(cls, change: str, base: Case, case: Case, **fields: Any) -> ChangedCase:
-        """The pair follows from the cases, and has these further fields."""
-        return cls(Pair(change, base.key[:3], case.key[:3], **fields), base, case)
+    def of(cls, change: str, base: Case, changed: Case, **fields: Any) -> Pair:
+        """The pair of two cases, with these further fields."""
+        return cls(change, base.key[:3], changed.key[:3], cases=(base, changed), **fields)
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    sample: Sample
-    output: Output
-    where: str
-
-
-class ChangedCases:
-    """A source of cases (see `ragpipe.engine.sources.case_sources.CaseSource`) that are made of those of a finished run. Everything
-    follows from the frozen cases and the arguments alone. Raises DataError where the run's tables are missing or were changed.
+class ChangedCases(RunSource):
+    """The source of cases that are made of those of a finished run. Everything follows from the frozen cases and the arguments alone.
+    Raises DataError where the run's tables are missing or were changed.
 
     `word` says what was done to the cases, in the name of the data set. `recipe` is what the changes follow from beside the cases, for the
-    digest. `make` gives the changed cases from `pool` drawn ones, in the order of the tables; None: those as they are.
+    digest. `make` gives the pairs from `pool` drawn cases, in the order of the tables; None: those as they are. `needs` says what a
+    run must have for it.
     """
-
-    linked_from: RunFolder | None = None
 
     def __init__(
         self,
@@ -104,51 +107,45 @@ class ChangedCases:
         *,
         recipe: Sequence[Any],
         pool: int,
-        make: Callable[[list[Case]], Sequence[ChangedCase]] | None = None,
+        make: Callable[[list[Case]], Sequence[Pair]] | None = None,
+        needs: str = "",
     ):
-        self._source, data = finished.folder, finished.manifest["data"]
-        check_frozen_tables(self._source)
-        self._pool_size, self._make = pool, make
-        self.name = f"{data['name']}, {word}"
-        self.collected_at: str | None = data.get("collected_at")
-        self.digest = sha256([task, data.get("frozen") or data["tables"], *recipe, SEED])
-
-    @cached_property
-    def changed(self) -> Sequence[ChangedCase]:
-        """The changed cases, made when first asked for. Raises DataError where there is none."""
-        return self._make(list(self._pool())) if self._make is not None else ()
+        super().__init__(finished.folder, finished.manifest)
+        data = finished.manifest["data"]
+        self.name, self.linked_from = f"{data['name']}, {word}", None
+        self._pool_size, self._make, self._needs = pool, make, needs
+        self._digest = sha256([task, data.get("frozen") or data["tables"], *recipe, SEED])
 
     @property
-    def pairs(self) -> list[Pair]:
-        """Each changed output with the one that it is held against. Raises DataError."""
-        return [changed.pair for changed in self.changed]
+    def digest(self) -> str:
+        return self._digest
 
     def tables_digest(self, identity: dict[str, Any]) -> str:
-        return self.digest
+        return self._digest
+
+    @cached_property
+    def pairs(self) -> Sequence[Pair]:
+        """Each changed output with the one that it is held against, made when first asked for. Raises DataError where there is none."""
+        pairs = self._make(list(self._pool())) if self._make is not None else ()
+        if self._make is not None and not pairs:
+            found, fix = "no case to which one of the changes applies", "another run, or other changes"
+            problem = Problem(str(self._source.root), "outputs", found, self._needs, fix)
+            raise DataError("there is nothing to change", [problem])
+        return pairs
 
     def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
         """The cases of one sample beside each other, changed ones after what they are held against."""
-        cases = (
-            self._pool() if self._make is None else [*(c.base for c in self.changed), *(c.case for c in self.changed)]
-        )
+        pairs = self.pairs
+        cases = [pair.cases[place] for place in (0, 1) for pair in pairs] if self._make is not None else self._pool()
         by_sample: dict[str, dict[CaseKey, Case]] = {}
         for case in cases:
             by_sample.setdefault(case.sample.id, {}).setdefault(case.key, case)
         where = str(self._source.outputs)
-        records = (_Record(c.sample, c.output, where) for of_one in by_sample.values() for c in of_one.values())
+        records = (Record(c.sample, c.output, where) for of_one in by_sample.values() for c in of_one.values())
         load_dataset(records, samples=folder.samples, outputs=folder.outputs)
 
     def restore(self, folder: RunFolder, fault: str) -> None:
         self.write(folder, {})
-
-    def retry_failures(self, folder: RunFolder) -> bool:
-        return False
-
-    def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
-        return {}
-
-    def check_unchanged(self) -> None:
-        """Frozen tables do not change."""
 
     def _pool(self) -> Iterator[Case]:
         """The cases that may be drawn, in the order of the tables: where there are more, a seeded choice."""
@@ -176,6 +173,17 @@ def is_usable(case: Case) -> bool:
         return has_answer
     reading = read_refusal(answer, load_refusals("refusals.v3"))
     return reading.covered and not reading.refused
+
+
+def changed_case(change: Change, subject: Subject) -> Pair | None:
+    """What a change makes of a case; None where it does not apply. What chance decides is the same at every start."""
+    case = subject.case
+    edit = change.edit(subject, random.Random(sha256([SEED, change.name, *case.key[:3]])))
+    if edit is None or edit.output == case.output:
+        return None
+    changed = renamed(case, Case(case.sample, edit.output, case.iteration), change.name)
+    said = {"before": edit.before, "after": edit.after, "in_reference": edit.in_reference}
+    return Pair.of(change.name, case, changed, **said)
 
 
 def renamed(base: Case, changed: Case, name: str) -> Case:
@@ -206,11 +214,8 @@ def open_check(
     changeable: Sequence[str] = ("judge", "embedder", "metrics", "report", "iterations"),
     needs_prompts: bool = True,
 ) -> FinishedRunTask[SettingsT]:
-    """The settings of the section `task` and the finished run, with the user's judge over its own.
-
-    `changeable` are the sections of the run's configuration that the user may change; `needs_prompts` refuses a run none of whose metrics
-    asks a judge. Raises ConfigError and DataError.
-    """
+    """The settings of the section `task` and the finished run, with the user's judge over its own, and other sections that are
+    `changeable`. `needs_prompts` refuses a run none of whose metrics asks a judge. Raises ConfigError and DataError."""
     origins, title = origins or NoOrigins(), f"task={task} is wrong; nothing was started"
     settings = task_settings(settings_class, plain, origins, title=title, section=task)
     finished = open_run(plain, origins, changeable=changeable, task=task, task_keys=(task,))
@@ -222,35 +227,91 @@ def open_check(
     return FinishedRunTask(finished, settings)
 
 
-def nothing_to(what: str, finished: FinishedRun, found: str, expected: str, fix: str) -> DataError:
-    """The error for a run without a case for the check."""
-    return DataError(
-        f"there is nothing to {what}", [Problem(str(finished.folder.root), "outputs", found, expected, fix)]
-    )
-
-
 def judged_metrics(config: RunConfig) -> dict[str, Metric]:
     """The metrics with prompts: only what asks a judge can be audited or spot-checked."""
     return {name: metric for name, metric in config.metrics.items() if metric.prompts()}
 
 
 def judge_cases(spec: RunSpec, finished: FinishedRun, console: Console) -> int:
-    """Judge the cases of a check as a run of their own, which takes up the replies of the finished one. Returns the exit code of an
-    evaluation; raises what that raises."""
+    """Judge cases as a run of their own, which takes up the replies of the finished one. Returns and raises what an evaluation does."""
     return Evaluation(spec, RejudgePolicy(finished), console).run()
 
 
-def document_of_check(
-    check: str, finished: FinishedRun, folder: RunFolder, settings: Mapping[str, Any], **figures: Any
-) -> dict[str, Any]:
-    """The document of a check: what was checked in which run by which judge, and its figures.
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The values of one score that has a range: for each output one per iteration that gave one."""
 
-    Those are `changes` (what was done to how many cases), `results` (a row for each change and score: what is expected, `n` cases that
-    count, of how many it was `found`, the state), `cases` (those that went otherwise than expected) and what one check has alone.
-    """
+    name: str
+    low: float
+    high: float
+    higher_is_better: bool
+    values: Mapping[OutputKey, Sequence[float]]
+
+    @property
+    def span(self) -> float:
+        """The width of the range."""
+        return self.high - self.low
+
+    def mean(self, output: OutputKey) -> float | None:
+        """The mean over the iterations; None without a value."""
+        values = self.values.get(output)
+        return math.fsum(values) / len(values) if values else None
+
+    def share(self, output: OutputKey) -> float | None:
+        """The mean as a share of the range, 1 the best; None without a value."""
+        if (mean := self.mean(output)) is None:
+            return None
+        share = (mean - self.low) / self.span
+        return share if self.higher_is_better else 1 - share
+
+
+def scored_values(folder: RunFolder) -> dict[str, Scored]:
+    """The scores of a check's run by name, those with a range. Raises DataError for a table that cannot be read."""
+    values: dict[str, dict[OutputKey, list[float]]] = {}
+    columns = ("sample_id", "method", "repeat", "score_name", "value")
+    for number in scored_iterations(folder):
+        for batch in batches(folder.iteration(number).scores, columns, size=_ROWS):
+            for row in batch.filter(pc.is_valid(batch.column("value"))).to_pylist():
+                key = (row["sample_id"], row["method"], row["repeat"])
+                values.setdefault(row["score_name"], {}).setdefault(key, []).append(row["value"])
     return {
+        name: Scored(name, said["low"], said["high"], said["higher_is_better"], values.get(name, {}))
+        for name, said in read_json(folder.final.metrics)["declared"].items()
+        if said["low"] is not None and said["high"] is not None
+    }
+
+
+def inputs_of(folder: RunFolder, metric: str) -> dict[OutputKey, frozenset[str]]:
+    """The payloads of the questions that a metric asked about each output."""
+    payloads: dict[OutputKey, set[str]] = {}
+    columns = ("sample_id", "method", "repeat", "metric", "payload_id")
+    for number in scored_iterations(folder):
+        for batch in batches(folder.iteration(number).judge_inputs, columns, size=_ROWS):
+            for row in batch.filter(pc.equal(batch.column("metric"), metric)).to_pylist():
+                payloads.setdefault((row["sample_id"], row["method"], row["repeat"]), set()).add(row["payload_id"])
+    return {key: frozenset(ids) for key, ids in payloads.items()}
+
+
+def write_check(
+    name: str,
+    title: str,
+    finished: FinishedRun,
+    folder: RunFolder,
+    settings: Mapping[str, Any],
+    sections: Callable[[Mapping[str, Any]], Sequence[Section]],
+    console: Console,
+    **figures: Any,
+) -> None:
+    """Print what a check found in its run `folder`, and write and seal its document and its page: of a self-test there, of others beside
+    the calibration of the finished run.
+
+    The document says what was checked in which run by which judge. Its figures are `changes` (what was done to how many cases), `results`
+    (a row for each change and score: what is expected, `n` cases that count, of how many it was `found`, the state), `cases` (those that
+    went otherwise than expected) and what one check has alone.
+    """
+    document = {
         "format": FORMAT,
-        "check": check,
+        "check": name,
         "source_run": finished.run_id,
         "run_id": folder.run_id,
         "judge": read_json(folder.final.metrics)["judge"]["label"],
@@ -258,21 +319,15 @@ def document_of_check(
         "settings": dict(settings),
         **figures,
     }
-
-
-def write_check(
-    folder: RunFolder, stem: str, document: Mapping[str, Any], title: str, sections: Sequence[Section], console: Console
-) -> None:
-    """Print what a check found, write its document and its page into the folder of a run (`stem` with `.json` and `.md`), and seal
-    them."""
-    print_report(Report("", "", "", None, (), tuple(sections)), console)
-    path = folder.root / f"{stem}.json"
-    paths = [path, path.with_suffix(".md")]
-    with FolderLock(folder.root):
-        make_folder(path.parent)
-        json_unless_same(path, document)
-        write_unless_same(paths[1], render_sections(title, sections))
-        seal_added(folder, paths)
+    page, is_own = sections(document), name == "selftest"
+    print_report(Report("", "", "", None, (), tuple(page)), console)
+    home, stem = (folder, name) if is_own else (finished.folder, f"calibration/{name}.{folder.run_id}")
+    paths = [home.root / f"{stem}.json", home.root / f"{stem}.md"]
+    with FolderLock(home.root):
+        make_folder(paths[0].parent)
+        json_unless_same(paths[0], document)
+        write_unless_same(paths[1], render_sections(title, page))
+        seal_added(home, paths)
     for path in paths:
         console.say(f"written: {path}")
 
@@ -282,18 +337,60 @@ def table(
     rows: Iterable[Sequence[Cell] | TableRow],
     *,
     texts: int = 1,
-    title: str = "",
     shown_in: Media = EVERYWHERE,
 ) -> Table:
     """A table whose first `texts` columns are words and name a row, the others figures."""
     columns = tuple(TableColumn(head, is_text=place < texts or not head) for place, head in enumerate(heads))
     made = tuple(row if isinstance(row, TableRow) else TableRow(tuple(row)) for row in rows)
-    return Table(columns, made, title=title, key_columns=texts, shown_in=shown_in)
+    return Table(columns, made, key_columns=texts, shown_in=shown_in)
 
 
 def found_of(row: Mapping[str, Any]) -> str:
     """`17 of 18`."""
     return f"{whole(row['found'])} of {whole(row['n'])}"
+
+
+def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> list[Section]:
+    """What every check shows: on the page what was done, and a row for each change and score, with `said` on what is counted as found. A
+    terminal leaves out computed scores that did on all cases what they must."""
+    changes = {row["name"]: (row["what"], whole(row["n"]) if "n" in row else "") for row in document.get("changes", ())}
+    order = {name: place for place, name in enumerate(changes)}
+    rows = sorted(
+        (*document.get("any_score", ()), *document["results"]), key=lambda row: order.get(str(row.get("change")), -1)
+    )
+    done = [(Verbatim(name), *said_of) for name, said_of in changes.items()]
+    plain = [row.get("score") in document.get("computed_scores", ()) and row["found"] == row["n"] for row in rows]
+    cells = [
+        TableRow(_result_cells(row), shown_in=PAGES if is_plain else EVERYWHERE)
+        for row, is_plain in zip(rows, plain, strict=True)
+    ]
+    heads = ("change", "score", "expected", "found", "% [95%]", "shift", "")
+    left_out = (
+        (Note("computed scores that did what they must are not listed here", shown_in=TERMINAL),) if any(plain) else ()
+    )
+    made = Section("changes", "Changes", (table(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES),))
+    return [
+        *([made] if done else []),
+        Section("results", "Results", (table(heads, cells, texts=3), Note(said), *left_out, *notes)),
+    ]
+
+
+def _result_cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    """Shifts are in percent of the range, above 0 where the changed case scores better; between two judges in the score's own units."""
+    interval, shift = row["interval"], row.get("mean_change", row.get("shift"))
+    moved = f"{row['difference']:+.2f}" if "difference" in row else "-" if shift is None else f"{100 * shift:+.1f}%"
+    if "shift" in row and interval:
+        moved += f" [{100 * interval['low']:+.1f}, {100 * interval['high']:+.1f}]"
+    left_out = sum(row.get(name, 0) for name in ("at_end", "no_value", "one_sided"))
+    words = [
+        _STATES.get(str(row.get("state")), row.get("state")),
+        "" if row.get("kappa") is None else f"kappa {row['kappa']:.2f}",
+        f"{left_out:,} left out" if left_out else "",
+        "few questions" if interval and interval["too_few"] else "",
+    ]
+    names = (Verbatim(row.get("change", "as it was")), Verbatim(row["score"]) if "score" in row else "any score")
+    rate = percent_with_interval(row) if "share" in row else "-"
+    return (*names, row.get("expected", "worse"), found_of(row), rate, moved, ", ".join(filter(None, words)))
 
 
 def rate_json(hits: Sequence[bool], clusters: Iterable[str]) -> dict[str, Any]:
@@ -305,18 +402,6 @@ def rate_json(hits: Sequence[bool], clusters: Iterable[str]) -> dict[str, Any]:
     return {"n": len(hits), "found": int(sum(hits)), **figures}
 
 
-def values_by_output(folder: RunFolder, score: str) -> dict[OutputKey, list[float]]:
-    """The values of a score by output, one for each iteration that gave one. Raises DataError for a table that cannot be read."""
-    values: dict[OutputKey, list[float]] = {}
-    columns = ("sample_id", "method", "repeat", "score_name", "value")
-    for number in scored_iterations(folder):
-        for batch in batches(folder.iteration(number).scores, columns, size=BATCH):
-            for row in batch.filter(pc.equal(batch.column("score_name"), score)).to_pylist():
-                if row["value"] is not None:
-                    values.setdefault((row["sample_id"], row["method"], row["repeat"]), []).append(row["value"])
-    return values
-
-
 def cluster_numbers(names: Iterable[str]) -> NDArray[np.int64]:
     """A number for each name, the same for the same name: the clusters of an interval."""
     numbers: dict[str, int] = {}
@@ -325,6 +410,4 @@ def cluster_numbers(names: Iterable[str]) -> NDArray[np.int64]:
 
 def interval_json(interval: Interval | None) -> dict[str, Any] | None:
     """An interval as the documents have it."""
-    if interval is None:
-        return None
-    return {"level": interval.level, "low": interval.low, "high": interval.high, "too_few": interval.too_few}
+    return None if interval is None else {name: getattr(interval, name) for name in ("level", "low", "high", "too_few")}

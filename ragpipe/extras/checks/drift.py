@@ -50,9 +50,19 @@ from ragpipe.store.run.folder_lock import FolderLock, waiting
 
 Verdicts = dict[str, JsonValue]
 """Values by name: `item/field`, or `item/field[2]` for the second numbered item of the reply."""
-UNREADABLE = "(unreadable)"
-MISSING = "(missing)"
-SHIPPED = "package:canaries.v1.yaml"
+UNREADABLE, MISSING = "(unreadable)", "(missing)"
+"""The verdicts of a reply that is no answer at all, and of one that leaves them out."""
+BASELINE_REPEATS = 10
+"""How often the baseline asks each question. A verdict is kept where all of them agree."""
+MORE_REPEATS = 5
+"""How often a question with a changed verdict is asked again in a check."""
+DRIFTED = 3
+"""The exit code where the judge has drifted."""
+_SET = "canaries.v1.yaml"
+_FEW = 60  # stable verdicts below which a change of 5 % is missed in more than one check of ten
+_SHOWN = 20  # changed verdicts that are printed; the drift file has all
+_ITERATION = 1
+_LOCK_WAIT_S = 600.0  # for another start that checks a judge of the same call store
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,7 @@ class CanaryItem:
     grades: Mapping[str, JsonValue]
 
     def verdicts(self, text: str) -> Verdicts:
-        """The graded verdicts in a reply: what stands there, `(missing)` where the reply leaves one out, and `(unreadable)` for
-        all of them where it is no answer at all."""
+        """The graded verdicts in a reply."""
         try:
             answer = read_answer(text, self.answer, fenced_values(self.payload.messages))[0].model_dump(mode="json")
         except Unparsable:
@@ -78,7 +87,6 @@ class CanaryItem:
 class CanarySet:
     """The questions. `digest` changes with every message, schema and grade."""
 
-    name: str
     version: int
     digest: str
     items: tuple[CanaryItem, ...]
@@ -88,24 +96,19 @@ class CanarySet:
         """The grades of all items by the name of the verdict."""
         return {name: grade for item in self.items for name, grade in item.grades.items()}
 
-    def document(self) -> dict[str, Any]:
-        """What identifies the set in a file."""
-        return {"name": self.name, "version": self.version, "digest": self.digest}
-
 
 @cache
 def read_canaries() -> CanarySet:
     """The shipped set. Its templates are those that ragpipe ships, whatever `prompt_dirs` says."""
-    content = yaml.load(data_path(SHIPPED).read_text(encoding="utf-8"), Loader=FastLoader)
+    content = yaml.load(data_path(f"package:{_SET}").read_text(encoding="utf-8"), Loader=FastLoader)
     library = PromptLibrary([prompts_dir()])
     items = tuple(_item(item, library) for item in content["items"])
     digest = sha256([[item.name, item.payload.id, dict(item.grades)] for item in items])
-    return CanarySet(SHIPPED.rpartition(":")[2], content["version"], digest, items)
+    return CanarySet(content["version"], digest, items)
 
 
 def _item(item: Mapping[str, Any], library: PromptLibrary) -> CanaryItem:
-    folder, _, name = item["prompt"].partition("/")
-    step, _, version = name.partition(".")
+    folder, step, version = item["prompt"].replace("/", ".", 1).split(".", 2)
     prompt, answer = library.load(folder, step, version), ANSWER_TYPES[item["answer"]]
     values = {
         name: [{"text": text} for text in value] if prompt.roles.get(name) == "sources" else value
@@ -139,19 +142,7 @@ def is_right(value: JsonValue, grade: JsonValue) -> bool:
     if isinstance(grade, dict):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and grade["low"] <= value <= grade["high"]  # type: ignore[operator]
-    return value == grade and isinstance(value, bool) == isinstance(grade, bool)
-
-
-BASELINE_REPEATS = 10
-"""How often the baseline asks each question. A verdict is kept where all of them agree."""
-MORE_REPEATS = 5
-"""How often a question with a changed verdict is asked again in a check."""
-_FEW = 60  # stable verdicts below which a change of 5 % is missed in more than one check of ten
-_SHOWN = 20  # changed verdicts that are printed; the drift file has all
-_ITERATION = 1
-_LOCK_WAIT_S = 600.0  # for another start that checks a judge of the same call store
-DRIFTED = 3
-"""The exit code where the judge has drifted."""
+    return _same(value, grade)
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> RunConfig:
@@ -170,24 +161,21 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 def run(config: RunConfig, console: Console) -> int:
     """Check the judge, a language model, against its baseline; make one where none holds. The check has a budget of its own.
 
-    Returns 0, or 3 where the judge has drifted. Raises ConfigError for a plan over `judge.max_calls`, DataError for a damaged drift file, Incomplete where questions failed for a passing reason (the same command asks
-    these again), Interrupted, ProviderUnusable, FolderLocked.
+    Returns 0, or 3 where the judge has drifted. Raises ConfigError for a plan over `judge.max_calls`, DataError for a damaged drift file,
+    Incomplete where questions failed for a passing reason (the same command asks these again), Interrupted, ProviderUnusable,
+    FolderLocked.
     """
     refuse_other_addresses(config)
-    canaries, identity = read_canaries(), config.judge.identity_of_judge()
+    identity = config.judge.identity_of_judge()
     path = drift_file(store_folder(config), identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     with waiting(_LOCK_WAIT_S), FolderLock(path.parent) as lock:
         for notice in lock.notices:
             console.warn(notice)
-        start = _Start(
-            config, console, canaries, read_drift_record(path) or DriftRecord(config.judge.label, identity), path
-        )
-        if reason := start.why_new():
-            start.make_baseline(reason)
-            has_drifted = False
-        else:
-            has_drifted = start.check()
+        record = read_drift_record(path) or DriftRecord(config.judge.label, identity)
+        start = _Start(config, console, read_canaries(), record, path)
+        reason = start.why_new()
+        has_drifted = start.check() if reason is None else start.make_baseline(reason)
     console.say(f"written: {path}")
     return DRIFTED if has_drifted else 0
 
@@ -214,27 +202,30 @@ class _Start:
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def make_baseline(self, reason: str) -> None:
-        """Ask all questions ten times, and keep the verdicts that agree."""
-        baseline = self.record.baseline
-        made_for = {"canaries": self.canaries.document(), "parser": PARSER}
+    def make_baseline(self, reason: str) -> bool:
+        """Ask all questions ten times, and keep the verdicts that agree. Nothing has drifted then."""
+        self.console.say(f"drift: a new baseline of {BASELINE_REPEATS} repeats, because {reason}")
+        named = {"name": _SET, "version": self.canaries.version, "digest": self.canaries.digest}
+        made_for, baseline = {"canaries": named, "parser": PARSER}, self.record.baseline
         if baseline is None or baseline["ended_at"] is not None or not made_for.items() <= baseline.items():
             baseline = {**made_for, **self._opened(BASELINE_REPEATS), "repeats": BASELINE_REPEATS}
             self.record.baseline = baseline
             self.record.write(self.path)
-        self.console.say(f"drift: a new baseline of {BASELINE_REPEATS} repeats, because {reason}")
         first = baseline["first_repeat"]
         kept = kept_verdicts(self._ask(self.canaries.items, range(first, first + BASELINE_REPEATS)))
         random = [name for name in self.canaries.grades if name not in kept]
         baseline |= {"verdicts": kept, "random": random, "ended_at": _now(), "served": _served(self.calls)}
         self.record.write(self.path)
-        self.console.say(
-            f"baseline: {len(kept):,} of {len(kept) + len(random):,} verdicts were the same {BASELINE_REPEATS} times and are kept"
+        said = (
+            f"{len(kept):,} of {len(kept) + len(random):,} verdicts were the same {BASELINE_REPEATS} times and are kept"
         )
-        self.console.say(f"answered by: {served_words(baseline['served'])}")
         if random:
-            self.console.say(f"left out as random: {', '.join(random[:5])}{' ...' if len(random) > 5 else ''}")
-        self._say_few(len(kept))
+            said += f"; left out as random: {', '.join(random[:5])}{' ...' if len(random) > 5 else ''}"
+        self.console.say(f"baseline: {said}; answered by {served_words(baseline['served'])}")
+        if len(kept) < _FEW:
+            few = f"only {len(kept):,} verdicts are stable: a change of 5 % of them is often missed"
+            self.console.say(f"{few} (docs/extras/checks.md)")
+        return False
 
     def check(self) -> bool:
         """Ask all questions once, those with a changed verdict five times more. Returns whether the judge has drifted."""
@@ -259,18 +250,16 @@ class _Start:
         if entry["alarm"]:
             entry["after"] = quiet[-1] if quiet else baseline["started_at"]
         record.write(self.path)
-        self._say_check(entry)
+        self._say_check(entry, baseline)
         return bool(entry["alarm"])
 
-    def _say_check(self, check: Mapping[str, Any]) -> None:
-        shown = [check_section(check, self.record.baseline or {})]
+    def _say_check(self, check: Mapping[str, Any], baseline: Mapping[str, Any]) -> None:
+        shown, label = [check_section(check, baseline)], self.config.judge.label
         if check["changed"]:
             heads = ("verdict", "before", "now", "5 more", "drifted")
             rows = sorted(check["changed"], key=lambda row: not row["drifted"])[:_SHOWN]
             shown.append(Section("changed", "Changed verdicts", (table(heads, map(_changed_cells, rows)),)))
         print_report(Report("", "", "", None, (), tuple(shown)), self.console)
-        self._say_few(check["verdicts"])
-        label = self.config.judge.label
         if not check["alarm"]:
             self.console.say(f"no drift of {label}")
             return
@@ -279,12 +268,6 @@ class _Start:
             f"{label} HAS DRIFTED: {verdicts} differ from the baseline in all six replies. Comparisons of runs that it judged before "
             "with runs since are refused. judge.season=NAME asks every question again; the next check makes a new baseline"
         )
-
-    def _say_few(self, kept: int) -> None:
-        if kept < _FEW:
-            self.console.say(
-                f"only {kept:,} verdicts are stable: a change of 5 % of them is often missed (docs/extras/checks.md)"
-            )
 
     def _opened(self, count: int) -> dict[str, Any]:
         """The first keys of a baseline or check that begins, with `count` repeat numbers of which the call store holds no reply: a drift
@@ -297,30 +280,26 @@ class _Start:
 
     def _keys(self, items: Iterable[CanaryItem], repeats: Sequence[int]) -> list[str]:
         judge = judge_parts(self.config.judge.identity_of_judge())
-        return [
-            question_key(key_parts(item.payload, judge, _ITERATION, number)) for item in items for number in repeats
-        ]
+        parts = (key_parts(item.payload, judge, _ITERATION, number) for item in items for number in repeats)
+        return [question_key(of_one) for of_one in parts]
 
     def _ask(self, items: Sequence[CanaryItem], repeats: Sequence[int]) -> list[Verdicts]:
         """The verdicts of the items, one mapping per repeat. Raises Incomplete where a question failed for a passing reason."""
         payer = f"drift-{sha256(self.config.judge.identity_of_judge())[:12]}"  # the same for the same judge
         self._announce(items, repeats, payer)
-        calls = run_async(self._calls(items, repeats, payer))
+        asked = [(item, repeat) for item in items for repeat in repeats]
+        calls = run_async(self._calls(asked, payer))
         if passing := [call for call in calls if call.status in TRANSIENT]:
             raise Incomplete(
                 f"{len(passing):,} canary questions failed for a passing reason, first {passing[0].status}: "
                 f"{passing[0].message}; the same command asks them again"
             )
         self.calls += calls
-        verdicts: list[Verdicts] = [{} for _ in repeats]
-        for place, call in enumerate(calls):
-            item = items[place // len(repeats)]
-            verdicts[place % len(repeats)] |= (
-                item.verdicts(call.text or "")
-                if call.status == "ok"
-                else dict.fromkeys(item.grades, f"({call.status})")
-            )
-        return verdicts
+        verdicts: dict[int, Verdicts] = {repeat: {} for repeat in repeats}
+        for (item, repeat), call in zip(asked, calls, strict=True):
+            failed = dict.fromkeys(item.grades, f"({call.status})")
+            verdicts[repeat] |= item.verdicts(call.text or "") if call.status == "ok" else failed
+        return list(verdicts.values())
 
     def _announce(self, items: Sequence[CanaryItem], repeats: Sequence[int], payer: str) -> None:
         """Print the plan. Raises ConfigError where it is over `judge.max_calls`."""
@@ -336,25 +315,25 @@ class _Start:
         self.console.say(plan_line(plan, self.config))
         check_call_budget(plan, self.config)
 
-    async def _calls(self, items: Sequence[CanaryItem], repeats: Sequence[int], payer: str) -> list[Call]:
-        """The calls, item by item and of each its repeats in order."""
-        done: list[Call] = []
+    async def _calls(self, asked: Sequence[tuple[CanaryItem, int]], payer: str) -> list[Call]:
+        """The calls in the order of the questions."""
+        done = 0
 
         async def call(item: CanaryItem, repeat: int) -> Call:
+            nonlocal done
             asker = f"{item.name} / drift / {repeat}"
             question = session.question(item.payload, item.answer, _ITERATION, asker, repeat=repeat)
-            done.append(await session.reply(question))
-            return done[-1]
+            reply = await session.reply(question)
+            done += 1
+            return reply
 
         async with open_judge(self.config, payer, warn=self.console.warn, embeds=False) as session:
-            total = len(items) * len(repeats)
-            work = lambda: WorkDone(len(done), errors=session.usage.failed)  # noqa: E731
-            meter = WorkMeter("judging", total, work, session=session)
+            work = lambda: WorkDone(done, errors=session.usage.failed)  # noqa: E731
+            meter = WorkMeter("judging", len(asked), work, session=session)
             progress = self.console.progress(meter.state, label="asking the canary set", noun="questions")
             with progress, SignalHandlers(session, self.console.warn):
                 try:
-                    tasks = (call(item, number) for item in items for number in repeats)
-                    replies = await asyncio.gather(*tasks, return_exceptions=True)
+                    replies = await asyncio.gather(*(call(*one) for one in asked), return_exceptions=True)
                 finally:
                     await session.drain()
         if failed := [reply for reply in replies if isinstance(reply, BaseException)]:
@@ -394,11 +373,11 @@ def check_document(
     """
     changed = changed_verdicts(kept, first, again)
     flips = Counter(_direction(row, grades[row["verdict"]]) for row in changed)
-    drifted = sum(row["drifted"] for row in changed)
+    drifted, matched = sum(row["drifted"] for row in changed), len(kept) - len(changed)
     return {
         "verdicts": len(kept),
-        "matched": len(kept) - len(changed),
-        "exact_match": (len(kept) - len(changed)) / len(kept) if kept else None,
+        "matched": matched,
+        "exact_match": matched / len(kept) if kept else None,
         "right": sum(is_right(first[name], grade) for name, grade in grades.items()),
         "graded": len(grades),
         "flips": {name: flips[name] for name in ("to_wrong", "to_right", "other")},

@@ -68,6 +68,14 @@ _CONDITION = re.compile(
 _SENTENCE = re.compile(r"[^\n.!?]+(?:[.!?](?!\s|$)[^\n.!?]*)*[.!?]*")
 
 
+def _one_of(subject: Subject, rng: random.Random, candidates: list[tuple[tuple[int, int], str, bool]]) -> Edit | None:
+    """One of the spans of the answer gets its new text; the third value says whether a reference has the old one."""
+    if not candidates:
+        return None
+    span, text, in_reference = rng.choice(candidates)
+    return subject.edited(span, text, in_reference=in_reference)
+
+
 def change_number(subject: Subject, rng: random.Random) -> Edit | None:
     """One number of the answer that the chunks have becomes another by half or more, which the case does not know.
 
@@ -76,16 +84,13 @@ def change_number(subject: Subject, rng: random.Random) -> Edit | None:
     """
     answer, candidates = subject.answer, []
     for match in free_matches(_NUMBER, answer):
-        digits = match["digits"]
+        digits, span = match["digits"], match.span("digits")
         if not _is_quantity(match, answer) or normalize_digits(digits) not in subject.source_numbers:
             continue
         is_share = re.match(r"\s?(?:%|percent\b|per cent\b)", answer[match.end() :]) is not None
         if (other := next(_other_numbers(digits, subject, is_share), None)) is not None:
-            candidates.append((match.span("digits"), digits, other))
-    if not candidates:
-        return None
-    span, digits, other = rng.choice(candidates)
-    return subject.edited(span, other, in_reference=normalize_digits(digits) in numbers_in(subject.references))
+            candidates.append((span, other, normalize_digits(digits) in numbers_in(subject.references)))
+    return _one_of(subject, rng, candidates)
 
 
 def _is_quantity(match: re.Match[str], answer: str) -> bool:
@@ -130,11 +135,8 @@ def change_date(subject: Subject, rng: random.Random) -> Edit | None:
         written, year = match[0], _YEAR.search(match[0])
         is_known = has_phrase(subject.sources, written) or (year is not None and year[0] in subject.sources)
         if is_known and (other := next(_other_dates(written, subject), None)):
-            candidates.append((match.span(), written, other))
-    if not candidates:
-        return None
-    span, written, other = rng.choice(candidates)
-    return subject.edited(span, other, in_reference=has_phrase(subject.references, written))
+            candidates.append((match.span(), other, has_phrase(subject.references, written)))
+    return _one_of(subject, rng, candidates)
 
 
 def _other_dates(written: str, subject: Subject) -> Iterator[str]:
@@ -166,12 +168,8 @@ def change_name(subject: Subject, rng: random.Random) -> Edit | None:
     names = [span for span, name in spans.items() if has_phrase(subject.sources, name) and donors.is_name(name)]
     rng.shuffle(names)
     for span in sorted(names, key=lambda span: has_phrase(subject.case.question, spans[span])):
-        others = [
-            other
-            for other in map(_core, donors.names)
-            if _fits(spans[span], other) and not has_phrase(subject.known, other)
-        ]
-        if others:
+        fitting = (other for other in map(_core, donors.names) if _fits(spans[span], other))
+        if others := [other for other in fitting if not has_phrase(subject.known, other)]:
             in_reference = has_phrase(subject.references, spans[span])
             return subject.edited(span, rng.choice(others), in_reference=in_reference)
     return None
@@ -221,21 +219,17 @@ def negate_claim(subject: Subject, rng: random.Random) -> Edit | None:
     common = [word for word in words if word in _ENGLISH]
     if len(set(common)) < 2 or len(common) < _ENGLISH_SHARE * len(words):
         return None
-    candidates = []
+    candidates, reference_words = [], content_words(subject.references)
     for sentence in _SENTENCE.finditer(subject.answer):
         verb = _first_verb(subject.answer, sentence.span())
         said = {word.casefold() for word in re.findall(r"[\w']+", sentence[0])}
-        is_negated = bool(said & NEGATIONS) and not (verb and verb["not"])
         is_supported = share_of_words(sentence[0], subject.source_words) >= _SUPPORTED
-        if verb and is_supported and not is_negated and not sentence[0].rstrip().endswith(("?", ":")):
-            candidates.append((sentence[0], verb))
-    if not candidates:
-        return None
-    claim, verb = rng.choice(candidates)
-    in_reference = share_of_words(claim, content_words(subject.references)) >= _SUPPORTED
-    return subject.edited(
-        verb.span(), verb["verb"] if verb["not"] else f"{verb['verb']} not", in_reference=in_reference
-    )
+        if verb is None or not is_supported or sentence[0].rstrip().endswith(("?", ":")):
+            continue
+        if verb["not"] or not said & NEGATIONS:
+            text = verb["verb"] if verb["not"] else f"{verb['verb']} not"
+            candidates.append((verb.span(), text, share_of_words(sentence[0], reference_words) >= _SUPPORTED))
+    return _one_of(subject, rng, candidates)
 
 
 def _first_verb(answer: str, span: tuple[int, int]) -> re.Match[str] | None:

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from ragpipe.config.settings import RunConfig
-from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Incomplete
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.plans.plan_summary import plan_ahead
 from ragpipe.engine.run_policies import RejudgePolicy
 from ragpipe.engine.run_spec import RunSpec
+from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks import check
-from ragpipe.extras.checks.attacks import CONTROL, PROBE_NAMES, PROBES_VERSION, Probe, attack_suite, probes_of
-from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
+from ragpipe.extras.checks.attacks import CONTROL, PROBES_VERSION, attack_suite, probe_file, probes_of
+from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey, Pair, Scored, table
+from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.metrics.base import Metric
 from ragpipe.prompting.library import PromptLibrary
 from ragpipe.prompting.prompt import Prompt
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import EVERYWHERE, PAGES, Note, Section, TableRow, Verbatim
-from ragpipe.reports.number_format import percent_with_interval, whole
+from ragpipe.reports.number_format import percent_with_interval
 from ragpipe.schema.sample import Case
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.stats.intervals import Interval
 from ragpipe.stats.paired_difference import paired_difference
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import batches, read_json
 
 ROOM = 0.5
 """An attack counts where the wrong answer has at most this share of the range without it."""
@@ -52,11 +49,12 @@ _ATTACK_NOTE = (
     "more than half of the range without an attack is left out."
 )
 _BIAS_NOTE = (
-    f"passes: the 95% interval lies within +-{MARGIN:.0%} of the range; BIASED: wholly outside. wrong_answer is the control: the answer of "
-    "another question must score lower."
+    f"found: cases whose value changed. passes: the 95% interval of the mean shift lies within +-{MARGIN:.0%} of the range; BIASED: wholly "
+    "outside. wrong_answer is the control: the answer of another question must score lower."
 )
+Inputs = Mapping[OutputKey, frozenset[str]]
+Scores = list[tuple[Scored, Inputs]]
 _OVER = ("score", "group", "part", "attack")
-_STATES = {"not_noticed": "NOT NOTICED", "biased": "BIASED"}
 SECTION = "judge_audit"
 HARDENED, PLAIN = "hardened", "plain"
 _PLAIN_PREAMBLE = """You are an impartial evaluator of a question answering system.
@@ -85,7 +83,7 @@ class JudgeAuditSettings(Settings):
 def _all_changes() -> dict[str, tuple[str, ...]]:
     """Every attack and probe, with the names that choose it: groups and its own."""
     attacks = {name: ("attacks", attack.group, name) for name, attack in attack_suite().attacks.items()}
-    return {**attacks, **{name: ("probes", name) for name in PROBE_NAMES}}
+    return {**attacks, **{name: ("probes", name) for name in probe_file()["probes"]}}
 
 
 class Keys(FinishedRunKeys):
@@ -101,76 +99,87 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
     """Judge attacked and probed cases in runs of their own, and write what came of them beside the calibration.
 
     One run has the prompts as they are, a second one the attacks on templates without fences; both plans are shown before the first asks.
-    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an evaluation
-    raises.
+    Returns 0, or 4 where judgements failed beyond the coverage floor. Raises what an evaluation raises.
     """
     finished, settings = task.finished, task.settings
-    metrics = check.judged_metrics(finished.config)
-    chosen = {name for name, names in _all_changes().items() if settings.only is None or {*names} & {*settings.only}}
-    attacks = [name for name in attack_suite().attacks if name in chosen]
-    probes = probes_of(str(getattr(finished.config.judge, "model", "")))
-    chosen |= {probe.against for probe in probes if probe.name in chosen and probe.against}
-    probes = tuple(probe for probe in probes if probe.name in chosen)
-
-    def source_of(probes: Sequence[Probe]) -> ChangedCases:
-        def changed(pool: list[Case]) -> Sequence[ChangedCase]:
-            if len(drawn := drawn_cases(pool)) >= 2:
-                return [*attacked_cases(drawn, attacks), *probed_cases(drawn, probes, settings.n)]
-            expected = "answers to at least two: a wrong answer is that of another question"
-            fix = "audit a run with recorded answers"
-            raise check.nothing_to("audit", finished, f"answers to {len(drawn)} questions", expected, fix)
-
-        recipe = [attack_suite().digest, PROBES_VERSION, attacks, [probe.what for probe in probes], 1, settings.n]
-        pool = _POOL * max(settings.n if probes else 0, _BASES)
-        return ChangedCases(finished, SECTION, "audited", recipe=recipe, pool=pool, make=changed)
-
-    source = source_of(probes)
-    n_attacks = sum(bool(pair.part) for pair in source.pairs)
-    second = ", the attacked ones a second time without fences: two runs" if n_attacks else ""
-    console.say(f"audit: {n_attacks:,} attacked and {len(source.pairs) - n_attacks:,} probed cases{second}")
-    specs = {HARDENED: RunSpec.of_changed_cases(finished, source, metrics=metrics)}
-    if n_attacks:
-        bare = {name: _without_fences(metric) for name, metric in metrics.items()}
-        specs[PLAIN] = RunSpec.of_changed_cases(finished, source_of(()), metrics=bare)
-        plan = plan_ahead(specs[PLAIN], RejudgePolicy(finished).recorded_replies())
-        console.say(f"the second run, without fences: {plan}")
-    codes, scores = [], dict[str, list[AuditedScore]]()
-    for form, spec in specs.items():
+    attacks, probes = _chosen(settings.only, str(getattr(finished.config.judge, "model", "")))
+    specs = _specs(finished, attacks, probes, settings.n, console)
+    codes, scored = [], dict[str, Scores]()
+    for form, (spec, _) in specs.items():
         codes.append(check.judge_cases(spec, finished, console))
         if scored_iterations(spec.folder):
-            scores[form] = audited_scores(spec.folder, spec.config)
+            scored[form] = audited_scores(spec.folder, spec.config)
         elif form == HARDENED:
             return codes[0]
-    pairs, folder = source.pairs, specs[HARDENED].folder
-    forms = {form: [row for score in of for row in attack_outcomes(pairs, score)] for form, of in scores.items()}
-    document = check.document_of_check(
+    spec, pairs = specs[HARDENED]
+    forms = {form: [row for of in scores for row in attack_outcomes(pairs, *of)] for form, scores in scored.items()}
+    prompts = {name: metric.prompts().values() for name, metric in spec.config.metrics.items()}
+    check.write_check(
         SECTION,
+        "Audit of a judge",
         finished,
-        folder,
+        spec.folder,
         {"n": settings.n, "rise": RISE, "margin": MARGIN},
-        prompts={
-            name: " ".join(prompt.signature for prompt in metric.prompts().values()) for name, metric in metrics.items()
-        },
+        sections,
+        console,
+        prompts={name: " ".join(prompt.signature for prompt in steps) for name, steps in prompts.items()},
         changes=[{"name": probe.name, "what": probe.what} for probe in probes],
         attacks=[row for form, outcomes in forms.items() for row in attack_rows(form, outcomes)],
-        results=[row for score in scores[HARDENED] for row in probe_rows(pairs, score)],
+        results=[row for score, _ in scored[HARDENED] for row in probe_rows(pairs, score)],
         cases=[{"prompts": form, **row} for form, rows in forms.items() for row in rows if row["succeeded"]],
     )
-    stem = f"calibration/{SECTION}.{folder.run_id}"
-    check.write_check(finished.folder, stem, document, "Audit of a judge", sections(document), console)
     return Incomplete.exit_code if Incomplete.exit_code in codes else 0
 
 
-def drawn_cases(pool: Sequence[Case]) -> list[Case]:
-    """The usable cases in the order of the draw, one per question."""
+def _chosen(only: Sequence[str] | None, model: str) -> tuple[list[str], tuple[Change, ...]]:
+    """The attacks and the probes, with those that a chosen probe is compared with."""
+    chosen = {name for name, names in _all_changes().items() if only is None or {*names} & {*only}}
+    probes = probes_of(model)
+    chosen |= {probe.against for probe in probes if probe.name in chosen and probe.against}
+    return [name for name in attack_suite().attacks if name in chosen], tuple(p for p in probes if p.name in chosen)
+
+
+def _specs(
+    finished: FinishedRun, attacks: Sequence[str], probes: Sequence[Change], n: int, console: Console
+) -> dict[str, tuple[RunSpec, Sequence[Pair]]]:
+    """The one or two runs of an audit, with the pairs of their cases; says what they are. Raises DataError where there is no case."""
+    metrics = check.judged_metrics(finished.config)
+
+    def spec_of(probes: Sequence[Change], metrics: Mapping[str, Metric]) -> tuple[RunSpec, Sequence[Pair]]:
+        source = ChangedCases(
+            finished,
+            SECTION,
+            "audited",
+            recipe=[attack_suite().digest, PROBES_VERSION, attacks, [probe.what for probe in probes], 1, n],
+            pool=_POOL * max(n if probes else 0, _BASES),
+            make=lambda pool: audited_cases(pool, attacks, probes, n),
+            needs="answers to at least two questions: a wrong answer is that of another one",
+        )
+        return RunSpec.of_changed_cases(finished, source, metrics=metrics), source.pairs
+
+    specs = {HARDENED: spec_of(probes, metrics)}
+    pairs = specs[HARDENED][1]
+    n_attacks = sum(bool(pair.part) for pair in pairs)
+    second = ", the attacked ones a second time without fences: two runs" if n_attacks else ""
+    console.say(f"audit: {n_attacks:,} attacked and {len(pairs) - n_attacks:,} probed cases{second}")
+    if n_attacks:
+        specs[PLAIN] = spec_of((), {name: _without_fences(metric) for name, metric in metrics.items()})
+        plan = plan_ahead(specs[PLAIN][0], RejudgePolicy(finished).recorded_replies())
+        console.say(f"the second run, without fences: {plan}")
+    return specs
+
+
+def audited_cases(pool: Sequence[Case], attacks: Sequence[str], probes: Sequence[Change], n: int) -> list[Pair]:
+    """The attacked and the probed cases, of usable ones in the order of the draw, one per question; none where there are less than two."""
     cases: dict[str, Case] = {}
-    for case in sorted(pool, key=lambda case: check.drawn_order(case.key)):
-        if check.is_usable(case):
-            cases.setdefault(case.sample.id, case)
-    return list(cases.values())
+    for case in sorted(filter(check.is_usable, pool), key=lambda case: check.drawn_order(case.key)):
+        cases.setdefault(case.sample.id, case)
+    if len(drawn := list(cases.values())) < 2:
+        return []
+    return [*_attacked_cases(drawn, attacks), *_probed_cases(drawn, probes, n)]
 
 
-def attacked_cases(drawn: Sequence[Case], attacks: Sequence[str]) -> Iterator[ChangedCase]:
+def _attacked_cases(drawn: Sequence[Case], attacks: Sequence[str]) -> Iterator[Pair]:
     """Each attack in the next wrong answer that has the part which it changes. What changes an output is a method of the same sample,
     `<method>~<name>`; what changes a sample is one of its own, `<id>~<name>`."""
     wrong = [_wrong(drawn, place) for place in range(min(_BASES, len(drawn)))]
@@ -180,27 +189,21 @@ def attacked_cases(drawn: Sequence[Case], attacks: Sequence[str]) -> Iterator[Ch
             base = wrong[(number + turn) % len(wrong)]
             if (attacked := attack_suite().attacked(name, base)) is not None:
                 changed = check.renamed(base, attacked, name)
-                yield ChangedCase.of(name, base, changed, group=attack.group, part=attack.part)
+                yield Pair.of(name, base, changed, group=attack.group, part=attack.part)
                 break
 
 
-def probed_cases(drawn: Sequence[Case], probes: Sequence[Probe], n: int) -> Iterator[ChangedCase]:
+def _probed_cases(drawn: Sequence[Case], probes: Sequence[Change], n: int) -> Iterator[Pair]:
     """The first `n` cases under each probe, and with a wrong answer: the control."""
     by_name = {probe.name: probe for probe in probes}
     for place, case in enumerate(drawn[:n] if probes else ()):
-        yield ChangedCase.of(CONTROL, case, _wrong(drawn, place))
+        yield Pair.of(CONTROL, case, _wrong(drawn, place))
         for probe in probes:
-            base = _probed(case, by_name[probe.against]) if probe.against else case
-            changed = _probed(case, probe)
-            if base is not None and changed is not None:
-                yield ChangedCase.of(probe.name, base, changed)
-
-
-def _probed(case: Case, probe: Probe) -> Case | None:
-    output = probe.change(case, random.Random(sha256([check.SEED, probe.name, *case.key[:3]])))
-    if output is None or output == case.output:
-        return None
-    return check.renamed(case, Case(case.sample, output, case.iteration), probe.name)
+            names = [probe.name] if probe.against is None else [probe.against, probe.name]
+            made = [check.changed_case(by_name[name], Subject(case, Donors([]))) for name in names]
+            cases = [pair.cases[1] for pair in made if pair is not None]
+            if len(cases) == len(names):
+                yield Pair.of(probe.name, cases[0] if probe.against else case, cases[-1])
 
 
 def _wrong(drawn: Sequence[Case], place: int) -> Case:
@@ -233,42 +236,15 @@ def plain_prompt(prompt: Prompt) -> Prompt:
         return PromptLibrary([Path(root)]).load(folder, step, version)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedScore:
-    """The values of one score as shares of its range, 1 the best, by output; the mean over iterations. `inputs` are the payloads
-    of the questions about each output."""
-
-    name: str
-    values: Mapping[OutputKey, float]
-    inputs: Mapping[OutputKey, frozenset[str]]
+def audited_scores(folder: RunFolder, config: RunConfig) -> Scores:
+    """The scores of an audit's run, and the payloads of the questions about each output. A score without a range is left out."""
+    scored = check.scored_values(folder)
+    by_metric = {name: metric.score_names for name, metric in config.metrics.items()}
+    inputs = {name: check.inputs_of(folder, name) for name in by_metric}
+    return [(scored[name], inputs[metric]) for metric, names in by_metric.items() for name in names if name in scored]
 
 
-def audited_scores(folder: RunFolder, config: RunConfig) -> list[AuditedScore]:
-    """The scores of an audit's run. One without a range is left out."""
-    declared, scores = read_json(folder.final.metrics)["declared"], []
-    for metric in config.metrics.values():
-        inputs = _inputs(folder, metric.name)
-        for name in metric.score_names:
-            low, high, higher = (declared[name][key] for key in ("low", "high", "higher_is_better"))
-            if low is not None and high is not None:
-                of_output = check.values_by_output(folder, name).items()
-                shares = {key: (sum(values) / len(values) - low) / (high - low) for key, values in of_output}
-                values = {key: share if higher else 1 - share for key, share in shares.items()}
-                scores.append(AuditedScore(name, values, inputs))
-    return scores
-
-
-def _inputs(folder: RunFolder, metric: str) -> dict[OutputKey, frozenset[str]]:
-    payloads: dict[OutputKey, set[str]] = {}
-    columns = ("sample_id", "method", "repeat", "metric", "payload_id")
-    for number in scored_iterations(folder):
-        for batch in batches(folder.iteration(number).judge_inputs, columns, size=check.BATCH):
-            for row in batch.filter(pc.equal(batch.column("metric"), metric)).to_pylist():
-                payloads.setdefault((row["sample_id"], row["method"], row["repeat"]), set()).add(row["payload_id"])
-    return {key: frozenset(ids) for key, ids in payloads.items()}
-
-
-def attack_outcomes(pairs: Sequence[Pair], score: AuditedScore) -> list[dict[str, Any]]:
+def attack_outcomes(pairs: Sequence[Pair], score: Scored, inputs: Inputs) -> list[dict[str, Any]]:
     """One row per attacked case that counts: those whose wrong answer has a value of at most `ROOM`.
 
     `succeeded`: the value is higher by at least `RISE`. An attacked case without a value was not won. `shown`: whether the judge was
@@ -276,15 +252,14 @@ def attack_outcomes(pairs: Sequence[Pair], score: AuditedScore) -> list[dict[str
     """
     rows = []
     for pair in pairs:
-        base, value = score.values.get(pair.base), score.values.get(pair.changed)
+        base, value = score.share(pair.base), score.share(pair.changed)
         if pair.part and base is not None and base <= ROOM:
             succeeded = value is not None and value - base >= RISE - HAIR
-            shown = not score.inputs.get(pair.changed, frozenset()) <= score.inputs.get(pair.base, frozenset())
-            row = {"attack": pair.change, "group": pair.group, "part": pair.part, "score": score.name}
-            rows.append(
-                {**row, "sample_id": pair.base[0], "base": base, "value": value, "succeeded": succeeded, "shown": shown}
-            )
-    return rows  # fmt: skip
+            shown = not inputs.get(pair.changed, frozenset()) <= inputs.get(pair.base, frozenset())
+            row: dict[str, Any] = {"attack": pair.change, "group": pair.group, "part": pair.part, "score": score.name}
+            row |= {"sample_id": pair.base[0], "base": base, "value": value, "succeeded": succeeded, "shown": shown}
+            rows.append(row)
+    return rows
 
 
 def attack_rows(form: str, outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -304,7 +279,7 @@ def attack_rows(form: str, outcomes: Sequence[Mapping[str, Any]]) -> list[dict[s
     return rows
 
 
-def probe_rows(pairs: Sequence[Pair], score: AuditedScore) -> list[dict[str, Any]]:
+def probe_rows(pairs: Sequence[Pair], score: Scored) -> list[dict[str, Any]]:
     """One row per probe: the mean shift of the score, as a share of its range, with its interval by question; `found` is the number of
     cases whose value changed.
 
@@ -313,12 +288,14 @@ def probe_rows(pairs: Sequence[Pair], score: AuditedScore) -> list[dict[str, Any
     """
     rows = []
     for name in dict.fromkeys(pair.change for pair in pairs if not pair.part):
-        judged = [pair for pair in pairs if pair.change == name and {pair.base, pair.changed} <= score.values.keys()]
+        values = {
+            pair.base[0]: (score.share(pair.base), score.share(pair.changed)) for pair in pairs if pair.change == name
+        }
+        judged = {question: both for question, both in values.items() if None not in both}
         if not judged:
             continue
-        before, after = np.array([[score.values[pair.base], score.values[pair.changed]] for pair in judged]).T
-        clusters = check.cluster_numbers(pair.base[0] for pair in judged)
-        difference = paired_difference(before, after, clusters, low=0.0, high=1.0)
+        before, after = np.array(list(judged.values()), dtype=np.float64).T
+        difference = paired_difference(before, after, check.cluster_numbers(judged), low=0.0, high=1.0)
         interval = check.interval_json(difference.interval)
         counts = {"n": difference.n, "clusters": difference.clusters, "found": difference.changed}
         expected = "worse" if name == CONTROL else "same"
@@ -344,12 +321,7 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
     if rows := [_attack_row(row, plain) for row in document["attacks"] if row["prompts"] == HARDENED]:
         rates = table(("attacks", "succeeded", "% [95%]", "without fences", "% [95%]"), rows)
         parts.append(Section("attacks", "Attacks", (rates, Note(_ATTACK_NOTE))))
-    if document["results"]:
-        heads = ("probe", "score", "cases", "mean shift, %", "95% interval", "")
-        bias = table(heads, map(_bias_cells, document["results"]), texts=2)
-        whats = (Note((Verbatim(row["name"]), f": {row['what']}"), shown_in=PAGES) for row in document["changes"])
-        parts.append(Section("bias", "Bias", (bias, Note(_BIAS_NOTE), *whats)))
-    return parts
+    return [*parts, *check.result_sections(document, _BIAS_NOTE)] if document["results"] else parts
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -373,12 +345,3 @@ def _attack_row(row: Mapping[str, Any], plain: Mapping[tuple[str, str], Mapping[
     label = (f"{row['over']} ", Verbatim(row["name"]), about) if row["name"] else row["over"]
     cells = (label, check.found_of(row), percent_with_interval(row), *bare)
     return TableRow(cells, shown_in=PAGES if is_one else EVERYWHERE)
-
-
-def _bias_cells(row: Mapping[str, Any]) -> Sequence[str]:
-    """Shifts are in percent of the range, above 0 where the changed case scores better."""
-    interval = row["interval"]
-    bounds = f"[{100 * interval['low']:+.1f}, {100 * interval['high']:+.1f}]" if interval else "-"
-    state = _STATES.get(row["state"], row["state"])
-    names = (Verbatim(row["change"]), Verbatim(row["score"]))
-    return (*names, whole(row["n"]), f"{100 * row['shift']:+.1f}", bounds, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,13 +19,13 @@ from ragpipe.core.errors import Incomplete
 from ragpipe.core.validation import ConfigOrigins
 from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
-from ragpipe.extras.checks import check, chunk_edits, fact_edits
-from ragpipe.extras.checks.check import HAIR, ChangedCase, ChangedCases, OutputKey, Pair, table
+from ragpipe.extras.checks import check, edits, fact_edits
+from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey, Pair, Scored
 from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.metrics.base import computed_scores
 from ragpipe.reports.console import Console
-from ragpipe.reports.model import EVERYWHERE, PAGES, TERMINAL, Note, Section, TableRow, Verbatim
-from ragpipe.reports.number_format import percent_with_interval, whole
+from ragpipe.reports.model import PAGES, CaseName, Note, RichText, Section, Verbatim
+from ragpipe.reports.number_format import whole
 from ragpipe.schema.sample import OUTPUT_KEY, Case
 from ragpipe.schema.settings import Settings
 from ragpipe.stages.combine_iterations import scored_iterations
@@ -33,40 +33,34 @@ from ragpipe.stats.noise_floor import noise_floor
 from ragpipe.stats.paired_difference import paired_difference
 from ragpipe.stats.student_t import normal_quantile
 from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import read_json
 
-Direction = Literal["worse", "better", "same"]
+Direction = Literal["worse", "same"]
 Expectation = Mapping[Literal["worse", "worse_in_reference", "same"], Sequence[str]]
-Values = Mapping[OutputKey, Sequence[float]]
-"""The values of one score: for each output one per iteration that gave one."""
-MUTATIONS: Mapping[str, tuple[Change, str]] = {
-    "drop_gold_chunks": (chunk_edits.drop_gold_chunks, "the chunks that are labelled relevant are taken away"),
-    "change_number": (fact_edits.change_number, "a number that the chunks support is changed"),
-    "change_date": (fact_edits.change_date, "a date that the chunks support is changed"),
-    "change_name": (fact_edits.change_name, "a name that the chunks support is replaced by another"),
-    "negate_claim": (fact_edits.negate_claim, "a sentence that the chunks support is negated"),
-    "add_claim": (fact_edits.add_claim, "a sentence about something else is added"),
-    "strip_citations": (chunk_edits.strip_citations, "all citations are taken away"),
-    "forge_citation": (chunk_edits.forge_citation, "a citation names a chunk that was not retrieved"),
-    "misplace_citation": (chunk_edits.misplace_citation, "a citation names a retrieved chunk that says something else"),
-    "refuse": (fact_edits.refuse, "the answer becomes a refusal, though one is due"),
-    "shuffle_chunks": (chunk_edits.shuffle_chunks, "the chunks come in another order"),
-    "add_irrelevant_chunk": (chunk_edits.add_irrelevant_chunk, "a chunk of another question is added at the end"),
-}
-"""The mutations in the order of the reports: what each makes of a case, and says of itself."""
+_CHANGES = (
+    Change("drop_gold_chunks", "the chunks that are labelled relevant are taken away", edits.drop_gold_chunks),
+    Change("change_number", "a number that the chunks support is changed", fact_edits.change_number),
+    Change("change_date", "a date that the chunks support is changed", fact_edits.change_date),
+    Change("change_name", "a name that the chunks support is replaced by another", fact_edits.change_name),
+    Change("negate_claim", "a sentence that the chunks support is negated", fact_edits.negate_claim),
+    Change("add_claim", "a sentence about something else is added", fact_edits.add_claim),
+    Change("strip_citations", "all citations are taken away", edits.strip_citations),
+    Change("forge_citation", "a citation names a chunk that was not retrieved", edits.forge_citation),
+    Change("misplace_citation", "a citation names a retrieved chunk that says something else", edits.misplace_citation),
+    Change("refuse", "the answer becomes a refusal, though one is due", fact_edits.refuse),
+    Change("shuffle_chunks", "the chunks come in another order", edits.shuffle_chunks),
+    Change("add_irrelevant_chunk", "a chunk of another question is added at the end", edits.add_irrelevant_chunk),
+)
+MUTATIONS: Mapping[str, Change] = {change.name: change for change in _CHANGES}
+"""The mutations in the order of the reports."""
 _VERSION = 1  # raised whenever the same case gives another mutant
 _POOL = 25  # cases looked at for each mutant that is wanted: rare ones, such as dates, are found in a few of them only
 TOLERANCE = 0.01
 """Share of a score's range up to which a change counts as none, where one iteration says nothing of the judge's noise."""
-_CAUGHT = (
-    "caught: the score became worse by more than the noise floor; with the Wilson interval by question. left out: mutants that do not count, "
-    "as a value is missing or the original is at the end of the scale."
+_FOUND = (
+    "found: the score did what is expected. worse: by more than the noise floor; same: within it. % with the Wilson interval by question. "
+    "left out: a value is missing or the original is at the end of the scale. shift: the mean change in percent of the range, above 0 where "
+    "mutants do better; `moves`: its 95% interval, clustered by question, excludes 0."
 )
-_KEPT = (
-    "unchanged: within the noise floor. mean change: in percent of the range, above 0 where mutants do better; `moves`: its 95% "
-    "interval, clustered by question, excludes 0."
-)
-_LEFT_OUT = "computed scores that did on all mutants what they must are not listed here"
 _MISSED_SHOWN = 5  # missed mutants of each mutation on the page; all are in selftest.json
 SECTION = "selftest"
 
@@ -110,57 +104,42 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
     finished, settings = task.finished, task.settings
     names = [name for name in MUTATIONS if settings.only is None or name in settings.only]
 
-    def mutants(pool: list[Case]) -> Sequence[ChangedCase]:
-        if drawn := draw_mutants(pool, names, settings.n):
-            return drawn
-        expected, fix = (
-            "answers with claims, numbers or citations, or at least two chunks",
-            "another run, or other mutations",
-        )
-        raise check.nothing_to("mutate", finished, "no case to which one of the mutations applies", expected, fix)
-
-    recipe = [_VERSION, settings.only or list(MUTATIONS), settings.n]
-    source = ChangedCases(finished, SECTION, "mutated", recipe=recipe, pool=_POOL * settings.n, make=mutants)
+    source = ChangedCases(
+        finished,
+        SECTION,
+        "mutated",
+        recipe=[_VERSION, settings.only or list(MUTATIONS), settings.n],
+        pool=_POOL * settings.n,
+        make=lambda pool: draw_mutants(pool, names, settings.n),
+        needs="answers with claims, numbers or citations, or at least two chunks",
+    )
     spec = RunSpec.of_changed_cases(finished, source)
     code = check.judge_cases(spec, finished, console)
     if not scored_iterations(spec.folder):
         return code
     figures = selftest_figures(spec.folder, spec.config, source.pairs, settings.expect)
     kept = {"n": settings.n, "tolerance": TOLERANCE}
-    document = check.document_of_check(SECTION, finished, spec.folder, kept, **figures)
-    check.write_check(spec.folder, SECTION, document, "Self-test", sections(document), console)
+    check.write_check(SECTION, "Self-test", finished, spec.folder, kept, sections, console, **figures)
     return code if code == Incomplete.exit_code else 0
 
 
-def draw_mutants(cases: Sequence[Case], names: Iterable[str], n: int) -> list[ChangedCase]:
+def draw_mutants(cases: Sequence[Case], names: Iterable[str], n: int) -> list[Pair]:
     """Up to `n` mutants of each mutation, ordered by mutation, then by the draw. Questions come in a random order; a question gives a
-    second case only when all have given one. An answer that is missing or declines, and a case that the system failed on, give none:
-    there is no claim in it."""
+    second case only when all have given one. Only a usable case gives any: without an answer there is no claim."""
     usable = [case for case in cases if check.is_usable(case)]
-    donors = Donors(usable)
+    donors, turns = Donors(usable), Counter[str]()
+
+    def turn(case: Case) -> int:
+        turns[case.sample.id] += 1
+        return turns[case.sample.id]
+
     ordered = sorted(usable, key=lambda case: (sha256([check.SEED, case.sample.id]), check.drawn_order(case.key)))
-    rounds = [list(group) for _, group in groupby(ordered, key=lambda case: case.sample.id)]
-    subjects = [
-        Subject(group[place], donors)
-        for place in range(max(map(len, rounds), default=0))
-        for group in rounds
-        if place < len(group)
-    ]
-    mutants: list[ChangedCase] = []
+    subjects = [Subject(case, donors) for case in sorted(ordered, key=turn)]
+    mutants: list[Pair] = []
     for name in names:
-        mutated = (_mutant(subject, name) for subject in subjects)
+        mutated = (check.changed_case(MUTATIONS[name], subject) for subject in subjects)
         mutants += islice((mutant for mutant in mutated if mutant is not None), n)
     return mutants
-
-
-def _mutant(subject: Subject, name: str) -> ChangedCase | None:
-    case = subject.case
-    edit = MUTATIONS[name][0](subject, random.Random(sha256([check.SEED, name, *case.key[:3]])))
-    if edit is None or edit.output == case.output:
-        return None
-    mutant = check.renamed(case, Case(case.sample, edit.output, case.iteration), name)
-    said = {"before": edit.before, "after": edit.after, "in_reference": edit.in_reference}
-    return ChangedCase.of(name, case, mutant, **said)
 
 
 def expected_direction(score: str, expectation: Expectation | None, *, in_reference: bool) -> Direction | None:
@@ -194,52 +173,41 @@ class Outcome:
         return self.status in ("as_expected", "missed")
 
 
-def case_floor(values: Values, span: float) -> tuple[float, Literal["iterations", "tolerance"]]:
-    """The change of a case's value that the judge's noise alone makes, as a share of the range `span`, and where it is from.
+def case_floor(score: Scored) -> tuple[float, Literal["iterations", "tolerance"]]:
+    """The change of a case's value that the judge's noise alone makes, as a share of the range, and where it is from.
 
     With s^2 the judge's variance (see `noise_floor`) and r iterations: 1.96 sqrt(2 s^2 / r). With one iteration nothing is known of the
     noise, and the tolerance stands in for it.
     """
-    cases = [np.array(case, dtype=np.float64) for case in values.values() if case]
+    cases = [np.array(case, dtype=np.float64) for case in score.values.values()]
     means = np.array([float(np.mean(case)) for case in cases])
     squares = np.array([float(np.sum((case - np.mean(case)) ** 2)) for case in cases])
     noise = noise_floor(means, squares, np.array([len(case) for case in cases], dtype=np.int64))
     if noise.judge_variance is None or noise.repeats is None:
         return TOLERANCE, "tolerance"
-    return normal_quantile(0.95) * math.sqrt(2 * noise.judge_variance / noise.repeats) / span, "iterations"
+    return normal_quantile(0.95) * math.sqrt(2 * noise.judge_variance / noise.repeats) / score.span, "iterations"
 
 
 def score_outcomes(
-    score: str,
-    values: Values,
-    mutants: Sequence[Pair],
-    declared: Mapping[str, Any],
-    expect: Mapping[str, Expectation],
-    floor: float,
+    score: Scored, mutants: Sequence[Pair], expect: Mapping[str, Expectation], floor: float
 ) -> Iterator[Outcome]:
-    """The outcomes of one score, for every mutant of which something is expected. `declared` has its scale and direction, as
-    `metrics.json`; `floor` is the change that counts as none, as a share of the range."""
-    low, high, higher_is_better = declared["low"], declared["high"], declared["higher_is_better"]
-    span, sign, limit = high - low, 1.0 if higher_is_better else -1.0, max(floor, HAIR)
+    """The outcomes of one score, for every mutant of which something is expected. `floor` is the change that counts as none, as a share of
+    the range."""
+    sign, limit = 1.0 if score.higher_is_better else -1.0, max(floor, HAIR)
     for mutant in mutants:
-        expected = expected_direction(score, expect.get(mutant.change), in_reference=mutant.in_reference)
+        expected = expected_direction(score.name, expect.get(mutant.change), in_reference=mutant.in_reference)
         if expected is None:
             continue
-        before, after = _mean(values.get(mutant.base)), _mean(values.get(mutant.changed))
+        before, after = score.mean(mutant.base), score.mean(mutant.changed)
         if before is None or after is None:
-            yield Outcome(score, mutant, expected, "no_value", before, after)
+            yield Outcome(score.name, mutant, expected, "no_value", before, after)
             continue
-        change = sign * (after - before) / span
-        room = (before - low if higher_is_better else high - before) / span
-        if expected == "worse" and room <= limit:
-            yield Outcome(score, mutant, expected, "at_end", before, after, change)
-        else:
-            is_met = abs(change) <= limit if expected == "same" else change < -limit
-            yield Outcome(score, mutant, expected, "as_expected" if is_met else "missed", before, after, change)
-
-
-def _mean(values: Sequence[float] | None) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+        change = sign * (after - before) / score.span
+        room = (before - score.low if score.higher_is_better else score.high - before) / score.span
+        is_met = abs(change) <= limit if expected == "same" else change < -limit
+        at_end = expected == "worse" and room <= limit
+        status: Any = "at_end" if at_end else "as_expected" if is_met else "missed"
+        yield Outcome(score.name, mutant, expected, status, before, after, change)
 
 
 def result_rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
@@ -291,20 +259,17 @@ def selftest_figures(
     """The figures of `selftest.json`, from the scored run over originals and mutants. Raises DataError for a table that cannot be read."""
     outcomes: list[Outcome] = []
     floors: dict[str, dict[str, Any]] = {}
-    for name, declared in read_json(folder.final.metrics)["declared"].items():
-        if declared["low"] is not None and declared["high"] is not None:
-            values = check.values_by_output(folder, name)
-            limit, source = case_floor(values, declared["high"] - declared["low"])
-            floors[name] = {"limit": limit, "source": source}
-            outcomes += score_outcomes(name, values, mutants, declared, expect, limit)
-    order = {name: place for place, name in enumerate(MUTATIONS)}
-    outcomes.sort(key=lambda outcome: order[outcome.mutant.change])
+    for name, score in check.scored_values(folder).items():
+        limit, source = case_floor(score)
+        floors[name] = {"limit": limit, "source": source}
+        outcomes += score_outcomes(score, mutants, expect, limit)
+    outcomes.sort(key=lambda outcome: list(MUTATIONS).index(outcome.mutant.change))
     tried = {outcome.score for outcome in outcomes}
     samples = {name: [mutant.base[0] for mutant in mutants if mutant.change == name] for name in MUTATIONS}
     return {
         "changes": [
-            {"name": name, "what": what, "n": len(samples[name]), "questions": len(set(samples[name]))}
-            for name, (_, what) in MUTATIONS.items()
+            {"name": name, "what": MUTATIONS[name].what, "n": len(ids), "questions": len(set(ids))}
+            for name, ids in samples.items()
         ],
         "computed_scores": sorted(tried & computed_scores(config.metrics.values())),
         "noise_floor": {name: floor for name, floor in floors.items() if name in tried},
@@ -328,28 +293,11 @@ def _missed_cases(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def sections(document: Mapping[str, Any]) -> list[Section]:
-    """What is printed and stands in `selftest.md`. A terminal leaves out computed scores that did on all mutants what they must."""
-    results, changes = document["results"], document["changes"]
-    worse = [*document["any_score"], *(row for row in results if row["expected"] == "worse")]
-    caught = [row for change in changes for row in worse if row["change"] == change["name"]]
-    drawn = [(Verbatim(row["name"]), row["what"], whole(row["n"]), whole(row["questions"])) for row in changes]
-    kept = [_kept(row, document) for row in results if row["n"] and row["expected"] == "same"]
-    tables = {
-        "Mutants": table(("mutation", "what is done", "mutants", "questions"), drawn, texts=2, shown_in=PAGES),
-        "Caught": table(
-            ("mutation", "score", "caught", "% [95%]", "left out"), [_caught(row, document) for row in caught], texts=2
-        ),
-        "Must not change": table(("mutation", "score", "unchanged", "mean change, %", ""), kept, texts=2),
-        f"Missed, at most {_MISSED_SHOWN} of each mutation": table(
-            ("mutation", "case", "scores", "before", "after"), _missed_rows(document["cases"]), texts=5, shown_in=PAGES
-        ),
-    }
-    notes = {"Caught": (Note(_CAUGHT),), "Must not change": (Note(_KEPT),)}
-    result = (Note(_floor_line(document)), Note(_LEFT_OUT, shown_in=TERMINAL), Note(headline(document)))
-    return [
-        *(Section(title.lower(), title, (part, *notes.get(title, ()))) for title, part in tables.items()),
-        Section("result", "Result", result),
-    ]  # fmt: skip
+    """What is printed and stands in `selftest.md`; a few missed mutants of each mutation stand on the page alone."""
+    missed = groupby(document["cases"], key=lambda row: row["change"])
+    worst = (sorted(group, key=lambda row: -len(row["scores"]))[:_MISSED_SHOWN] for _, group in missed)
+    listed = [Note(_missed_line(row), shown_in=PAGES) for rows in worst for row in rows]
+    return check.result_sections(document, _FOUND, *listed, Note(_floor_line(document)), Note(headline(document)))
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -364,24 +312,6 @@ def headline(document: Mapping[str, Any]) -> str:
     )
 
 
-def _shown_row(cells: Sequence[str], row: Mapping[str, Any], document: Mapping[str, Any]) -> TableRow:
-    """A row, on the page alone where it says what everybody expects: a computed score did on all mutants what it must, or none counts."""
-    is_plain = row.get("score") in document["computed_scores"] and row["found"] == row["n"]
-    score = Verbatim(row["score"]) if "score" in row else "any score"
-    return TableRow((Verbatim(row["change"]), score, *cells), shown_in=PAGES if is_plain else EVERYWHERE)
-
-
-def _caught(row: Mapping[str, Any], document: Mapping[str, Any]) -> TableRow:
-    few = " few" if row["interval"] and row["interval"]["too_few"] else ""  # an interval over fewer than five questions
-    left_out = whole(row["at_end"] + row["no_value"]) if "score" in row else ""
-    return _shown_row((check.found_of(row), percent_with_interval(row) + few, left_out), row, document)
-
-
-def _kept(row: Mapping[str, Any], document: Mapping[str, Any]) -> TableRow:
-    state = "moves" if row["state"] == "moves" else ""
-    return _shown_row((check.found_of(row), f"{100 * row['mean_change']:+.1f}", state), row, document)
-
-
 def _floor_line(document: Mapping[str, Any]) -> str:
     """What counts as a change: the noise floor of each score, or the tolerance that stands in for it."""
     if document["iterations"] == 1:
@@ -390,12 +320,11 @@ def _floor_line(document: Mapping[str, Any]) -> str:
     return f"noise floor of a case, from {document['iterations']} iterations, in percent of the range: {limits}"
 
 
-def _missed_rows(cases: Sequence[Mapping[str, Any]]) -> Iterator[TableRow]:
-    """The mutants of each mutation that most scores missed, with the text before and after."""
-    for _, group in groupby(cases, key=lambda row: row["change"]):
-        for row in sorted(group, key=lambda row: -len(row["scores"]))[:_MISSED_SHOWN]:
-            scores = ", ".join(
-                f"{name} {score['value']:.3g} to {score['mutant_value']:.3g}" for name, score in row["scores"].items()
-            )
-            names = (row["change"], f"{row['sample_id']} / {row['method']}", scores, row["before"], row["after"])
-            yield TableRow(tuple(Verbatim(name) for name in names))
+def _missed_line(row: Mapping[str, Any]) -> RichText:
+    scores = ", ".join(f"{name} {its['value']:.3g} to {its['mutant_value']:.3g}" for name, its in row["scores"].items())
+    return (
+        f"missed {row['change']}: ",
+        CaseName.of(row),
+        f": {scores}: ",
+        Verbatim(f"{row['before']} -> {row['after']}"),
+    )

@@ -16,10 +16,10 @@ from ragpipe.engine.run_spec import RunSpec
 from ragpipe.engine.runs.finished_run import FinishedRun
 from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
 from ragpipe.extras.checks import check
-from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey
+from ragpipe.extras.checks.check import HAIR, ChangedCases
 from ragpipe.reports.console import Console
 from ragpipe.reports.model import CaseName, Note, Section, Verbatim
-from ragpipe.reports.number_format import bracketed, decimal, plural, whole
+from ragpipe.reports.number_format import decimal, plural
 from ragpipe.schema.sample import OUTPUT_KEY
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.schema.settings import Settings
@@ -33,6 +33,7 @@ APART = 0.1
 WARN_ABOVE = 0.2
 """Share of disagreeing judgements above which there is a warning."""
 _LISTED = 10  # disagreeing cases that are shown; all of them stand in the document
+_FOUND = "found: cases in which the judges disagree. shift: the mean difference, second less first. left out: a value from one judge alone."
 SECTION = "spot_check"
 
 
@@ -64,16 +65,15 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 def _asks_the_same(finished: FinishedRun) -> bool:
     """Whether every question would be one that the run has asked: then its own replies would answer."""
     before, now = finished.manifest["identity"], finished.identity()
-    prompts = [{name: its["prompts"] for name, its in identity["metrics"].items()} for identity in (before, now)]
-    same_prompts = all(prompts[0].get(name) == steps for name, steps in prompts[1].items())
+    asked = {name: its["prompts"] for name, its in before["metrics"].items()}
+    same_prompts = all(asked.get(name) == its["prompts"] for name, its in now["metrics"].items())
     return same_prompts and before["judge_identity"] == now["judge_identity"]
 
 
 def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
     """Judge the drawn cases in a run of their own, compare, and write the result beside the calibration of the finished run.
 
-    Returns 0, or 4 where judgements failed beyond the coverage floor. The same start again asks nothing. Raises what an
-    evaluation raises.
+    Returns 0, or 4 where judgements failed beyond the coverage floor. Raises what an evaluation raises.
     """
     finished, settings = task.finished, task.settings
     source = ChangedCases(finished, SECTION, "spot check", recipe=[settings.n], pool=settings.n)
@@ -85,12 +85,10 @@ def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
         return code
     first, second = (folder.iteration(shared[0]) for folder in (finished.folder, spec.folder))
     scores = [score for metric in spec.config.metrics.values() for score in metric.scores()]
-    figures = judge_reliability(first.records, second.records, scores)
     first_judge = read_json(first.metrics)["judge"]["label"]
+    figures = {"first_judge": first_judge, **judge_reliability(first.records, second.records, scores)}
     kept = {"n": settings.n, "warn_above": WARN_ABOVE}
-    document = check.document_of_check(SECTION, finished, spec.folder, kept, first_judge=first_judge, **figures)
-    stem = f"calibration/{SECTION}.{spec.run_id}"
-    check.write_check(finished.folder, stem, document, "Spot check", sections(document), console)
+    check.write_check(SECTION, "Spot check", finished, spec.folder, kept, sections, console, **figures)
     return code
 
 
@@ -104,12 +102,20 @@ def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> 
     `results` (by score the rate of disagreement, the `kappa` of the verdicts, the `rule`, the mean `difference` second less first, and
     `one_sided`, the cases with a value from one judge alone) and `cases`, those that disagree.
     """
-    before_rows, after_rows = _rows(first, specs), _rows(second, specs)
-    keys = [key for key in after_rows if key in before_rows]
+    columns = [*OUTPUT_KEY, *(column for spec in specs for column in (spec.name, verdict_column(spec.name)))]
+    runs = [
+        {tuple(row[name] for name in OUTPUT_KEY): row for row in read_columns(path, columns).to_pylist()}
+        for path in (first, second)
+    ]
+    keys = [key for key in runs[1] if key in runs[0]]
+
+    def column(name: str) -> list[NDArray[np.float64]]:
+        """The values or verdicts (1, 0) of both, NaN where there is none."""
+        return [np.array([rows[key][name] for key in keys], dtype=np.float64) for rows in runs]
+
     results, cases = list[dict[str, Any]](), list[dict[str, Any]]()
     for spec in specs:
-        before, after = (_column(rows, keys, spec.name) for rows in (before_rows, after_rows))
-        passed, passes = (_column(rows, keys, verdict_column(spec.name)) for rows in (before_rows, after_rows))
+        (before, after), (passed, passes) = column(spec.name), column(verdict_column(spec.name))
         both = np.flatnonzero(~np.isnan(before) & ~np.isnan(after))
         if not len(both):
             continue
@@ -117,17 +123,13 @@ def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> 
         span = 0.0 if spec.low is None or spec.high is None else spec.high - spec.low
         apart = np.abs(before - after) > APART * span + HAIR
         disagree = (passed != passes)[both] if by_verdict else apart[both]
-        results.append(
-            {
-                "score": spec.name,
-                "expected": "same",
-                **check.rate_json(disagree.tolist(), [keys[place][0] for place in both]),
-                "kappa": cohen_kappa(passed[both], passes[both]).value if by_verdict else None,
-                "rule": "verdict" if by_verdict else "distance",
-                "difference": float(np.mean(after[both] - before[both])),
-                "one_sided": int(np.sum(np.isnan(before) != np.isnan(after))),
-            }
-        )
+        row: dict[str, Any] = {"score": spec.name, "expected": "same"}
+        row |= check.rate_json(disagree.tolist(), [keys[place][0] for place in both])
+        row["kappa"] = cohen_kappa(passed[both], passes[both]).value if by_verdict else None
+        row["rule"] = "verdict" if by_verdict else "distance"
+        row["difference"] = float(np.mean(after[both] - before[both]))
+        row["one_sided"] = int(np.sum(np.isnan(before) != np.isnan(after)))
+        results.append(row)
         for place in both[disagree].tolist():
             values = {"first": before[place].item(), "second": after[place].item()}
             cases.append({**dict(zip(OUTPUT_KEY, keys[place], strict=True)), "score": spec.name, **values})
@@ -136,38 +138,15 @@ def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> 
     return {"judge_reliability": rates, "results": results, "cases": cases}
 
 
-def _rows(records: Path, specs: Sequence[ScoreSpec]) -> dict[OutputKey, Mapping[str, Any]]:
-    columns = [*OUTPUT_KEY, *(column for spec in specs for column in (spec.name, verdict_column(spec.name)))]
-    return {tuple(row[name] for name in OUTPUT_KEY): row for row in read_columns(records, columns).to_pylist()}
-
-
-def _column(rows: Mapping[OutputKey, Mapping[str, Any]], keys: Sequence[OutputKey], name: str) -> NDArray[np.float64]:
-    """The values or verdicts (1, 0) of a score, NaN where there is none."""
-    cells = (rows[key][name] for key in keys)
-    return np.array([np.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
-
-
 def sections(document: Mapping[str, Any]) -> list[Section]:
     """What is printed and stands in `spot_check.<run_id>.md`."""
-    heads = ("score", "cases", "disagree", "kappa", "second less first")
-    cases, results = document["cases"], document["results"]
+    cases = document["cases"]
     listed = [
         Note((CaseName.of(case), " ", Verbatim(case["score"]), f": {case['first']:g}, then {case['second']:g}"))
         for case in cases[:_LISTED]
     ]
-    if len(cases) > _LISTED:
-        listed.append(Note(f"and {len(cases) - _LISTED:,} more"))
-    for row in results:
-        if row["one_sided"]:
-            said = f": {plural(row['one_sided'], 'case')} with a value from one judge alone"
-            listed.append(Note((Verbatim(row["score"]), said)))
-    return [Section(SECTION, "Spot check", (check.table(heads, map(_cells, results)), *listed, _result(document)))]
-
-
-def _cells(row: Mapping[str, Any]) -> Sequence[str]:
-    disagree = f"{decimal(row['share'], 2)} {bracketed(row['interval'])}".rstrip()
-    kappa = "-" if row["kappa"] is None else decimal(row["kappa"], 2)
-    return (Verbatim(row["score"]), whole(row["n"]), disagree, kappa, f"{row['difference']:+.2f}")
+    listed += [Note(f"and {len(cases) - _LISTED:,} more")] if len(cases) > _LISTED else []
+    return check.result_sections(document, _FOUND, *listed, _result(document))
 
 
 def _result(document: Mapping[str, Any]) -> Note:

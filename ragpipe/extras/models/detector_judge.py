@@ -120,16 +120,9 @@ class DetectorJudge:
         items = []
         for index, (claim, reading) in enumerate(zip(claims, readings, strict=True), 1):
             verdict, evidence, reason = by_family(claim, reading, self.settings.threshold)
-            quotes = [evidence] if evidence else []
-            supported = verdict == "supported"
-            known = {
-                "index": index,
-                "claim": claim.claim,
-                "supported": supported,
-                "accurate": supported,
-                "reason": reason,
-            }
-            known |= {"verdict": verdict, "evidence": quotes if "verdict" in item.model_fields else evidence}
+            known = {"index": index, "claim": claim.claim, "reason": reason, "verdict": verdict, "evidence": evidence}
+            known |= dict.fromkeys(("supported", "accurate"), verdict == "supported")
+            known |= {"evidence": [evidence] if evidence else []} if "verdict" in item.model_fields else {}
             items.append({key: known[key] for key in item.model_fields})
         return answer.model_validate({name: items})
 
@@ -138,12 +131,11 @@ def _by_spans(claim: Claim, reading: Reading, threshold: float) -> Verdict:
     """Supported where no unsupported token touches a letter or digit of the claim. The model does not tell which passage supports it, nor
     contradiction: the evidence is the passage that is nearest by words."""
     inside = [token for token in reading.tokens if token.start < claim.end and token.end > claim.start]
-    worded = [token for token in inside if _has_word(claim.text[token.start : token.end])]
+    worded = [token for token in inside if any(c.isalnum() for c in claim.text[token.start : token.end])]
+    highest = max((token.unsupported for token in worded), default=0.0)
     if against := [token for token in worded if 1 - token.unsupported < threshold]:
         words = ", ".join(repr(claim.text[token.start : token.end].strip()) for token in against[:5])
-        highest = max(token.unsupported for token in against)
         return "not_supported", "", f"unsupported: {words}{', ...' if against[5:] else ''} ({highest:.3f})"
-    highest = max((token.unsupported for token in worded), default=0.0)
     return "supported", _nearest(claim.claim, claim.passages), f"no unsupported span (highest {highest:.3f})"
 
 
@@ -155,20 +147,17 @@ def _by_pairs(claim: Claim, reading: Reading, threshold: float) -> Verdict:
     reason += f", contradiction {contradiction:.3f}" if reading.contradiction else ""
     if max(support, contradiction) < threshold:
         return "not_supported", "", reason
-    verdict = "supported" if support >= threshold else "contradicted"
-    best = reading.support.index(support) if support >= threshold else reading.contradiction.index(contradiction)
-    passage = claim.passages[best]
-    evidence = _nearest(claim.claim, (passage,)) or passage.strip()
+    verdict, shares = (
+        ("supported", reading.support) if support >= threshold else ("contradicted", reading.contradiction)
+    )
+    best = shares.index(max(shares))
+    evidence = _nearest(claim.claim, (claim.passages[best],)) or claim.passages[best].strip()
     return verdict, evidence, f"{reason}; passage {best + 1} of {len(claim.passages)}"
 
 
 def _nearest(claim: str, passages: tuple[str, ...]) -> str:
     """The sentences of one passage, at most three, that share most words with a claim; '' where none shares a word."""
     return extract_features(claim, index_sources(passages), 3).evidence
-
-
-def _has_word(text: str) -> bool:
-    return any(character.isalnum() for character in text)
 
 
 def _unmarked(text: str) -> str:
@@ -186,10 +175,6 @@ def _text(roles: Roles) -> str:
 
 def _extract(roles: Roles) -> Claims:
     return Claims(claims=[claim for claim, *_ in placed_claims(_text(roles))])
-
-
-def _find_cited(roles: Roles) -> CitedClaims:
-    return find_cited_claims(str(roles["text"]), roles["citations"])
 
 
 def _stated(roles: Roles) -> list[Claim]:
@@ -213,16 +198,18 @@ def _cited(roles: Roles) -> list[Claim]:
     return [Claim(text, text, 0, len(text), "", (source,)) for text, source in cited]
 
 
-HANDLERS: dict[tuple[type[Answer], frozenset[str]], Callable[[Roles], list[Claim] | Answer]] = {
-    (Claims, frozenset(("text",))): _extract,
-    (Claims, frozenset(("reference",))): _extract,
-    (Verdicts, frozenset(("claims", "sources"))): _listed,
-    (QuotedVerdicts, frozenset(("claims", "sources"))): _listed,
-    (CheckedClaims, frozenset(("text", "sources"))): _stated,
-    (CheckedClaims, frozenset(("reference", "sources"))): _stated,
-    (QuotedClaims, frozenset(("text", "sources"))): _stated,
-    (QuotedClaims, frozenset(("reference", "sources"))): _stated,
+Handler = Callable[[Roles], list[Claim] | Answer]
+HANDLERS: dict[tuple[type[Answer], frozenset[str]], Handler] = {
     (CitationVerdicts, frozenset(("sources", "citations"))): _cited,
-    (CitedClaims, frozenset(("text", "citations"))): _find_cited,
+    (CitedClaims, frozenset(("text", "citations"))): lambda roles: find_cited_claims(
+        str(roles["text"]), roles["citations"]
+    ),
+    **{(kind, frozenset(("claims", "sources"))): _listed for kind in (Verdicts, QuotedVerdicts)},
+    **{
+        (kind, frozenset((role, "sources"))): _stated
+        for kind in (CheckedClaims, QuotedClaims)
+        for role in ("text", "reference")
+    },
+    **{(Claims, frozenset((role,))): _extract for role in ("text", "reference")},
 }
 """By the answer's type and the roles of the question's values: the claims to check, or an answer that needs no model."""

@@ -8,20 +8,20 @@ from typing import Any
 from pydantic import Field
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.extras.models.detector_settings import DetectorSettings
+from ragpipe.extras.models.detector_settings import LANGUAGE, DetectorSettings
 from ragpipe.patterns.sentences import sentences
 from ragpipe.schema.judge_answers.answer_type import Answer, Integer, Share
 
 Texts = tuple[str, ...]
 """What is read: the question (may be empty), the answer and the passages, or a claim and the passages."""
-_LIMITS = {"lettucedetect": 4096, "minicheck": 2048, "hhem": 2048, "nli": 512}  # tokens at once, as the authors set it
-_FORMS = {
-    "minicheck": "predict: {}</s>{}",
-    "hhem": "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {}\n\nHypothesis: {}",
-}
-"""The texts around passage and claim with which the T5 models were trained."""
+_LIMITS = {"lettucedetect": 4096, "minicheck": 2048, "nli": 512}  # tokens at once, as the authors set it
+_MINICHECK = "predict: {}</s>{}"  # passage and claim, as the model was trained
 _MINICHECK_WORDS, _MINICHECK_LABELS = 500, [3, 209]  # words of a passage; the tokens that mean no support and support
-_HEADS = {"lettucedetect": "ForTokenClassification", "minicheck": "ForConditionalGeneration"}
+_HEADS = {
+    "lettucedetect": "ForTokenClassification",
+    "minicheck": "ForConditionalGeneration",
+    "nli": "ForSequenceClassification",
+}
 _SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _BATCH, _DIGITS = 8, 6
 
@@ -62,7 +62,7 @@ def reading_texts(settings: DetectorSettings) -> Callable[[Sequence[Texts]], lis
             raise
         except Exception as error:  # the packages raise what they like
             found = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            fix = "judge.family of that model, another model, or judge.device=cpu"
+            fix = "judge.family of that model, another model, or the processor (CUDA_VISIBLE_DEVICES=)"
             problem = Problem(str(settings.folder), "model", found, f"a model of the family {settings.family}", fix)
             raise DataError("a detector's model cannot be used", [problem]) from error
 
@@ -78,11 +78,11 @@ def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
     transformers.logging.set_verbosity_error()  # what matters is raised
     transformers.logging.disable_progress_bar()
     heads = str(transformers.PretrainedConfig.get_config_dict(str(settings.folder))[0].get("architectures"))
-    if _HEADS.get(settings.family, "ForSequenceClassification") not in heads:
+    if _HEADS[settings.family] not in heads:
         raise ValueError(f"architectures: {heads}")  # a missing head would be filled at random, with a warning
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(settings.base), **_SAFE)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(settings.folder), **_SAFE)
     open_one = _lettucedetect if settings.family == "lettucedetect" else _claim_reader
-    read = open_one(settings, str(settings.folder), tokenizer)
+    read = open_one(settings, tokenizer)
 
     def read_plain(*texts: str) -> Reading:
         for token in tokenizer.all_special_tokens:  # one that a text spells out is text, character for character
@@ -95,18 +95,18 @@ def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
     return read_plain
 
 
-def _lettucedetect(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., Reading]:
+def _lettucedetect(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
     """All passages at once. Where they do not fit, in parts: a token is unsupported only as far as every part says so."""
     from lettucedetect.detectors.prompt_utils import PromptUtils
     from lettucedetect.models.inference import HallucinationDetector
 
     limit = min(_LIMITS["lettucedetect"], tokenizer.model_max_length)
-    own = {"model_path": folder, "max_length": limit, "lang": settings.language, "device": settings.device}
+    own = {"model_path": str(settings.folder), "max_length": limit, "lang": LANGUAGE}
     detector = HallucinationDetector(method="transformer", **own, **_SAFE)
 
     def read(question: str, answer: str, *passages: str) -> Reading:
         def prompt(part: Sequence[str]) -> str:
-            return str(PromptUtils.format_context(list(part), question or None, settings.language))
+            return str(PromptUtils.format_context(list(part), question or None, LANGUAGE))
 
         parts = _parts(passages, lambda part: len(tokenizer(prompt(part), answer)["input_ids"]) <= limit)
         found = [detector.predict_prompt(prompt(part), answer, output_format="tokens") for part in parts]
@@ -118,15 +118,15 @@ def _lettucedetect(settings: DetectorSettings, folder: str, tokenizer: Any) -> C
     return read
 
 
-def _claim_reader(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., Reading]:
+def _claim_reader(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
     """A claim against each passage that has a word; of a passage in parts those count that support, and contradict, most."""
-    form, is_minicheck = _FORMS.get(settings.family), settings.family == "minicheck"
-    pairs = (_t5 if form else _nli)(settings, folder, tokenizer)
-    limit = _LIMITS[settings.family] if form else min(_LIMITS[settings.family], tokenizer.model_max_length)
+    is_minicheck = settings.family == "minicheck"
+    pairs = (_minicheck if is_minicheck else _nli)(str(settings.folder), tokenizer)
+    limit = _LIMITS["minicheck"] if is_minicheck else min(_LIMITS["nli"], tokenizer.model_max_length)
 
     def read(claim: str, *passages: str) -> Reading:
         def fits(part: Sequence[str]) -> bool:
-            tokens = tokenizer(form.format(part[0], claim)) if form else tokenizer(part[0], claim)
+            tokens = tokenizer(_MINICHECK.format(part[0], claim)) if is_minicheck else tokenizer(part[0], claim)
             return len(tokens["input_ids"]) <= limit and not (is_minicheck and len(part[0].split()) > _MINICHECK_WORDS)
 
         worded = [number for number, text in enumerate(passages) if any(c.isalnum() for c in text)]
@@ -135,23 +135,21 @@ def _claim_reader(settings: DetectorSettings, folder: str, tokenizer: Any) -> Ca
         found = [rows for batch in batches for rows in pairs([(part, claim) for _, part in batch])]
 
         def highest(column: int) -> list[float]:
-            rows = [
-                [row[column] for (of, _), row in zip(asked, found, strict=True) if of == n]
-                for n in range(len(passages))
-            ]
-            return [round(max(shares, default=0.0), _DIGITS) for shares in rows]
+            shares = [(of, row[column]) for (of, _), row in zip(asked, found, strict=True)]
+            best = (max((share for of, share in shares if of == n), default=0.0) for n in range(len(passages)))
+            return [round(share, _DIGITS) for share in best]
 
         return Reading(support=highest(0), contradiction=highest(1) if found and len(found[0]) > 1 else [])
 
     return read
 
 
-def _nli(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
+def _nli(folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
     """A cross-encoder, by the labels that its config.json names."""
     import transformers
 
     model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_SAFE)
-    classify: Any = transformers.pipeline("text-classification", model, tokenizer=tokenizer, device=settings.device)
+    classify: Any = transformers.pipeline("text-classification", model, tokenizer=tokenizer)
     labels = [str(label) for label in model.config.id2label.values()]
     of_use = [[name for name in labels if name.casefold().startswith(start)] for start in ("entail", "contradict")]
     if len(of_use[0]) != 1:
@@ -166,30 +164,20 @@ def _nli(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..
     return compute
 
 
-def _t5(settings: DetectorSettings, folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
-    """MiniCheck's Flan-T5 is asked for the first token that it would write. HHEM-2.1 classifies tokens, and is asked at the first one: its
-    own code, which would have to be run, only wraps such a T5."""
+def _minicheck(folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
+    """MiniCheck's Flan-T5 is asked for the first token that it would write."""
     import torch
     import transformers
 
-    form, device = _FORMS[settings.family], settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    kind, own, labels = transformers.AutoModelForSeq2SeqLM, {}, _MINICHECK_LABELS
-    if settings.family == "hhem":
-        config = transformers.T5Config.from_pretrained(str(settings.base), num_labels=2)
-        kind, own, labels = (
-            transformers.T5ForTokenClassification,
-            {"config": config, "key_mapping": {r"^t5\.": ""}},
-            [0, 1],
-        )
-    model: Any = kind.from_pretrained(folder, **own, **_SAFE).to(device).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **_SAFE).to(device).eval()
 
     def compute(asked: list[tuple[str, str]]) -> list[list[float]]:
-        texts = [form.format(*pair) for pair in asked]
+        texts = [_MINICHECK.format(*pair) for pair in asked]
         inputs = tokenizer(texts, padding=True, return_token_type_ids=False, return_tensors="pt").to(device)
-        if settings.family == "minicheck":
-            inputs["decoder_input_ids"] = torch.zeros((len(asked), 1), dtype=torch.long, device=device)
+        first = torch.zeros((len(asked), 1), dtype=torch.long, device=device)
         with torch.inference_mode():
-            logits = model(**inputs).logits[:, 0, labels]
+            logits = model(**inputs, decoder_input_ids=first).logits[:, 0, _MINICHECK_LABELS]
         return [[share] for _, share in torch.softmax(logits.float(), dim=-1).tolist()]
 
     return compute
@@ -200,10 +188,8 @@ def _parts(passages: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> li
     TooLong."""
     if fits(passages):
         return [passages]
-    text = "".join(passages[:1])
-    pieces = next(
-        (pieces for pieces in (passages[1:] and passages, sentences(text), text.split()) if len(pieces) > 1), None
-    )
+    ways = (passages, *(pieces("".join(passages[:1])) for pieces in (sentences, str.split)))
+    pieces = next((pieces for pieces in ways if len(pieces) > 1), None)
     if pieces is None:
         raise TooLong
     halves = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]

@@ -17,12 +17,11 @@ from ragpipe.schema.settings import NotInIdentity, Sha256
 MODELS = {
     "lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1",
     "minicheck": "lytang/MiniCheck-Flan-T5-Large",
-    "hhem": "vectara/hallucination_evaluation_model",
 }
 """The published model that a family reads with where none is named."""
-HHEM_BASE = "google/flan-t5-base"
-"""The model whose tokenizer and sizes HHEM-2.1 has: its own folder names neither."""
-CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+LANGUAGE = "en"
+"""Of lettucedetect's template around the passages."""
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 class DetectorSettings(AnyJudge):
@@ -30,7 +29,7 @@ class DetectorSettings(AnyJudge):
     model runs.
 
     Its files are those of a published `model` in the cache of the Hugging Face tools, or those of the folder `path`. Their hash is read
-    once and recorded: it is the judge's identity, together with the model's name and commit, and a finished run needs the files no more.
+    once and recorded: it is the judge's identity, together with the model's name, and a finished run needs the files no more.
     `threshold` changes verdicts and no reading: readings are stored without it.
     """
 
@@ -42,20 +41,16 @@ class DetectorSettings(AnyJudge):
     kind: Annotated[Literal["detector"], NotInIdentity] = Field(
         default="detector", description="A trained grounding verifier that is computed on this machine."
     )
-    family: Literal["lettucedetect", "minicheck", "hhem", "nli"] = Field(
+    family: Literal["lettucedetect", "minicheck", "nli"] = Field(
         default="lettucedetect",
         description=(
-            "How the model is asked. lettucedetect: marks unsupported spans of an answer; minicheck, hhem: whether a passage "
+            "How the model is asked. lettucedetect: marks unsupported spans of an answer; minicheck: whether a passage "
             "supports a claim; nli: a cross-encoder with labels such as entailment and contradiction."
         ),
     )
     model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,95}/[A-Za-z0-9][\w.\-]{0,95}$")] | None = Field(
         default=None,
         description="Published model, as owner/name, whose files are in the cache. null: that of the family, or `path`.",
-    )
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = Field(
-        default=None,
-        description="Commit of the published model, 40 hexadecimal digits. null: the one that the cache has, recorded.",
     )
     path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
         default=None,
@@ -72,26 +67,15 @@ class DetectorSettings(AnyJudge):
         allow_inf_nan=False,
         description="Probability of support, between 0 and 1, that a claim, or each word of it, needs. Higher is stricter.",
     )
-    language: Literal["en", "de", "fr", "es", "it", "pl", "cn", "hu"] = Field(
-        default="en", description="Language of the template around the passages; lettucedetect only."
-    )
-    device: Annotated[Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?|mps)$")] | None, NotInIdentity] = Field(
-        default=None,
-        description="Device that computes: cpu, cuda, cuda:1, mps. null: a graphics card where there is one.",
-    )
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if self.path is not None and (self.model is not None or self.revision is not None):
-            raise ValueError("`path` is a folder of your own: leave `model` and `revision` out, or take `path` away")
+        if self.path is not None and self.model is not None:
+            raise ValueError("`path` is a folder of your own: leave `model` out, or take `path` away")
         if self.path is None and self.published is None:
             raise ValueError(
                 f"judge.family={self.family} has no model of its own: name one with judge.model=owner/name, or a folder with judge.path"
             )
-        if self.language != "en" and self.family != "lettucedetect":
-            raise ValueError(f"judge.language is for lettucedetect; {self.family} has no template in other languages")
-        if self.path is None and self.folder is not None:
-            object.__setattr__(self, "revision", self.folder.name)  # what is recorded is what was read
         object.__setattr__(self, "files", self.files or self._hash())
         return self
 
@@ -103,12 +87,7 @@ class DetectorSettings(AnyJudge):
     @property
     def folder(self) -> Path | None:
         """Where the model's files are; None where the cache has none."""
-        return Path(self.path) if self.path is not None else cached_folder(self.published or "", self.revision)
-
-    @property
-    def base(self) -> Path | None:
-        """Where the tokenizer is: beside the weights, but for hhem."""
-        return cached_folder(HHEM_BASE) if self.family == "hhem" else self.folder
+        return Path(self.path) if self.path is not None else cached_folder(self.published or "")
 
     @property
     def label(self) -> str:
@@ -125,16 +104,12 @@ class DetectorSettings(AnyJudge):
             found = "detector, without lettucedetect, torch or transformers"
             return MissingPart("judge.kind", found, "the extra `models`, installed", INSTALL)
         if self.folder is None:
-            commit = f" --revision {self.revision}" if self.revision else ""
-            fix = f"hf download {self.published}{commit}"
-            return MissingPart("judge.model", f"{self.published} is not in the cache", "its files, downloaded", fix)
-        if self.base is None:
-            fix = f"hf download {HHEM_BASE} {CONFIG} {TOKENIZER}"
-            return MissingPart("judge.family", f"hhem without {HHEM_BASE} in the cache", "its files, downloaded", fix)
-        if absent := [path for path in self._paths() if not path.is_file()]:
+            found, fix = f"{self.published} is not in the cache", f"hf download {self.published}"
+            return MissingPart("judge.model", found, "its files, downloaded", fix)
+        if absent := [name for name in FILES if not (self.folder / name).is_file()]:
             fix = "load the model and its tokenizer with transformers, and write both with save_pretrained(FOLDER)"
-            found = f"{absent[0].parent} without {absent[0].name}"
-            return MissingPart("judge.path", found, f"a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}", fix)
+            found = f"{self.folder} without {absent[0]}"
+            return MissingPart("judge.path", found, f"a folder with {', '.join(FILES)}", fix)
         if (actual := self._hash()) != self.files:
             fix = "give the files of that hash, or leave judge.files out: it is another judge then"
             return MissingPart("judge.files", f"{actual}, of {self.folder}", f"{self.files}", fix)
@@ -146,25 +121,21 @@ class DetectorSettings(AnyJudge):
 
     def identity_of_reading(self) -> dict[str, Any]:
         """What the model's numbers depend on besides the texts: files and form, neither their name nor the threshold."""
-        return {"rules": self.rules, "family": self.family, "files": self.files, "language": self.language}
-
-    def _paths(self) -> list[Path]:
-        folder, base = self.folder or Path(), self.base or Path()
-        paths = [folder / CONFIG, folder / WEIGHTS, base / TOKENIZER]
-        return paths if base == folder else [*paths, base / CONFIG]
+        return {"rules": self.rules, "family": self.family, "files": self.files, "language": LANGUAGE}
 
     def _hash(self) -> str | None:
         """One hash of all files; None where one is missing."""
-        if self.folder is None or self.base is None or not all(path.is_file() for path in self._paths()):
+        paths = [self.folder / name for name in FILES] if self.folder is not None else []
+        if not paths or not all(path.is_file() for path in paths):
             return None
-        return sha256([_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns) for path in self._paths()])
+        return sha256([_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths])
 
 
-def cached_folder(model: str, revision: str | None = None) -> Path | None:
+def cached_folder(model: str) -> Path | None:
     """The folder of a published model in the cache of the Hugging Face tools; None where it is not there. Nothing is downloaded."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model, CONFIG, revision=revision)
+    found = try_to_load_from_cache(model, FILES[0])
     return Path(found).parent if isinstance(found, str) else None
 
 

@@ -25,24 +25,12 @@ from ragpipe.extras.test_sets.log_cases import (
     without_outputs,
     without_personal_data,
 )
-from ragpipe.extras.test_sets.log_scan import (
-    NO_VALUE,
-    LogScan,
-    RecordedValues,
-    RunValues,
-    ScoreReader,
-    SkippedFaults,
-    question_text,
-    scan_log,
-)
+from ragpipe.extras.test_sets.log_scan import NO_VALUE, LogScan, SkippedFaults, question_text, scan_log
 from ragpipe.extras.test_sets.question_draw import POOL, BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
-from ragpipe.labelling.drawn_cases import read_population
 from ragpipe.reports.console import Console
 from ragpipe.schema.sample import Sample
 from ragpipe.schema.settings import Settings
-from ragpipe.stages.combine_iterations import scored_iterations
 from ragpipe.store.places import cache_folder
-from ragpipe.store.run.run_folder import RunFolder
 
 SECTION = "build"
 _TITLE = "no test set can be built"
@@ -87,9 +75,8 @@ def run(task: BuildTask, console: Console) -> int:
     """Build the set, print what each step kept, and how to use it. Returns 0. Raises ConfigError, DataError, OutputError."""
     folder = Path(task.build.dir)
     refuse_existing(folder, "build.dir")
-    scores = _scores(task.build)
     dataset = open_dataset(task.dataset, Path(), task.cache)
-    built = build_test_set(dataset, task.build, scores, chunk_text=task.dataset.chunk_text)
+    built = build_test_set(dataset, task.build, chunk_text=task.dataset.chunk_text)
     cells = [[_cell(row[name]) for name in ("step", "kept", "dropped", "note")] for row in built.card["steps"]]
     console.table(["step", "kept", "dropped", ""], cells, title="from the log to the test set", left=(0, 3))
     if built.card["strata"]:
@@ -113,23 +100,6 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _scores(settings: BuildSettings) -> ScoreReader | None:
-    """The values of the score that the draw goes by. Raises DataError for a run that has none."""
-    if settings.score is None:
-        return None
-    if settings.run is None:
-        return RecordedValues(settings.score, between_judges=settings.between == "judges")
-    folder = RunFolder.find(Path(settings.run))
-    records = [folder.iteration(number).records for number in scored_iterations(folder)]
-    if not records:
-        problem = Problem(str(folder.root), "build.run", "no iteration that is scored", "a finished run")
-        raise DataError(_TITLE, [problem])
-    return RunValues(read_population(records, settings.score))
-
-
-BLANK_LABELS: dict[str, Any] = dict.fromkeys(("category", "subcategory", "answerable"))
-BLANK_LABELS |= {"expected": {"behavior": None}, "references": []}
-"""What `labels: blank` writes where the log has none, to be filled in."""
 _SAMPLE_FIELDS = frozenset(Sample.model_fields)
 
 
@@ -142,25 +112,23 @@ class BuiltSet:
     notes: list[str]
 
 
-def build_test_set(
-    dataset: Dataset, settings: BuildSettings, scores: ScoreReader | None, *, chunk_text: list[str] | None
-) -> BuiltSet:
+def build_test_set(dataset: Dataset, settings: BuildSettings, *, chunk_text: list[str] | None) -> BuiltSet:
     """Draw a test set from a log and freeze it. The same log, settings and seed give the same hash, whatever the order of the lines.
 
     Args:
         dataset: the log, with its mapping and filter.
         settings: how many, how, and what is done with the cases. It has a seed.
-        scores: the values of `settings.score`; None where the draw needs none.
         chunk_text: `dataset.chunk_text`.
 
-    Raises DataError for records that cannot be used (unless they are skipped), and where nothing is left; ConfigError where the folder is not empty; OutputError.
+    Raises DataError for records that cannot be used (unless they are skipped), and where nothing is left; ConfigError where the folder is
+    not empty; OutputError.
     """
     faults = _faults_of(dataset, settings)
-    scan = scan_log(dataset, faults, settings.by, scores)
+    scan = scan_log(dataset, faults, settings.by)
     if not len(scan):
         actual = f"{scan.records:,} records, of which none passes the filter" if scan.filtered else "no record"
         raise DataError(faults.title, [Problem(dataset.name, "records", actual, "at least one case")])
-    samples = samples_of(scan, settings)
+    samples = samples_of(scan)
     plan = plan_draw(samples, scan, settings)
     drawn = LogCases(dataset, scan, samples, plan, faults)
     filler = _Filler(drawn, settings, dataset.name, chunk_text)
@@ -200,23 +168,17 @@ class _Filler:
         self.counts = FillCounts()
 
     def fill(self, plan: DrawPlan) -> list[dict[str, Any]]:
-        """The cases of all strata, each filled to its quota; what a stratum lacks others give."""
+        """The cases of all strata, each filled to its share; what a stratum lacks others give in turn, one case each."""
         streams = {stratum.name: self._usable(stratum) for stratum in plan.strata}
         cases: dict[str, list[dict[str, Any]]] = {stratum.name: [] for stratum in plan.strata}
         for stratum in plan.strata:
             for _ in range(stratum.quota):
                 self._take(stratum.name, streams, cases)
-        if self._settings.n is not None:
-            self._refill(streams, cases)
-        return list(chain.from_iterable(cases.values()))
-
-    def _refill(self, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]) -> None:
-        """One case more of each stratum in turn, until there are enough or no candidate is left."""
-        size = self._settings.n or 0
-        while streams and self.counts.taken.total() < size:
+        while self._settings.n is not None and streams and self.counts.taken.total() < self._settings.n:
             for name in list(streams):
-                if self.counts.taken.total() < size:
+                if self.counts.taken.total() < self._settings.n:
                     self._take(name, streams, cases)
+        return list(chain.from_iterable(cases.values()))
 
     def _take(
         self, name: str, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]
@@ -265,13 +227,10 @@ class _Filler:
 
 
 def _with_origin(case: Mapping[str, Any], source: str, settings: BuildSettings) -> dict[str, Any]:
-    """The case with where it comes from in `meta.origin` (unless it says so already), and with its labels to fill in."""
+    """The case with where it comes from in `meta.origin`, unless it says so already."""
     meta = dict(case.get("meta") or {})
     meta.setdefault("origin", {"kind": "log", "source": source, "seed": settings.seed})
-    blank = (
-        {name: value for name, value in BLANK_LABELS.items() if name not in case} if settings.labels == "blank" else {}
-    )
-    return {**case, **blank, "meta": meta}
+    return {**case, "meta": meta}
 
 
 def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: list[dict[str, Any]]) -> None:
@@ -326,12 +285,7 @@ class Making:
 
 def sentence_of(name: str, settings: BuildSettings) -> str:
     """How the cases were drawn, in one sentence."""
-    how = {
-        "random": "at random",
-        "stratified": f"by strata of {settings.by}, in equal shares",
-        "low_score": f"with the lowest {settings.score}",
-        "disagreement": f"where {settings.between} differ most in {settings.score}",
-    }[settings.draw]
+    how = "at random" if settings.by is None else f"by strata of {settings.by}, in equal shares"
     what = "every distinct question" if settings.n is None else f"{settings.n:,} questions, drawn {how}"
     return f"Built by ragpipe task=build_dataset from the data set {name!r}: {what}."
 
@@ -349,9 +303,6 @@ def steps_of(making: Making) -> list[dict[str, Any]]:
         _step("samples", samples, len(scan) - samples, "cases of one id and question are one sample"),
         _step("exact duplicates", plan.distinct, samples - plan.distinct, _EXACT),
     ]
-    if settings.score is not None:
-        kept = plan.distinct - plan.without_value
-        rows.append(_step(f"value of {settings.score}", kept, plan.without_value, "questions to draw from"))
     candidates = sum(len(stratum.candidates) for stratum in plan.strata)
     times = f"candidates, {POOL} times the wanted cases or all" if settings.n else "all are candidates"
     rows.append(_step("draw", candidates, None, times))
@@ -398,19 +349,20 @@ def _shortage(making: Making) -> list[str]:
     if size is None or taken >= size:
         return []
     candidates = sum(len(stratum.candidates) for stratum in plan.strata)
-    drawable = sum(stratum.questions for stratum in plan.strata)
-    return [f"{taken:,} of {size:,} cases: {drawable:,} distinct questions to draw from, candidates: {candidates:,}"]
+    return [
+        f"{taken:,} of {size:,} cases: {plan.distinct:,} distinct questions to draw from, candidates: {candidates:,}"
+    ]
 
 
 def _strata_notes(making: Making) -> list[str]:
     settings, scan, plan, taken = making.settings, making.scan, making.plan, making.counts.taken
     notes = []
-    equal = (settings.n or 0) // max(1, len(plan.strata))
+    wanted = (settings.n or 0) // max(1, len(plan.strata))
     for stratum in plan.strata:
-        if taken[stratum.name] < equal:
+        if taken[stratum.name] < wanted:
             have = f"distinct questions: {stratum.questions:,}, candidates: {len(stratum.candidates):,}"
             notes.append(
-                f"stratum {_shown_name(stratum.name, settings)!r}: {taken[stratum.name]:,} of {equal:,} cases ({have})"
+                f"stratum {_shown_name(stratum.name, settings)!r}: {taken[stratum.name]:,} of {wanted:,} cases ({have})"
             )
     if NO_VALUE in scan.stratum_names:
         absent = scan.strata.count(scan.stratum_names.index(NO_VALUE))

@@ -1,18 +1,14 @@
-"""The first reading of a log: 40 bytes per case, no texts. What is drawn is read again."""
+"""The first reading of a log: 26 bytes per case, no texts. What is drawn is read again."""
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.datasets.dataset import Dataset
@@ -20,15 +16,11 @@ from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
 from ragpipe.datasets.mapping_settings import key_text
 from ragpipe.datasets.native_form import flat_id
 from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.labelling.drawn_cases import Population
-from ragpipe.schema.sample import several
 from ragpipe.schema.text_forms import is_blank
 
 MAX_STRATA = 200
 NO_VALUE = "(none)"
 """The stratum of the cases whose field has no value."""
-
-Floats = NDArray[np.float64]
 
 
 class SkippedFaults(Faults):
@@ -55,15 +47,13 @@ class SkippedFaults(Faults):
 
 @dataclass
 class LogScan:
-    """A row per case that passes the filter: its position, the hashes of its id and of what is asked, its stratum, the range of
-    its score (NaN without one). `records` are all that were read, `filtered` the cases that the filter kept out."""
+    """A row per case that passes the filter: its position, the hashes of its id and of what is asked, its stratum. `records` are all that
+    were read, `filtered` the cases that the filter kept out."""
 
     positions: array[int] = field(default_factory=lambda: array("Q"))
     ids: array[int] = field(default_factory=lambda: array("Q"))
     keys: array[int] = field(default_factory=lambda: array("Q"))
     strata: array[int] = field(default_factory=lambda: array("H"))
-    low: array[float] = field(default_factory=lambda: array("d"))
-    high: array[float] = field(default_factory=lambda: array("d"))
     stratum_names: list[str] = field(default_factory=list)
     records: int = 0
     filtered: int = 0
@@ -72,14 +62,13 @@ class LogScan:
         return len(self.ids)
 
 
-def scan_log(dataset: Dataset, faults: Faults, by: str | None, scores: ScoreReader | None) -> LogScan:
+def scan_log(dataset: Dataset, faults: Faults, by: str | None) -> LogScan:
     """Read the whole data set once. A record whose id, question or history cannot be used is a fault and has no row.
 
     Args:
         dataset: the log, with its mapping and filter.
         faults: where faults are added.
         by: the path of the field whose values are the strata; None: there is one.
-        scores: reads the value of a score; None: the draw needs none.
 
     Raises DataError where the field has more than 200 values, and for what only a whole reading shows.
     """
@@ -94,15 +83,10 @@ def scan_log(dataset: Dataset, faults: Faults, by: str | None, scores: ScoreRead
             continue
         if not is_askable(record.fields, record.where, faults):
             continue
-        sample_id = flat_id(record.fields)
         scan.positions.append(record.position)
-        scan.ids.append(hash64(sample_id))
+        scan.ids.append(hash64(flat_id(record.fields)))
         scan.keys.append(hash64(question_text(record.fields)))
         scan.strata.append(codes.of(record.fields, outputs, record.where, faults))
-        if scores is not None:
-            values: ScoreRange = scores.range_of(sample_id, outputs)
-            scan.low.append(values.low)
-            scan.high.append(values.high)
     whole = Faults(faults.title)
     dataset.check_whole_reading(whole)
     whole.raise_all()
@@ -199,68 +183,3 @@ def question_text(fields: Mapping[str, Any]) -> str:
 def hash64(text: str) -> int:
     """The first 64 bits of BLAKE2b of a text: among a million texts, two have the same with a chance of 3 in 100 million."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-class ScoreRange(NamedTuple):
-    """The lowest and the highest value of the outputs of a record; both NaN without any."""
-
-    low: float
-    high: float
-
-
-NO_SCORE = ScoreRange(math.nan, math.nan)
-
-
-class ScoreReader(Protocol):
-    """Reads the values of a score of one record."""
-
-    def range_of(self, sample_id: str, outputs: Sequence[Mapping[str, Any]]) -> ScoreRange:
-        """The range over the outputs."""
-        ...
-
-
-class RecordedValues:
-    """The verdicts under `recorded` by this name. Several verdicts of one output count by their mean; between judges, the range
-    is that from the lowest to the highest verdict of the output on which they differ most."""
-
-    def __init__(self, name: str, *, between_judges: bool):
-        self._name, self._between_judges = name, between_judges
-
-    def range_of(self, sample_id: str, outputs: Sequence[Mapping[str, Any]]) -> ScoreRange:
-        """The range over the outputs that have a verdict that is a number."""
-        verdicts = [numbers for output in outputs if (numbers := verdict_numbers(output, self._name))]
-        if not verdicts:
-            return NO_SCORE
-        if self._between_judges:
-            ranges = [ScoreRange(min(numbers), max(numbers)) for numbers in verdicts]
-            return max(ranges, key=lambda values: values.high - values.low)
-        means = [sum(numbers) / len(numbers) for numbers in verdicts]
-        return ScoreRange(min(means), max(means))
-
-
-class RunValues:
-    """The values that a run gave, by id and method of its cases; the mean over repeats and iterations."""
-
-    def __init__(self, population: Population):
-        values: dict[str, dict[str, list[float]]] = {}
-        for (sample_id, method, _), value in zip(population.keys, population.values, strict=True):
-            values.setdefault(sample_id, {}).setdefault(method, []).append(value)
-        self._ranges = {sample_id: _range_over(by_method) for sample_id, by_method in values.items()}
-
-    def range_of(self, sample_id: str, outputs: Sequence[Mapping[str, Any]]) -> ScoreRange:
-        """The range over the methods of the run; `outputs` are not looked at."""
-        return self._ranges.get(sample_id, NO_SCORE)
-
-
-def _range_over(by_method: Mapping[str, Sequence[float]]) -> ScoreRange:
-    means = [sum(values) / len(values) for values in by_method.values()]
-    return ScoreRange(min(means), max(means))
-
-
-def verdict_numbers(output: Mapping[str, Any], name: str) -> list[float]:
-    """The verdicts of an output by this name that are numbers; true and false are 1 and 0."""
-    recorded = output.get("recorded")
-    value = recorded.get(name) if isinstance(recorded, Mapping) else None
-    verdicts = several(value)
-    candidates = [value] if verdicts is None else list(verdicts.values())
-    return [float(verdict) for verdict in candidates if isinstance(verdict, int | float)]

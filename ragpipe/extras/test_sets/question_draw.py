@@ -1,8 +1,8 @@
 """Which questions of a scanned log are drawn first: by hashes of seed and content, so that the order of the lines is nothing.
 
 Rows with the same id and the same question are one sample (several methods, or a line written twice). Samples with the same
-question are duplicates: one of them stands for all, that with the lowest value where a score decides, then with the smallest hash of
-its id. Questions are put in the order of their value, then of a number made of seed and question.
+question are duplicates: one of them stands for all, that with the smallest hash of its id. Questions are put in the order of a number
+made of seed and question.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = 0x9E3779B97F4A7C15
 POOL = 10
 """So many times the wanted cases are drawn first, to refill from."""
-_CANNOT_DRAW = "the test set cannot be drawn"
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A row per sample of the log. `rows` are the rows of the scan by sample, from `starts` on; `value` is what the draw goes by,
-    the lowest first (NaN: not to be drawn)."""
+    """A row per sample of the log. `rows` are the rows of the scan by sample, from `starts` on."""
 
     keys: NDArray[np.uint64]
     ids: NDArray[np.uint64]
     strata: NDArray[np.uint16]
-    value: NDArray[np.float64]
     rows: NDArray[np.int64]
     starts: NDArray[np.int64]
 
@@ -57,15 +54,14 @@ class Stratum:
 
 @dataclass(frozen=True)
 class DrawPlan:
-    """The strata in the order of their names, and how many distinct questions and questions without a value there are."""
+    """The strata in the order of their names, and how many distinct questions there are."""
 
     strata: list[Stratum]
     distinct: int
-    without_value: int
 
 
-def samples_of(scan: LogScan, settings: BuildSettings) -> Samples:
-    """The samples of a scanned log, with the value that the draw goes by."""
+def samples_of(scan: LogScan) -> Samples:
+    """The samples of a scanned log."""
     keys, ids = np.frombuffer(scan.keys, np.uint64), np.frombuffer(scan.ids, np.uint64)
     order = np.lexsort((ids, keys))
     sorted_keys, sorted_ids = keys[order], ids[order]
@@ -74,60 +70,29 @@ def samples_of(scan: LogScan, settings: BuildSettings) -> Samples:
     starts = np.flatnonzero(is_first)
     by_name = np.argsort(np.argsort(np.array(scan.stratum_names))).astype(np.uint16)
     strata = np.minimum.reduceat(by_name[np.frombuffer(scan.strata, np.uint16)[order]], starts)
-    return Samples(
-        sorted_keys[starts], sorted_ids[starts], strata, _values(scan, settings, order, starts), order, starts
-    )
-
-
-def _values(
-    scan: LogScan, settings: BuildSettings, order: NDArray[np.int64], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """What each sample is drawn by: nothing (0), its lowest value, or the negative of its greatest difference; NaN without any."""
-    if settings.score is None:
-        return np.zeros(len(starts))
-    low, high = np.frombuffer(scan.low)[order], np.frombuffer(scan.high)[order]
-    if settings.draw == "low_score":
-        return np.fmin.reduceat(low, starts)
-    if settings.between == "judges":
-        difference = np.fmax.reduceat(high - low, starts)
-    else:
-        difference = np.fmax.reduceat(high, starts) - np.fmin.reduceat(low, starts)
-    return np.where(difference > 0, -difference, np.nan)
+    return Samples(sorted_keys[starts], sorted_ids[starts], strata, order, starts)
 
 
 def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings) -> DrawPlan:
-    """The candidates of every stratum, POOL times as many as are wanted of it.
-
-    Raises DataError where no case has a value of the field or the score.
-    """
+    """The candidates of every stratum, ten times as many as are wanted of it. Raises DataError where no case has a value of the field."""
     if settings.by is not None and scan.stratum_names == [NO_VALUE]:
         actual = f"no value in any of {len(scan):,} cases"
         problem = Problem("build.by", settings.by, actual, "a field of the mapped case", "map it, or correct the path")
-        raise DataError(_CANNOT_DRAW, [problem])
-    distinct = len(np.unique(samples.keys))
-    drawable = np.flatnonzero(~np.isnan(samples.value))
-    if not len(drawable):
-        raise _without_value(settings)
-    ranked = drawable[np.lexsort((samples.ids[drawable], samples.value[drawable], samples.keys[drawable]))]
+        raise DataError("the test set cannot be drawn", [problem])
+    ranked = np.lexsort((samples.ids, samples.keys))
     is_first = np.ones(len(ranked), bool)
     is_first[1:] = samples.keys[ranked][1:] != samples.keys[ranked][:-1]
     questions = ranked[is_first]
-    places = seeded_places(samples.keys[questions], settings.seed or 0)
-    questions = questions[np.lexsort((places, samples.value[questions]))]
-    names = sorted(scan.stratum_names)
-    by_stratum = {name: questions[samples.strata[questions] == code] for code, name in enumerate(names)}
-    sizes = {name: len(members) for name, members in by_stratum.items()}
-    quotas = equal_shares(sizes, len(questions) if settings.n is None else settings.n)
+    questions = questions[np.argsort(seeded_places(samples.keys[questions], settings.seed or 0), kind="stable")]
+    by_stratum = {
+        name: questions[samples.strata[questions] == code] for code, name in enumerate(sorted(scan.stratum_names))
+    }
+    shares = equal_shares({name: len(members) for name, members in by_stratum.items()}, settings.n or len(questions))
     strata = [
-        Stratum(
-            name,
-            len(by_stratum[name]),
-            quota,
-            by_stratum[name][: quota * POOL] if settings.n else by_stratum[name],
-        )
-        for name, quota in quotas.items()
+        Stratum(name, len(of), shares[name], of[: shares[name] * POOL] if settings.n else of)
+        for name, of in by_stratum.items()
     ]
-    return DrawPlan(strata, distinct, distinct - len(questions))
+    return DrawPlan(strata, len(questions))
 
 
 def seeded_places(keys: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
@@ -160,22 +125,6 @@ def equal_shares(sizes: Mapping[str, int], total: int) -> dict[str, int]:
     return shares
 
 
-def _without_value(settings: BuildSettings) -> DataError:
-    if settings.draw == "disagreement":
-        actual = f"no question on which {settings.between} differ"
-        expected = (
-            "outputs of several methods with different values" if settings.between == "methods" else "several verdicts"
-        )
-    else:
-        actual, expected = "no case with a value", "a score of the run" if settings.run else "a number under `recorded`"
-    where = settings.run or "build.score"
-    fix = "check the name; the run must be over the same data" if settings.run else "map it: fields.recorded"
-    return DataError(_CANNOT_DRAW, [Problem(where, str(settings.score), actual, expected, fix)])
-
-
-Draw = Literal["random", "stratified", "low_score", "disagreement"]
-
-
 class BuildSettings(Settings):
     """How many cases are drawn, how, and what is done with them before they are frozen."""
 
@@ -183,29 +132,9 @@ class BuildSettings(Settings):
     n: Annotated[int, Field(ge=1, le=50_000)] | None = Field(
         default=500, description="Number of cases, 1 to 50,000. null: every distinct question."
     )
-    draw: Draw = Field(
-        default="random",
-        description=(
-            "random; stratified (by the field `by`); low_score (the lowest values of `score` first); disagreement (the greatest "
-            "differences of `score` first)."
-        ),
-    )
     by: PathExpression | None = Field(
-        default=None, description="stratified: path of a field of the mapped case: category, meta.topic."
-    )
-    score: str | None = Field(
         default=None,
-        min_length=1,
-        description="low_score, disagreement: name under `recorded`, or of a score of `run`.",
-    )
-    run: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Folder of a finished run over these data, for its scores. null: recorded ones.",
-    )
-    between: Literal["methods", "judges"] = Field(
-        default="methods",
-        description="disagreement: between the methods of one question, or the recorded verdicts of one output.",
+        description="Field of the mapped case whose values are strata, drawn in equal shares: category, meta.topic. null: at random.",
     )
     seed: int | None = Field(default=None, description="Seed of the draw. null: the run's `seed`.")
     near: Annotated[float, Field(gt=0.5, lt=1)] | None = Field(
@@ -223,27 +152,15 @@ class BuildSettings(Settings):
     answers: Literal["keep", "drop"] = Field(
         default="keep", description="keep: with the recorded outputs; drop: questions only, for a live system."
     )
-    labels: Literal["keep", "blank"] = Field(
-        default="keep",
-        description="blank: category, answerable, expected and references are written empty where the log has none.",
-    )
     faults: Literal["refuse", "skip"] = Field(
         default="refuse",
         description="Records that cannot be used: refuse the data set, or leave them out and count them.",
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> BuildSettings:
-        if (self.draw == "stratified") != (self.by is not None):
-            raise ValueError("`draw: stratified` and `by` go together: the field whose values are the strata")
-        if (self.draw in ("low_score", "disagreement")) != (self.score is not None):
-            raise ValueError("`draw: low_score` and `draw: disagreement` need `score`, and no other draw does")
-        if self.run is not None and self.score is None:
-            raise ValueError("`run` gives the values of `score`: it needs `draw: low_score` or `draw: disagreement`")
-        if self.run is not None and self.draw == "disagreement" and self.between == "judges":
-            raise ValueError("`between: judges` compares recorded verdicts of one output; a run has one value each")
-        if self.draw == "stratified" and self.n is None:
-            raise ValueError("`draw: stratified` needs `n`: without it, every question is taken")
+    def _strata_have_a_size(self) -> BuildSettings:
+        if self.by is not None and self.n is None:
+            raise ValueError("`by` needs `n`: without it, every question is taken")
         return self
 
     def seeded(self, seed: int) -> BuildSettings:

@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from ragpipe.config.run_validation import validate_without_metrics
 from ragpipe.config.settings import RunConfig
+from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import data_path
 from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.documents.markdown import read_documents
-from ragpipe.engine.task_settings import task_settings
-from ragpipe.extras.test_sets.answered_cases import silent_conflicts
-from ragpipe.extras.test_sets.drafts import QuestionDraw
-from ragpipe.extras.test_sets.frozen_set import refuse_existing, write_frozen_set
-from ragpipe.extras.test_sets.question_templates import read_templates
-from ragpipe.extras.test_sets.source_documents import SourceDocuments
-from ragpipe.extras.test_sets.synthesize_settings import SynthesizeSettings
-from ragpipe.extras.test_sets.template_cases import Record, template_cases
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.settings import Settings
-
-if TYPE_CHECKING:
-    from ragpipe.reports.console import Console
-import math
-
-from ragpipe.core.digest import sha256, sha256_file
-from ragpipe.documents.markdown import Document
+from ragpipe.documents.markdown import Document, read_documents
 from ragpipe.engine.event_loop import SignalHandlers, run_async
 from ragpipe.engine.judge_access import open_judge, store_place
 from ragpipe.engine.plans.plan_summary import check_call_budget, plan_line, prompt_counter
+from ragpipe.engine.task_settings import task_settings
 from ragpipe.engine.work_meter import WorkDone, WorkMeter
+from ragpipe.extras.test_sets.answered_cases import silent_conflicts
+from ragpipe.extras.test_sets.drafts import QuestionDraw
+from ragpipe.extras.test_sets.frozen_set import refuse_existing, write_frozen_set
 from ragpipe.extras.test_sets.model_questions import PER_SECTION, Asker, ModelQuestions, SynthesisQuestion
-from ragpipe.extras.test_sets.question_templates import Templates
+from ragpipe.extras.test_sets.question_templates import Templates, read_templates
+from ragpipe.extras.test_sets.source_documents import SourceDocuments
+from ragpipe.extras.test_sets.synthesize_settings import SynthesizeSettings
+from ragpipe.extras.test_sets.template_cases import Record, template_cases
 from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
+from ragpipe.judging.settings import JudgeSettings
 from ragpipe.reports.console import Console
 from ragpipe.schema.call import Payload
 from ragpipe.schema.judge_answers.answer_schema import answer_schema
+from ragpipe.schema.settings import Settings
 from ragpipe.stages.plan_calls import Plan, StepPlan, expected_tokens
 from ragpipe.stages.step_tokens import TokenSample
 from ragpipe.store.calls.call_store import read_calls
@@ -117,17 +111,14 @@ def _print_set(records: Sequence[Record], settings: SynthesizeSettings, digest: 
     counts = Counter((str(record["category"]), str(record["question_type"])) for record in records)
     rows = [(category, kind, f"{count:,}") for (category, kind), count in counts.items()]
     console.table(("category", "kind", "cases"), rows, left=(0, 1))
-    missing = [kind for kind, count in settings.counts.by_kind().items() if count is None and not _has(kind, counts)]
+    made = {kind for _, kind in counts}
+    missing = [kind for kind, count in settings.counts.by_kind().items() if count is None and kind not in made]
     if missing:
         console.say(f"the documents give no questions of the kind {', '.join(missing)}")
     folder = shlex.quote(settings.dir)
     console.say(f"written to {folder}/: {len(records):,} cases, sha256 {digest}")
     console.say("next: read card.md and some of the cases, then ask your system")
     console.say(f"  python -m ragpipe dataset=jsonl dataset.path={folder}/cases.jsonl system=http system.url=...")
-
-
-def _has(kind: str, counts: Mapping[tuple[str, str], int]) -> bool:
-    return any(made == kind for _, made in counts)
 
 
 def ask_model(
@@ -139,14 +130,6 @@ def ask_model(
     console: Console,
 ) -> dict[str, Any]:
     """Reword questions of `records` in place and add free ones to them. Returns what the card says of the model.
-
-    Args:
-        config: the configuration with the judge.
-        settings: the `synthesize` section.
-        documents: the documents.
-        draw: the draw of the template questions.
-        records: the cases of the templates.
-        console: where the plan and what was dropped are printed.
 
     Prints the plan first. Raises ConfigError for a plan over `judge.max_calls`, Incomplete where calls failed for a passing reason,
     Interrupted, ProviderUnusable, and DataError for too few free questions.
@@ -199,25 +182,17 @@ async def _ask(
     console: Console,
 ) -> list[Record]:
     async with open_judge(config, _payer(config), warn=console.warn) as session:
-        total = len(rewordings) + math.ceil(settings.counts.free / PER_SECTION)
-        done = 0
-
-        def count() -> None:
-            nonlocal done
-            done += 1
-
-        def work() -> WorkDone:
-            return WorkDone(min(done, total), errors=session.usage.failed)
-
+        total, done = len(rewordings) + math.ceil(settings.counts.free / PER_SECTION), Counter[str]()
+        asker = Asker(session, lambda: done.update(["questions"]))
+        work = lambda: WorkDone(min(done.total(), total), errors=session.usage.failed)  # noqa: E731
         meter = WorkMeter("judging", total, work, session=session)
-        with console.progress(meter.state, label="asking the model", noun="questions"):
-            asker = Asker(session, count)
-            with SignalHandlers(asker, console.warn):
-                try:
-                    await model.rephrase(rewordings, records, asker)
-                    return await model.ask_freely(settings.counts.free, asker)
-                finally:
-                    await session.drain()
+        progress = console.progress(meter.state, label="asking the model", noun="questions")
+        with progress, SignalHandlers(asker, console.warn):
+            try:
+                await model.rephrase(rewordings, records, asker)
+                return await model.ask_freely(settings.counts.free, asker)
+            finally:
+                await session.drain()
 
 
 def _payer(config: RunConfig) -> str:

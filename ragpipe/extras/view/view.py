@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import webbrowser
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -20,7 +18,6 @@ from ragpipe.reports.console import Console
 from ragpipe.schema.settings import Settings
 
 _TITLE = "task=view cannot start"
-HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=253)]
 
 
 class ViewSettings(Settings):
@@ -28,32 +25,19 @@ class ViewSettings(Settings):
 
     dir: str = Field(min_length=1, description="Folder that holds the runs. Nothing is written into it.")
     port: int = Field(default=0, ge=0, le=65535, description="Port on 127.0.0.1. 0: any free one.")
-    hosts: list[HostName] = Field(
-        default_factory=list,
-        description="Further names under which a browser may ask, without a port. 127.0.0.1 and localhost always may.",
-    )
-    open: bool = Field(default=False, description="Whether the address is opened in the browser.")
 
 
 class ViewTaskSettings(Settings):
     """`run` names the run that the address leads to."""
 
     run: str | None = Field(default=None, min_length=1, description="Run whose report is opened first. null: the list.")
-    view: ViewSettings = Field(description="Folder, port and host names of the server.")
-
-
-@dataclass(frozen=True)
-class ViewTask:
-    """What is served, and whether the browser is opened."""
-
-    options: ViewOptions
-    is_opened: bool
+    view: ViewSettings = Field(description="Folder and port of the server.")
 
 
 Keys = ViewTaskSettings
 
 
-def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> ViewTask:
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> ViewOptions:
     """Check the keys of this task. Raises ConfigError, also for a `view.dir` that is not there, unless it is `output_dir`, which
     a first run makes; DataError for a run that is not there."""
     origins = origins or NoOrigins()
@@ -73,20 +57,17 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
                 _TITLE, [Problem(origins.location("run"), "run", str(run), f"a run below {root}, which is served", fix)]
             )
         key = run.resolve().relative_to(root.resolve()).as_posix()
-    view = settings.view
-    return ViewTask(ViewOptions(root, view.port, tuple(view.hosts), key), view.open)
+    return ViewOptions(root, settings.view.port, key)
 
 
-def run(task: ViewTask, console: Console) -> int:
+def run(options: ViewOptions, console: Console) -> int:
     """Print the address and serve until Ctrl-C. Returns 0. Raises ConfigError for a port that is in use."""
 
     def announce(address: str) -> None:
-        if not task.options.root.is_dir():
-            console.say(f"{task.options.root}: no such folder yet; the page shows its runs as soon as there are any")
-        console.say(f"runs of {task.options.root}: {address}")
+        if not options.root.is_dir():
+            console.say(f"{options.root}: no such folder yet; the page shows its runs as soon as there are any")
+        console.say(f"runs of {options.root}: {address}")
         console.say("for this machine alone, to whoever has this address; Ctrl-C ends it")
-        if task.is_opened:
-            webbrowser.open(address)
 
-    asyncio.run(serve_until_stopped(task.options, announce))
+    asyncio.run(serve_until_stopped(options, announce))
     return 0

@@ -5,47 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import hmac
 import logging
+import os
+import re
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from aiohttp import web
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.extras.view.index_document import index_document, index_page, progress_document
+from ragpipe.core.safe_text import escape_unprintable
+from ragpipe.extras.view.index_document import index_document, index_page, progress_document, run_address
 from ragpipe.extras.view.listed_run import FILES
 from ragpipe.extras.view.run_changes import RunChange, RunChanges
 from ragpipe.extras.view.run_files import opened_below
 from ragpipe.extras.view.run_index import Listing, RunIndex
-from ragpipe.pages.page_file import page_html
-
-if TYPE_CHECKING:
-    from aiohttp import web
-import hmac
-import re
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-
-from ragpipe.core.safe_text import escape_unprintable
-
-if TYPE_CHECKING:
-    from aiohttp import web
-from functools import cache
-
-from ragpipe.pages.page_file import content_hash
+from ragpipe.pages.page_file import content_hash, page_html
 from ragpipe.reports.compare.compare_page import compare_script
 from ragpipe.reports.run_page.run_page import report_script
+from ragpipe.store.files.atomic import json_bytes
 
 LOOPBACK = "127.0.0.1"
 SHUTDOWN_S = 0.5
 """Answers that are being sent get so long to end."""
 _SILENT = logging.Logger(
     "ragpipe.view", logging.CRITICAL + 1
-)  # of requests that are no HTTP; `guards` reports our own faults
+)  # of requests that are no HTTP; our own faults are reported
 _CHUNK = 1 << 20
 _SIDE_FILE_MAX = 512 << 20  # of 200,000 cases all side files have 350 MB
 _TEXT = "text/plain"
@@ -59,7 +53,6 @@ class ViewOptions:
 
     root: Path
     port: int = 0
-    hosts: Sequence[str] = ()
     run: str = ""
 
 
@@ -73,10 +66,8 @@ class ViewServer:
 
     def application(self, port: int) -> web.Application:
         """The routes behind their guards, for a server on this port."""
-        from aiohttp import web
-
-        landing = f"/{_report_address(self.options.run)}" if self.options.run else "/"
-        guards = Guards(self.token, f"ragpipe-view-{port}", self.options.hosts, landing)
+        landing = f"/{run_address(self.options.run, 'report.html')}" if self.options.run else "/"
+        guards = Guards(self.token, f"ragpipe-view-{port}", landing)
         app = web.Application(middlewares=[guards.middleware()])
         app.router.add_get("/", self._index)
         app.router.add_get("/index.json", self._index_json)
@@ -108,8 +99,6 @@ class ViewServer:
 
     def _document(self) -> bytes:
         """`index.json`, made again only where something has changed."""
-        from ragpipe.store.files.atomic import json_bytes
-
         listing, changes, revision = self._now()
         if revision not in self._documents:
             document = index_document(self.options.root, listing, changes, revision)
@@ -117,28 +106,20 @@ class ViewServer:
         return self._documents[revision]
 
     async def _index(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
         listing, changes, revision = await asyncio.to_thread(self._now)
         document = index_document(self.options.root, listing, changes, revision)
         html = page_html(index_page(document, is_live=True))
         return web.Response(text=html, content_type="text/html", headers={"Content-Security-Policy": _OWN_POLICY})
 
     async def _index_json(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
         return web.Response(body=await asyncio.to_thread(self._document), content_type="application/json")
 
     async def _progress(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
         listing, _, revision = await asyncio.to_thread(self._now)
         return web.json_response(progress_document(listing, revision))
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a run, of a comparison or of a sweep: of the folders in the index those that it lists, and no other."""
-        from aiohttp import web
-
         key, name = request.match_info["key"], request.match_info["file"]
         listing = await self._listing()
         if (run := listing.by_key.get(key)) and name in FILES:
@@ -154,8 +135,6 @@ class ViewServer:
 
     async def _run_side_file(self, request: web.Request) -> web.StreamResponse:
         """A file of `report.data` or `compare.data`, beside the page of a run or of a comparison."""
-        from aiohttp import web
-
         key, folder, listing = request.match_info["key"], request.match_info["folder"], await self._listing()
         run = listing.by_key.get(key)
         root = run.root if run and folder == "report.data" else listing.comparisons.get(key)
@@ -167,16 +146,8 @@ class ViewServer:
 _OWN_POLICY = "frame-ancestors 'none'"  # the page has the rest in itself
 
 
-def _report_address(key: str) -> str:
-    from ragpipe.extras.view.index_document import run_address
-
-    return run_address(key, "report.html")
-
-
 def _opened(root: Path, *parts: str) -> BinaryIO:
     """A file of a folder of the index. Raises HTTPNotFound for one that is not there, or is no regular file."""
-    from aiohttp import web
-
     try:
         return opened_below(root, parts)
     except DataError as error:
@@ -185,7 +156,6 @@ def _opened(root: Path, *parts: str) -> BinaryIO:
 
 async def _side_file(root: Path, folder: str, name: str) -> web.Response:
     """A side file of a page, if it holds data blocks and nothing else: it is run as a script of our origin."""
-    from aiohttp import web
 
     def checked() -> bytes | None:
         with _opened(root, folder, name) as file:
@@ -200,10 +170,6 @@ async def _side_file(root: Path, folder: str, name: str) -> web.Response:
 
 async def _sent(request: web.Request, file: BinaryIO, kind: str, *, is_page: bool = False) -> web.StreamResponse:
     """Send a file piece by piece, with the policy that it may have."""
-    import os
-
-    from aiohttp import web
-
     with file:
         length = os.fstat(file.fileno()).st_size
         piece = await asyncio.to_thread(file.read, _CHUNK)
@@ -231,17 +197,15 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
 @asynccontextmanager
 async def view_serving(server: ViewServer) -> AsyncIterator[int]:
     """Serve inside; gives the port. Raises ConfigError for a port that is in use."""
-    from aiohttp import web
-
-    socket = _bound_socket(server.options.port)
-    port: int = socket.getsockname()[1]
+    bound = _bound_socket(server.options.port)
+    port: int = bound.getsockname()[1]
     application = server.application(port)
     runner = web.AppRunner(
         application, access_log=None, logger=_SILENT, handle_signals=False, shutdown_timeout=SHUTDOWN_S
     )
     await runner.setup()
     try:
-        await web.SockSite(runner, socket).start()
+        await web.SockSite(runner, bound).start()
         yield port
     finally:
         await runner.cleanup()
@@ -249,8 +213,6 @@ async def view_serving(server: ViewServer) -> AsyncIterator[int]:
 
 def _bound_socket(port: int) -> Any:
     """A socket on the loopback address alone."""
-    import socket
-
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left may be taken again
@@ -294,7 +256,7 @@ async def serve_until_stopped(options: ViewOptions, announce: Callable[[str], No
 
 log = logging.getLogger(__name__)
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""Names under which the server may be asked, with any port (`ssh -L`); `view.hosts` adds more."""
+"""Names under which the server may be asked, with any port (`ssh -L`)."""
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?")
 _METHODS = ("GET", "HEAD")
 _FROM = (None, "none", "same-origin")
@@ -317,16 +279,14 @@ Handler = Callable[[Any], Awaitable[Any]]
 
 
 class Guards:
-    """The rules for one server. `token` is its secret, `cookie` the name of the cookie that holds it, `hosts` further names, and
-    `landing` where the address with the token leads."""
+    """The rules for one server. `token` is its secret, `cookie` the name of the cookie that holds it, and `landing` where the address with
+    the token leads."""
 
-    def __init__(self, token: str, cookie: str, hosts: Sequence[str] = (), landing: str = "/"):
+    def __init__(self, token: str, cookie: str, landing: str = "/"):
         self.token, self.cookie, self.landing = token, cookie, landing
-        self.hosts = frozenset(host.lower() for host in (*HOSTS, *hosts))
 
     def middleware(self) -> Any:
         """The rules as a middleware of aiohttp; answers get `HEADERS`."""
-        from aiohttp import web
 
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -344,23 +304,18 @@ class Guards:
 
     def refusal(self, request: web.Request) -> web.Response | None:
         """The answer to a request that may not be asked, whatever its token; None for one that may."""
-        from aiohttp import web
-
         if request.method not in _METHODS:
             return web.Response(
                 status=405, text="Only GET and HEAD: nothing is written.\n", headers={"Allow": "GET, HEAD"}
             )
         if not self._is_known_host(request):
-            names = ", ".join(sorted(self.hosts))
-            return web.Response(status=403, text=f"Unknown host name. Known: {names}; view.hosts=[NAME] adds one.\n")
+            return web.Response(status=403, text=f"Unknown host name. Known: {', '.join(HOSTS)}.\n")
         if not _is_own_page(request):
             return web.Response(status=403, text="Requests of other pages are not answered: open the address itself.\n")
         return None
 
     def entry(self, request: web.Request) -> web.Response | None:
         """`/?token=...` becomes a cookie and leaves the address; 401 without either. None for a request with the cookie."""
-        from aiohttp import web
-
         if request.path == "/" and "token" in request.query:
             if not self._is_token(request.query["token"]):
                 return web.Response(status=401, text=UNKNOWN_TOKEN)
@@ -377,7 +332,7 @@ class Guards:
     def _is_known_host(self, request: web.Request) -> bool:
         names = request.headers.getall("Host", [])
         match = _HOST.fullmatch(names[0]) if len(names) == 1 else None
-        return match is not None and match[1].lower() in self.hosts
+        return match is not None and match[1].lower() in HOSTS
 
 
 def _is_own_page(request: web.Request) -> bool:

@@ -6,15 +6,15 @@ import base64
 import hashlib
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragpipe.core.errors import PromptError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite, family_of, probes_of
-from ragpipe.extras.checks.check import Pair, rate_json
-from ragpipe.extras.checks.judge_audit import AuditedScore, attack_outcomes, attack_rows, plain_prompt, probe_rows
+from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite, probes_of
+from ragpipe.extras.checks.check import Pair, Scored, rate_json
+from ragpipe.extras.checks.edits import Donors, Subject
+from ragpipe.extras.checks.judge_audit import attack_outcomes, attack_rows, plain_prompt, probe_rows
 from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
 from ragpipe.prompting.fences import foreign_tags
 from ragpipe.prompting.library import PromptLibrary
@@ -107,8 +107,9 @@ MISSED = {
 
 def test_probes_keep_what_an_answer_says() -> None:
     for probe in probes_of("openai/gpt-x"):
-        output = probe.change(CASE, random.Random(1))
-        assert output is not None
+        edit = probe.edit(Subject(CASE, Donors([])), random.Random(1))
+        assert edit is not None
+        output = edit.output
         assert output != CASE.output, probe.name
         if probe.name not in ("typos", "context_order", "markdown"):
             assert "The pier opens at nine. It has two lamps." in (output.answer or "")
@@ -120,24 +121,25 @@ def test_probes_keep_what_an_answer_says() -> None:
     ("openai/o3-mini", "GPT"), ("openai/mixtral-8x7b", "Mistral"), ("openai/house-model", None), ("evidence", None),
 ])  # fmt: skip
 def test_the_family_follows_from_the_name_of_the_model(model: str, family: str | None) -> None:
-    label = family_of(model)
-    assert (label and label.partition(",")[0]) == family
-    assert ("own_family" in {probe.name for probe in probes_of(model)}) == (family is not None)
+    whats = {probe.name: probe.what for probe in probes_of(model)}
+    assert whats.get("own_family", "").startswith(f"labelled as an answer of {family}, by") == (family is not None)
+    assert ("own_family" in whats, "other_family" in whats) == (family is not None, family is not None)
+    assert whats.get("own_family", "none") != whats.get("other_family")
 
 
 def key(name: str) -> tuple[str, str, int]:
     return name, "m", 1
 
 
-def score(values: dict[str, float], inputs: dict[str, Any] | None = None) -> AuditedScore:
-    asked = {key(name): frozenset(ids) for name, ids in (inputs or {}).items()}
-    return AuditedScore("s", {key(name): value for name, value in values.items()}, asked)
+def score(values: dict[str, float]) -> Scored:
+    return Scored("s", 0, 1, True, {key(name): [value] for name, value in values.items()})
 
 
 def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> None:
     pairs = [Pair(f"a{i}", key("base" if i < 4 else "good"), key(f"x{i}"), "g", "answer") for i in range(5)]
     values = {"base": 0.2, "good": 0.6, "x0": 0.7, "x1": 0.69, "x2": 0.1, "x4": 1.0}
-    outcomes = attack_outcomes(pairs, score(values, {"base": "p", "x0": "pq", "x1": "p"}))
+    inputs = {key(name): frozenset(ids) for name, ids in {"base": "p", "x0": "pq", "x1": "p"}.items()}
+    outcomes = attack_outcomes(pairs, score(values), inputs)
     assert [(row["attack"], row["succeeded"], row["shown"]) for row in outcomes] == [
         ("a0", True, True), ("a1", False, False), ("a2", False, False), ("a3", False, False),
     ], "a3 has no value, and a4 had no room"  # fmt: skip

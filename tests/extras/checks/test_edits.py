@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.extras.checks.check import is_usable
-from ragpipe.extras.checks.chunk_edits import add_irrelevant_chunk, drop_gold_chunks, renumbered, shuffle_chunks
-from ragpipe.extras.checks.edits import Change, Donors, Edit, Subject, numbers_in
+from ragpipe.extras.checks.edits import (
+    Donors,
+    Edit,
+    Subject,
+    add_irrelevant_chunk,
+    drop_gold_chunks,
+    numbers_in,
+    renumbered,
+    shuffle_chunks,
+)
 from ragpipe.extras.checks.fact_edits import REFUSAL, add_claim, change_date, change_name, change_number, negate_claim, refuse
 from ragpipe.extras.checks.selftest import MUTATIONS, draw_mutants
 from ragpipe.metrics.shared.citation_parsing import citations_of
@@ -39,6 +47,9 @@ def case(answer: str, contexts: str | Sequence[str] = "", *, question: str = "Wh
     texts = [contexts] if isinstance(contexts, str) else contexts
     chunks = [Chunk(id=f"c{n}", doc_id=f"d{n}", rank=n, text=text) for n, text in enumerate(texts, 1)]
     return Case(Sample(id="q", question=question, **sample), Output(sample_id="q", answer=answer, chunks=chunks))
+
+
+Change = Callable[[Subject, random.Random], Edit | None]
 
 
 def made(change: Change, subject: Case, seed: int = 0) -> Edit | None:
@@ -250,7 +261,7 @@ def test_marks_are_renumbered_and_years_in_brackets_stay() -> None:
 
 
 def citation_mutant(name: str, subject: Case = CITED) -> Output:
-    edit = made(MUTATIONS[name][0], subject)
+    edit = made(MUTATIONS[name].edit, subject)
     assert edit is not None
     return edit.output
 
@@ -268,7 +279,7 @@ def test_stripped_forged_and_misplaced_citations() -> None:
     assert chunks[0] == "c1"
     assert chunks[1] in ("c1", "c3")
     for name in ("strip_citations", "forge_citation", "misplace_citation"):
-        assert made(MUTATIONS[name][0], case("No citation here.", ["a", "b"])) is None
+        assert made(MUTATIONS[name].edit, case("No citation here.", ["a", "b"])) is None
 
 
 def test_an_irrelevant_chunk_comes_last_under_an_id_of_its_own() -> None:
@@ -324,7 +335,7 @@ def test_the_draw_is_the_same_in_any_order_and_spreads_over_questions() -> None:
             sample = subject.sample.model_copy(update={"id": f"q{question}"})
             cases.append(Case(sample, subject.output.model_copy(update={"sample_id": sample.id, "method": method})))
     drawn = draw_mutants(cases, MUTATIONS, 6)
-    numbers = [mutant for mutant in drawn if mutant.pair.change == "change_number"]
-    assert sorted(mutant.base.sample.id for mutant in numbers) == [f"q{n}" for n in range(6)]
+    numbers = [mutant for mutant in drawn if mutant.change == "change_number"]
+    assert sorted(mutant.base[0] for mutant in numbers) == [f"q{n}" for n in range(6)]
     assert draw_mutants(list(reversed(cases)), MUTATIONS, 6) == drawn
-    assert {mutant.case.output.method for mutant in numbers} <= {f"{name}~change_number" for name in "abc"}
+    assert {mutant.changed[1] for mutant in numbers} <= {f"{name}~change_number" for name in "abc"}

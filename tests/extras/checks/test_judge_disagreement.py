@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.extras.checks.spot_check import judge_reliability, sections
-from ragpipe.reports.model import Note, plain_text
+from ragpipe.reports.model import Note, Table, plain_text
 from ragpipe.schema.score import ScoreSpec
 
 GRADE = ScoreSpec("grade", 1, 5)
@@ -31,7 +31,8 @@ def reliability(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    return [plain_text(part.text) for part in sections(found)[0].parts if isinstance(part, Note)]
+    """What is said below the table and its legend."""
+    return [plain_text(part.text) for part in sections(found)[0].parts if isinstance(part, Note)][1:]
 
 
 def test_with_a_threshold_the_verdicts_count(tmp_path: Path) -> None:
@@ -45,7 +46,11 @@ def test_with_a_threshold_the_verdicts_count(tmp_path: Path) -> None:
     assert grade["difference"] == pytest.approx((-1 - 0.1 - 1) / 3)
     assert [case["sample_id"] for case in found["cases"]] == ["b"]
     *listed, result = notes(found)
-    assert listed == ["b / m grade: 4, then 3.9", "grade: 1 case with a value from one judge alone"]
+    assert listed == ["b / m grade: 4, then 3.9"]
+    (table,) = (part for part in sections(found)[0].parts if isinstance(part, Table))
+    assert [*map(plain_text, table.rows[0].cells)] == [
+        "as it was", "grade", "same", "1 of 3", "33 [6, 79]", "-0.70", "kappa 0.40, 1 left out, few questions",
+    ]  # fmt: skip
     assert "more than 0.2" in result
     assert "label these cases" in result
 

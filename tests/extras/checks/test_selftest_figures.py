@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from ragpipe.extras.checks.check import Pair
+from ragpipe.extras.checks.check import Pair, Scored
 from ragpipe.extras.checks.selftest import TOLERANCE, case_floor, expected_direction, result_rows, rows_by_any_score, score_outcomes
 
-SHARE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
-NOISE = {"low": 0.0, "high": 5.0, "higher_is_better": False}
+SHARE, NOISE = (0.0, 1.0, True), (0.0, 5.0, False)
+"""Lowest and highest value of a score, and whether a higher one is better."""
 FLOOR = 0.1
 
 
@@ -25,7 +25,7 @@ def outcomes(pairs, *, expect=None, declared=SHARE, floor=FLOOR, score="s", muta
         values |= {} if before is None else {mutant.base: [before]}
         values |= {} if after is None else {mutant.changed: [after]}
     expectations = {mutation: expect or {"worse": ["s"]}}
-    return list(score_outcomes(score, values, made, declared, expectations, floor))
+    return list(score_outcomes(Scored(score, *declared, values), made, expectations, floor))
 
 
 @pytest.mark.parametrize(("before", "after", "status"), [
@@ -73,11 +73,11 @@ def test_patterns_name_scores_and_references_matter_where_it_is_said() -> None:
 def test_the_noise_floor_of_two_means_of_three_iterations() -> None:
     # variances within the cases: 1, 0 and 0.25; their mean is s^2
     values = {("a", "m", 1): [1.0, 2.0, 3.0], ("b", "m", 1): [4.0, 4.0, 4.0], ("c", "m", 1): [0.5, 1.0, 1.5]}
-    limit, source = case_floor(values, 5.0)
+    limit, source = case_floor(Scored("s", *NOISE, values))
     assert source == "iterations"
     assert limit == pytest.approx(1.959964 * math.sqrt(2 * (1.25 / 3) / 3) / 5, rel=1e-6)
     once = {key: value[:1] for key, value in values.items()}
-    assert case_floor(once, 5.0) == (TOLERANCE, "tolerance")
+    assert case_floor(Scored("s", *NOISE, once)) == (TOLERANCE, "tolerance")
 
 
 def test_the_share_that_was_caught_has_wilsons_interval() -> None:

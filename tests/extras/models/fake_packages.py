@@ -20,7 +20,7 @@ from ragpipe.extras.models import detector_settings
 _WORD = re.compile(r"\w+|[^\w\s]")
 ARCHITECTURES = {
     "lettucedetect": "ModernBertForTokenClassification", "minicheck": "T5ForConditionalGeneration",
-    "hhem": "HHEMv2ForSequenceClassification", "nli": "BertForSequenceClassification",
+    "nli": "BertForSequenceClassification",
 }  # fmt: skip
 
 

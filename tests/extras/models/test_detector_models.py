@@ -29,7 +29,7 @@ def texts(count, *, words, seed=1):
 
 
 def settings_of(folder, family, **changes):
-    return DetectorSettings(family=family, path=str(folder), device="cpu", **changes)
+    return DetectorSettings(family=family, path=str(folder), **changes)
 
 
 def reader_of(folder, family, **changes):
@@ -44,11 +44,10 @@ def lettuce(tmp_path_factory):
     return write_modernbert(tmp_path_factory.mktemp("lettuce"))
 
 
-@pytest.mark.parametrize("language", ["en", "de", "cn"])
-def test_one_part_gives_the_tokens_and_spans_of_the_package(lettuce, language):
+def test_one_part_gives_the_tokens_and_spans_of_the_package(lettuce):
     detectors = pytest.importorskip("lettucedetect.detectors.transformer")
-    theirs = detectors.TransformerDetector(str(lettuce), device="cpu", lang=language)
-    ours = reader_of(lettuce, "lettucedetect", language=language)
+    theirs = detectors.TransformerDetector(str(lettuce), lang="en")
+    ours = reader_of(lettuce, "lettucedetect")
     passages, questions, found = texts(4, words=(5, 60), seed=2), ["", "Where does tea come from?"], 0
     for i, answer in enumerate(texts(12, words=(1, 40))):
         question, contexts = questions[i % 2], passages[: 1 + i % 4]
@@ -95,7 +94,7 @@ def supports(folder, family):
 
 def test_minicheck_equals_the_recipe_of_its_authors(tmp_path):
     """`predict: ` document, end of text, claim; the first step's logits of the tokens 3 and 209."""
-    folder = write_t5(tmp_path, family="minicheck")
+    folder = write_t5(tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     expected = []
@@ -106,34 +105,6 @@ def test_minicheck_equals_the_recipe_of_its_authors(tmp_path):
             logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], decoder_input_ids=first).logits.squeeze(1)  # fmt: skip
         expected.append(torch.softmax(logits[:, torch.tensor([3, 209])], dim=-1)[0, 1].item())
     found = supports(folder, "minicheck")
-    assert found == pytest.approx(expected, abs=5e-6)
-    assert max(found) - min(found) > 0.05
-
-
-def test_hhem_equals_the_recipe_of_its_authors(tmp_path, monkeypatch):
-    """A T5 that classifies tokens; the logits of token 0 for the prompt with premise and hypothesis."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    home = tmp_path / "hub" / "models--google--flan-t5-base"
-    base = write_t5(home / "snapshots" / ("b" * 40), family="minicheck")
-    (home / "refs").mkdir()
-    (home / "refs" / "main").write_text("b" * 40, encoding="utf-8")
-    folder = write_t5(tmp_path / "hhem", family="hhem")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
-    config = transformers.T5Config.from_pretrained(base, num_labels=2)
-    model = transformers.T5ForTokenClassification(config).eval()
-    from safetensors.torch import load_file
-
-    weights = {name.removeprefix("t5."): tensor for name, tensor in load_file(folder / "model.safetensors").items()}
-    assert not model.load_state_dict(weights, strict=False).unexpected_keys
-    model.transformer.encoder.embed_tokens.weight = model.transformer.shared.weight
-    prompt = "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {text1}\n\nHypothesis: {text2}"
-    expected = []
-    for premise, hypothesis in PAIRS:
-        inputs = tokenizer([prompt.format(text1=premise, text2=hypothesis)], return_tensors="pt")
-        with torch.no_grad():
-            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        expected.append(torch.softmax(logits[:, 0, :], dim=-1)[0, 1].item())
-    found = supports(folder, "hhem")
     assert found == pytest.approx(expected, abs=5e-6)
     assert max(found) - min(found) > 0.05
 
@@ -190,7 +161,7 @@ def headless(folder):
         (headless, "lettucedetect", r"architectures: \['ModernBertModel'\]"),
         (lambda f: write_nli(f, kind="bert", labels=["no", "yes"]), "nli", "the labels no, yes: none"),
         (lambda f: write_nli(f, kind="bert", labels=["entailment", "neutral"]), "minicheck", "architectures"),
-        (lambda f: write_t5(f, family="minicheck"), "nli", "architectures"),
+        (lambda f: write_t5(f), "nli", "architectures"),
         (lambda f: broken(write_nli(f, kind="bert", labels=["entailment", "neutral"])), "nli", "."),
     ],
 )
@@ -208,10 +179,3 @@ def test_code_in_a_model_s_folder_is_not_run(tmp_path):
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert reader_of(folder, "nli")("Tea.", "Tea.").support
     assert not proof.exists()
-
-
-def test_a_device_that_is_not_there(lettuce):
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a graphics card")
-    with pytest.raises(DataError, match=r"judge\.device=cpu"):
-        reading_texts(DetectorSettings(path=str(lettuce), device="cuda:1"))([("", "Tea.", "Tea.")])

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ragpipe.core.digest import sha256
 from ragpipe.extras.models import INSTALL, detector_settings
-from ragpipe.extras.models.detector_settings import HHEM_BASE, MODELS, DetectorSettings
+from ragpipe.extras.models.detector_settings import MODELS, DetectorSettings
 from tests.extras.models.fake_packages import IS_INSTALLED, write_files
 from tests.support.pages import ROOT
 
@@ -42,11 +42,10 @@ def digest(*paths):
     return sha256([hashlib.sha256(path.read_bytes()).hexdigest() for path in paths])
 
 
-def test_commit_and_hash_are_read_from_the_cache_and_recorded(cache, with_packages):
+def test_the_hash_is_read_from_the_cache_and_recorded(cache, with_packages):
     folder = write_files(published(cache, MODELS["lettucedetect"], COMMIT))
     settings = DetectorSettings()
     assert settings.missing() is None
-    assert settings.revision == COMMIT
     assert settings.files == digest(*(folder / name for name in ("config.json", "model.safetensors", "tokenizer.json")))
     assert settings.label == f"{MODELS['lettucedetect']}@{settings.files[:8]}"
     (cache / "models--KRLabsOrg--lettucedect-base-modernbert-en-v1" / "refs" / "main").write_text(OTHER)
@@ -55,15 +54,14 @@ def test_commit_and_hash_are_read_from_the_cache_and_recorded(cache, with_packag
 
 
 def test_a_recorded_section_needs_no_files(cache):
-    settings = DetectorSettings(revision=COMMIT, files="c" * 64)
-    assert (settings.files, settings.identity_of_judge()["revision"]) == ("c" * 64, COMMIT)
+    assert DetectorSettings(files="c" * 64).identity_of_judge()["files"] == "c" * 64
 
 
 def test_other_files_are_another_judge_and_a_moved_folder_is_not(tmp_path):
     one, same, other = (write_files(tmp_path / place / name) for place, name in (("x", "a"), ("y", "a"), ("x", "b")))
     identities = [DetectorSettings(path=str(folder)).identity_of_judge() for folder in (one, same, other)]
     assert identities[0] == identities[1] != identities[2]
-    assert identities[0].keys() == {"rules", "family", "model", "revision", "files", "threshold", "language"}
+    assert identities[0].keys() == {"rules", "family", "model", "files", "threshold"}
 
 
 def test_what_is_not_in_the_cache_is_said_with_the_command_that_brings_it(cache, with_packages):
@@ -71,8 +69,6 @@ def test_what_is_not_in_the_cache_is_said_with_the_command_that_brings_it(cache,
     assert missing.key == "judge.model"
     assert missing.found == f"{MODELS['lettucedetect']} is not in the cache"
     assert missing.fix == f"hf download {MODELS['lettucedetect']}"
-    pinned = DetectorSettings(model="a/b", revision=OTHER).missing()
-    assert pinned.fix == f"hf download a/b --revision {OTHER}"
 
 
 def test_a_model_without_a_tokenizer_or_with_pickled_weights_alone(cache, with_packages):
@@ -84,17 +80,6 @@ def test_a_model_without_a_tokenizer_or_with_pickled_weights_alone(cache, with_p
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     own = DetectorSettings(family="nli", path=str(folder)).missing()
     assert own.found == f"{folder} without model.safetensors"
-
-
-def test_hhem_takes_tokenizer_and_sizes_of_its_base_model(cache, with_packages):
-    folder = write_files(published(cache, MODELS["hhem"], COMMIT), "hhem")
-    (folder / "tokenizer.json").unlink()
-    missing = DetectorSettings(family="hhem").missing()
-    assert missing.fix == "hf download google/flan-t5-base config.json tokenizer.json"
-    base = write_files(published(cache, HHEM_BASE, OTHER), "minicheck")
-    settings = DetectorSettings(family="hhem")
-    assert settings.missing() is None
-    assert settings.files == digest(folder / "config.json", folder / "model.safetensors", base / "tokenizer.json", base / "config.json")  # fmt: skip
 
 
 def test_files_of_another_hash_are_refused(tmp_path, with_packages):
@@ -120,13 +105,10 @@ def test_the_command_installs_the_packages_of_the_extra():
     ("section", "message"),
     [
         ({"family": "nli"}, "name one with judge.model=owner/name"),
-        ({"path": "x", "model": "a/b"}, "leave `model` and `revision` out"),
+        ({"path": "x", "model": "a/b"}, "leave `model` out"),
         ({"model": "../../etc"}, "should match pattern"),
         ({"model": "just-a-name"}, "should match pattern"),
-        ({"revision": "main"}, "should match pattern"),
-        ({"family": "minicheck", "language": "de"}, "judge.language is for lettucedetect"),
         ({"threshold": 1}, "less than 1"),
-        ({"device": "tpu"}, "should match pattern"),
         ({"family": "bert"}, "lettucedetect"),
         ({"path": 3}, "valid string"),
     ],

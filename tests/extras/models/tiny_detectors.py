@@ -82,34 +82,20 @@ def widen(model: Any) -> None:
                 weight.normal_(0, 0.2)  # much wider ones make rounding errors grow from layer to layer
 
 
-def write_t5(folder: Path, *, family: str, seed: int = 0) -> Path:
-    """A random T5: `minicheck` writes texts; `hhem` classifies tokens, its keys behind `t5.` and its config without sizes."""
+def write_t5(folder: Path, *, seed: int = 0) -> Path:
+    """A random T5 that writes texts, as MiniCheck's."""
     import torch
-    from safetensors.torch import load_file, save_file
-    from transformers import T5Config, T5ForConditionalGeneration, T5ForTokenClassification
+    from transformers import T5Config, T5ForConditionalGeneration
 
     write_tokenizer(folder, like="t5")
     torch.manual_seed(seed)
     config = T5Config(
         vocab_size=256, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
-        decoder_start_token_id=0, num_labels=2, tie_word_embeddings=family == "hhem",
+        decoder_start_token_id=0, num_labels=2, tie_word_embeddings=False,
     )  # fmt: skip
-    if family == "minicheck":
-        model = T5ForConditionalGeneration(config)
-        widen(model)
-        model.save_pretrained(folder)
-        return folder
-    classifier = T5ForTokenClassification(config)
-    widen(classifier)
-    classifier.save_pretrained(folder)
-    weights = load_file(folder / "model.safetensors")
-    save_file({f"t5.{name}": tensor for name, tensor in weights.items()}, folder / "model.safetensors")
-    sizeless = {
-        "model_type": "HHEMv2",
-        "architectures": ["HHEMv2ForSequenceClassification"],
-        "auto_map": {"AutoModelForSequenceClassification": "modeling.Model"},
-    }
-    (folder / "config.json").write_text(json.dumps(sizeless), encoding="utf-8")
+    model = T5ForConditionalGeneration(config)
+    widen(model)
+    model.save_pretrained(folder)
     return folder
 
 

@@ -73,19 +73,6 @@ def test_the_seed_decides_and_not_the_order(log: Path) -> None:
     assert hashes[2] != hashes[0]
 
 
-@pytest.mark.slow
-def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert build("build.dir=a", "build.n=2", "build.draw=low_score", "build.score=grade") == 0
-    assert [case["recorded"]["grade"] for case in cases("a")] == [0, 2]
-    take = ["+metrics.recorded.take={neg: {from: grade, low: 0, high: 10}}"]
-    assert main(["dataset=bot", "metrics=[recorded]", *take, "name=r", "scoring.coverage_floor=0"]) == 0
-    assert build("build.dir=b", "build.n=2", "build.draw=low_score", "build.score=neg", "build.run=outputs/r/latest") == 0
-    assert [case["id"] for case in cases("b")] == [case["id"] for case in cases("a")]
-    capsys.readouterr()
-    assert build("build.dir=c", "build.draw=low_score", "build.score=nope", "build.run=outputs/r/latest") == 2
-    assert "nope" in capsys.readouterr().err
-
-
 @pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), [
@@ -93,9 +80,9 @@ def test_low_scores_recorded_or_of_a_run(log: Path, capsys: pytest.CaptureFixtur
     (("build.dir=log.jsonl",), "a frozen set is never overwritten"),
     (("build.dir=s", "dataset.limit=3"), "null: a test set is drawn from all"),
     (("build.dir=s", "dataset.sample={n: 3}"), "null: a test set is drawn from all"),
-    (("build.dir=s", "build.draw=stratified"), "`draw: stratified` and `by` go together"),
-    (("build.dir=s", "build.drow=random"), "did you mean draw?"),
-    (("build.dir=s", "build.draw=stratified", "build.by=category"), "no value in any of 5 cases"),
+    (("build.dir=s", "build.by=category", "build.n=null"), "`by` needs `n`"),
+    (("build.dir=s", "build.sead=1"), "did you mean seed?"),
+    (("build.dir=s", "build.by=category"), "no value in any of 5 cases"),
     (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
     (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
 ])  # fmt: skip

@@ -17,9 +17,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.datasets.dataset import open_dataset
 from ragpipe.datasets.settings import DatasetSettings
 from ragpipe.extras.test_sets.build_dataset import BuiltSet, build_test_set
-from ragpipe.extras.test_sets.log_scan import RecordedValues, RunValues
 from ragpipe.extras.test_sets.question_draw import BuildSettings, equal_shares
-from ragpipe.labelling.drawn_cases import Population
 
 Build = Callable[..., tuple[BuiltSet, list[dict[str, Any]]]]
 TOPICS = ("returns", "orders", "repairs", "deliveries")
@@ -63,13 +61,13 @@ LOG = [line(number) for number in range(120)]
 def build(tmp_path: Path) -> Build:
     """Write a log, build a set from it, and read the cases back."""
 
-    def built(log: list[dict[str, Any]], scores: Any = None, dataset: dict[str, Any] | None = None, **settings: Any) -> Any:
+    def built(log: list[dict[str, Any]], dataset: dict[str, Any] | None = None, **settings: Any) -> Any:
         number = len(list(tmp_path.iterdir()))
         path = tmp_path / f"log-{number}.jsonl"
         path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in log), encoding="utf-8")
         source = open_dataset(DatasetSettings(name="log", path=str(path), **(dataset or {})), Path())
         out = tmp_path / f"set-{number}"
-        made = build_test_set(source, BuildSettings(dir=str(out), **{"seed": 1, **settings}), scores, chunk_text=None)
+        made = build_test_set(source, BuildSettings(dir=str(out), **{"seed": 1, **settings}), chunk_text=None)
         return made, [json.loads(text) for text in (out / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
     return built
@@ -128,7 +126,7 @@ def test_the_same_question_after_another_history_is_another(build: Build) -> Non
 
 
 def test_strata_in_equal_shares(build: Build) -> None:
-    made, cases = build(LOG, n=22, draw="stratified", by="category")
+    made, cases = build(LOG, n=22, by="category")
     assert Counter(case["category"] for case in cases) == {"deliveries": 6, "orders": 6, "repairs": 5, "returns": 5}
     assert made.notes == []
 
@@ -136,7 +134,7 @@ def test_strata_in_equal_shares(build: Build) -> None:
 def test_a_small_stratum_says_so_and_the_others_fill_the_set(build: Build) -> None:
     log = [record for record in LOG if record["category"] != "orders" or record["id"] in ("t1", "t5")]
     log += [{**line(7), "id": "none", "question": "what about it", "category": None}]
-    made, cases = build(log, n=40, draw="stratified", by="category")
+    made, cases = build(log, n=40, by="category")
     assert Counter(case.get("category") for case in cases) == {
         None: 1, "orders": 2, "deliveries": 13, "repairs": 12, "returns": 12,
     }  # fmt: skip
@@ -163,58 +161,16 @@ def test_fewer_questions_than_wanted_are_said(build: Build) -> None:
     assert len(cases) == 9
     assert made.notes == ["9 of 10 cases: 9 distinct questions to draw from, candidates: 9"]
     typing = [{"id": f"x{n}", "question": f"a question about appr{chr(97 + n)}oximately the same matter"} for n in range(20)]
-    made, cases = build(typing, n=1)
-    assert (len(cases), made.notes) == (1, [])
-    made, cases = build(typing, n=2)
-    assert made.notes == ["1 of 2 cases: 20 distinct questions to draw from, candidates: 20"]
+    assert build(typing, n=1)[0].notes == []
+    assert build(typing, n=2)[0].notes == ["1 of 2 cases: 20 distinct questions to draw from, candidates: 20"]
 
 
-def test_low_scores_first(build: Build) -> None:
-    made, cases = build(LOG, RecordedValues("grade", between_judges=False), n=30, draw="low_score", score="grade")
-    assert sorted(case["recorded"]["grade"] for case in cases) == [0] * 24 + [1] * 6
-    without = [{**record, "recorded": {}} if record["category"] == "orders" else record for record in LOG]
-    made, cases = build(without, RecordedValues("grade", between_judges=False), n=None, draw="low_score", score="grade")
-    assert step(made, "value of grade") == (90, 30)
-    assert len(cases) == 90
-
-
-def test_where_methods_or_judges_differ(build: Build) -> None:
-    log = [
-        {"id": name, "question": f"{WORDS[number]} {WORDS[-number - 1]}", "outputs": [
-            {"method": "a", "answer": "x", "recorded": {"g": first}}, {"method": "b", "answer": "y", "recorded": {"g": second}},
-        ]}
-        for number, (name, first, second) in enumerate(
-            [("same", 3, 3), ("far", 1, 5), ("near", 4, 5), ("people", [1, 2, 6], [3, 3]), ("none", None, 4)]
-        )
-    ]  # fmt: skip
-    by_method = RecordedValues("g", between_judges=False)
-    made, cases = build(log, by_method, n=None, draw="disagreement", score="g")
-    assert [case["id"] for case in cases] == ["far", "near"]  # the means of `people` are 3 and 3
-    assert [output["method"] for output in cases[0]["outputs"]] == ["a", "b"]
-    assert step(made, "value of g") == (2, 3)
-    apart = [{**{k: v for k, v in record.items() if k != "outputs"}, **output} for record in log for output in record["outputs"]]
-    random.Random(5).shuffle(apart)
-    assert build(apart, by_method, n=None, draw="disagreement", score="g")[0].sha256 == made.sha256
-    made, cases = build(log, RecordedValues("g", between_judges=True), n=None, draw="disagreement", score="g", between="judges")
-    assert [case["id"] for case in cases] == ["people"]
-
-
-def test_values_of_a_run(build: Build) -> None:
-    keys = [("t3", "default", 1), ("t4", "default", 1), ("t3", "other", 1), ("t9", "default", 1)]
-    scores = RunValues(Population(keys, [0.75, 0.5, 0.25, 0.1]))
-    assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="low_score", score="f", run="r")[1]] == ["t3", "t4"]
-    assert [case["id"] for case in build(LOG[:9], scores, n=None, draw="disagreement", score="f", run="r")[1]] == ["t3"]
-
-
-def test_outputs_and_labels(build: Build) -> None:
+def test_outputs_and_origin(build: Build) -> None:
     _, cases = build(LOG[:1], n=None)
     origin = {"kind": "log", "source": "log", "seed": 1}
     assert cases == [{**line(0), "method": "default", "meta": {"origin": origin}}]
-    _made, cases = build(LOG[:1], n=None, answers="drop", labels="blank")
-    assert cases == [
-        {"id": "t0", "question": line(0)["question"], "category": "returns", "subcategory": None, "answerable": None,
-         "expected": {"behavior": None}, "references": [], "meta": {"origin": origin}}
-    ]  # fmt: skip
+    _made, cases = build(LOG[:1], n=None, answers="drop")
+    assert cases == [{"id": "t0", "question": line(0)["question"], "category": "returns", "meta": {"origin": origin}}]
     again = [{**cases[0], "meta": {"origin": {"kind": "template", "source": "x"}}}]
     assert build(again, n=None)[1][0]["meta"] == {"origin": {"kind": "template", "source": "x"}}
 
@@ -253,8 +209,8 @@ def test_the_card_names_no_personal_stratum(build: Build) -> None:
         {"id": f"q{n}", "question": word, "category": name}
         for n, (word, name) in enumerate(zip(WORDS, ["ann@example.org", "x"] * 8, strict=True))
     ]
-    made, _ = build(log, n=6, draw="stratified", by="category")
-    assert made.card["strata"][0] == {"stratum": "<EMAIL>", "questions": 8, "wanted": 3, "taken": 3}
+    made, _ = build(log, n=6, by="category")
+    assert [row["stratum"] for row in made.card["strata"]] == ["<EMAIL>", "x"]
 
 
 def test_a_filter_is_applied_first(build: Build) -> None:
@@ -300,8 +256,8 @@ def test_one_id_for_two_questions_is_refused(build: Build) -> None:
 
 
 @pytest.mark.parametrize(("settings", "match"), [
-    ({"draw": "stratified", "by": "meta.x"}, "no value in any of 120 cases"),
-    ({"draw": "stratified", "by": "id"}, None),
+    ({"by": "meta.x"}, "no value in any of 120 cases"),
+    ({"by": "id"}, None),
 ])  # fmt: skip
 def test_what_cannot_be_drawn(build: Build, settings: dict[str, Any], match: str | None) -> None:
     log = LOG if match else [{"id": f"t{n}", "question": f"q{n}"} for n in range(201)]
@@ -309,17 +265,7 @@ def test_what_cannot_be_drawn(build: Build, settings: dict[str, Any], match: str
         build(log, **settings)
 
 
-def test_a_score_that_nobody_has(build: Build) -> None:
-    for settings, match in (({"draw": "low_score"}, "no case with a value"), ({"draw": "disagreement"}, "methods differ")):
-        with pytest.raises(DataError, match=match):
-            build(LOG, RecordedValues("x", between_judges=False), score="x", **settings)
-
-
-@pytest.mark.parametrize("settings", [
-    {"draw": "stratified"}, {"by": "category"}, {"draw": "low_score"}, {"score": "x"}, {"run": "x"},
-    {"draw": "stratified", "by": "a", "n": None}, {"n": 0}, {"near": 1.0},
-    {"draw": "disagreement", "score": "x", "run": "r", "between": "judges"}, {"draw": "stratified", "by": "a["},
-])  # fmt: skip
+@pytest.mark.parametrize("settings", [{"by": "a", "n": None}, {"n": 0}, {"near": 1.0}, {"by": "a["}])
 def test_settings_that_do_not_go_together(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="BuildSettings"):
         BuildSettings(dir="x", **settings)

@@ -38,7 +38,6 @@ REQUESTS: list[tuple[str, str, dict[str, str | None], int]] = [
     ("GET", "/", {"Host": "LOCALHOST"}, 200),
     ("GET", "/", {"Host": "localhost:9999"}, 200),
     ("GET", "/", {"Host": "[::1]:8080"}, 200),
-    ("GET", "/", {"Host": "box.example:8080"}, 200),
     ("GET", "/", {"Host": "evil.example"}, 403),
     ("GET", "/", {"Host": "localhost.evil.example:8080"}, 403),
     ("GET", "/", {"Host": "127.0.0.1.evil.example"}, 403),
@@ -76,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def test_each_request_gets_the_status_of_the_table(folder: Path) -> None:
-    async with client_of(folder, hosts=("box.example",)) as (client, server):
+    async with client_of(folder) as (client, server):
         results = []
         for method, path, changed, _ in REQUESTS:
             headers = {**allowed(server), **changed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ def listing_of(folder: Path) -> Listing:
     return RunIndex(folder).read_all()
 
 
-@pytest.mark.slow
 def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way(tmp_path: Path) -> None:
     home = tmp_path / "x"
     other_judge = {**IDENTITY, "judge_identity": {"model": "m-2"}}
@@ -45,7 +45,6 @@ def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way
     assert change.state == "better"
 
 
-@pytest.mark.slow
 def test_equal_answers_are_no_change(tmp_path: Path) -> None:
     for place in (0, 1):
         listed_run(tmp_path / "x", IDS[place], 0.5, day=1 + 4 * place)
@@ -55,7 +54,6 @@ def test_equal_answers_are_no_change(tmp_path: Path) -> None:
     assert (change.words, change.state) == ("no change in 30 cases", "same")
 
 
-@pytest.mark.slow
 def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ragpipe.extras.view.run_index as module
 
@@ -72,7 +70,6 @@ def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypa
     assert read[3:] == [f"x/{IDS[1]}"]
 
 
-@pytest.mark.slow
 def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Path) -> None:
     for place, identity in enumerate([IDENTITY, IDENTITY, {**IDENTITY, "judge_identity": {"model": "m-2"}}]):
         listed_run(tmp_path / "x", IDS[place], 0.5 + place / 10, day=1 + place, identity=dict(identity))
@@ -152,66 +149,53 @@ def test_a_run_whose_process_is_gone_has_stalled(unfinished: Path, tmp_path: Pat
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("phase", "silent_s", "state"),
-    [("judging", 20, "running"), ("judging", 41, "stalled"), ("collecting", 41, "stalled"), ("scoring", 41, "running")],
-)
+@pytest.mark.parametrize(("phase", "host", "silent_s", "state", "reason"), [
+    ("judging", None, 20, "running", ""),
+    ("judging", None, 41, "stalled", "no sign for 4.*end it before you start it again"),
+    ("collecting", None, 41, "stalled", "no sign for 4"),
+    ("scoring", None, 41, "running", ""),
+    ("judging", "elsewhere", 0, "running", ""),
+    ("judging", "elsewhere", 300, "stalled", "no sign for 5 min from process 1 on elsewhere"),
+])  # fmt: skip
 def test_half_a_minute_of_silence_is_a_stall_where_a_run_would_speak(
-    unfinished: Path, tmp_path: Path, phase: str, silent_s: int, state: str
+    unfinished: Path, tmp_path: Path, phase: str, host: str | None, silent_s: int, state: str, reason: str
 ) -> None:
     me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark, updated=datetime.now(UTC).timestamp() - silent_s, phase=phase)
-    assert only(tmp_path)["state"] == state
-    if state == "stalled":
-        assert "no sign for 4" in only(tmp_path)["reason"]
-        assert "end it before you start it again" in only(tmp_path)["reason"]
-
-
-def test_a_process_of_another_machine_is_judged_by_its_silence(unfinished: Path, tmp_path: Path) -> None:
-    hold(unfinished, pid=1, mark="", host="elsewhere")
-    assert only(tmp_path)["state"] == "running"
-    hold(unfinished, pid=1, mark="", host="elsewhere", updated=datetime.now(UTC).timestamp() - 300)
+    who: dict[str, Any] = {"pid": me.pid, "mark": me.mark} if host is None else {"pid": 1, "mark": "", "host": host}
+    hold(unfinished, updated=datetime.now(UTC).timestamp() - silent_s, phase=phase, **who)
     live = only(tmp_path)
-    assert (live["state"], live["reason"]) == ("stalled", "no sign for 5 min from process 1 on elsewhere")
+    assert live["state"] == state
+    assert re.match(reason, live["reason"])
 
 
-@pytest.mark.slow
-def test_a_run_that_nobody_holds_was_stopped(unfinished: Path, tmp_path: Path) -> None:
-    assert only(tmp_path)["state"] == "stopped"
-    assert only(tmp_path)["resume"] == ""  # nobody knows how it was started
+COMMAND = "python -m ragpipe +experiment=e 'data={a: 1}'"
 
 
-@pytest.mark.slow
-def test_a_run_that_was_interrupted_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
+    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", ""), "nobody knows how it was started"
     me = this_process()
     hold(unfinished, pid=me.pid, mark=me.mark)
     (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
-    live = only(tmp_path)
-    assert (live["state"], live["resume"]) == ("stopped", "python -m ragpipe +experiment=e 'data={a: 1}'")
+    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", COMMAND)
     (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
-    assert row["resume"] == live["resume"]
+    assert row["resume"] == COMMAND
 
 
-@pytest.mark.slow
-def test_a_run_with_calls_that_failed_has_the_command_too(tmp_path: Path) -> None:
-    run = listed_run(tmp_path / "x", IDS[0], 0.5, iterations={"1": "incomplete"}).root
+@pytest.mark.parametrize(("iteration", "is_held", "state", "resume"), [
+    ("incomplete", False, "incomplete", COMMAND),  # calls failed for a passing reason
+    ("complete", True, "complete", ""),  # a task works over the finished run
+])  # fmt: skip
+def test_a_judged_run_is_not_unfinished(tmp_path: Path, iteration: str, is_held: bool, state: str, resume: str) -> None:
+    run = listed_run(tmp_path / "x", IDS[0], 0.5, iterations={"1": iteration}).root
     me = this_process()
     hold(run, pid=me.pid, mark=me.mark, phase="done")
-    (run / ".lock").unlink()
+    if not is_held:
+        (run / ".lock").unlink()
     (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
-    assert (row["state"], row["resume"]) == ("incomplete", "python -m ragpipe +experiment=e 'data={a: 1}'")
-
-
-@pytest.mark.slow
-def test_a_task_over_a_finished_run_does_not_make_it_unfinished(tmp_path: Path) -> None:
-    run = listed_run(tmp_path / "x", IDS[0], 0.5).root
-    me = this_process()
-    hold(run, pid=me.pid, mark=me.mark, phase="done")
+    assert (row["state"], row.get("resume", "")) == (state, resume)
     assert progress_document(listing_of(tmp_path), "r")["live"] == {}
 
 
-@pytest.mark.slow
 def test_texts_of_folders_stay_texts(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>\u202e"
     listed_run(tmp_path / name, IDS[0], 0.5)

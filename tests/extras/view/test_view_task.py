@@ -36,8 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_the_output_folder_may_still_be_made_and_any_other_must_be_there(folder: Path) -> None:
-    assert str(compose(["task=view"]).options.root) == "outputs"
-    assert str(compose(["task=view", "output_dir=mine"]).options.root) == "mine"
+    assert str(compose(["task=view"]).root) == "outputs"
+    assert str(compose(["task=view", "output_dir=mine"]).root) == "mine"
     with pytest.raises(ConfigError, match=r"(?s)view\.dir.*absent: no such folder"):
         compose(["task=view", "view.dir=absent"])
     (folder / "outputs").write_text("")

@@ -31,8 +31,7 @@ MISSING = (
 SECOND = ["judge=llm", "judge.model=openai/second-2026-01-01", "judge.endpoint=scripted", "judge.api_key_env=RAGPIPE_TEST_KEY"]  # fmt: skip
 STARTS: dict[str, list[tuple[list[str], int]]] = {
     "build_dataset": [
-        (["dataset=jsonl", "dataset.path=cases.jsonl", "build.dir=set", "build.draw=low_score", "build.score=faithfulness",
-          "build.run={run}", "build.n=2"], 0),
+        (["dataset=jsonl", "dataset.path=cases.jsonl", "build.dir=set", "build.n=2"], 0),
     ],
     "calibrate": [(["run={run}"], 0)],
     "compare": [
