@@ -1,6 +1,7 @@
 """An HTTP endpoint as the system: what of the headers is struck out of its answers, where paths lead, how wide it is asked."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ SAMPLE = Sample(id="s1", question="Capital?")
 @asynccontextmanager
 async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
     app = web.Application()
-    app.router.add_post("/ask", answer)
+    app.router.add_route("*", "/ask", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=512).start()
@@ -34,6 +35,18 @@ async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]])
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
     finally:
         await runner.cleanup()
+
+
+class Endpoint:
+    """Gives `answer`, but the status that `status_of` has for the requests from 1 on where it is not 200; `times` is when each came."""
+
+    def __init__(self, status_of: Callable[[int], int] = lambda n: 200, answer: Any = None, headers: Any = None) -> None:
+        self.status_of, self.answer, self.headers, self.times = status_of, answer or {"answer": "Paris"}, headers, list[float]()
+
+    async def reply(self, _: web.Request) -> web.Response:
+        self.times.append(time.monotonic())
+        status = self.status_of(len(self.times))
+        return web.json_response(self.answer) if status == 200 else web.Response(status=status, headers=self.headers)
 
 
 async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[str]]:
@@ -58,9 +71,7 @@ async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[
         ("Cookie", "sid-4242-4242", "You are sid-4242-4242.", False),
     ],
 )
-async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, value: str, answer: str, kept: bool
-) -> None:
+async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(tmp_path, monkeypatch, header, value, answer, kept) -> None:
     async def echo(request: web.Request) -> web.Response:
         assert request.headers[header] == value
         return web.json_response({"answer": answer})
@@ -161,9 +172,7 @@ async def test_contexts_under_another_name_are_told_with_the_line_to_write(tmp_p
         keep=1,
     ),
 )
-def test_a_wrong_field_or_path_is_refused_before_anybody_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], word: str, told: str
-) -> None:
+def test_a_wrong_field_or_path_is_refused_before_anybody_is_asked(tmp_path, monkeypatch, capfd, word: str, told: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')
     words = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=http system.url=http://127.0.0.1:1/x"

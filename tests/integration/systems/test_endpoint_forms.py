@@ -20,7 +20,7 @@ from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs
 from ragpipe.systems.live_system import open_methods
 from ragpipe.systems.settings import HttpSystem
-from tests.integration.systems.test_endpoint import served
+from tests.integration.systems.test_endpoint import Endpoint, served
 
 SAMPLE = Sample(id="s1", question="Capital?", history=[Turn(role="user", text="Hi"), Turn(role="assistant", text="Yes?")])
 
@@ -53,15 +53,9 @@ async def test_get_sends_the_body_as_the_query(tmp_path: Path, url_tail: str) ->
         seen.append(dict(request.query))
         return web.json_response({"answer": "Paris"})
 
-    app = web.Application()
-    app.router.add_get("/ask", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/ask{url_tail}"
     body = {"q": "question", "k": "params.k", "turns": "history[].text", "nothing": "params.nothing"}
-    (output,) = await answered(tmp_path, url, http_method="GET", body=body, params={"k": 5})
-    await runner.cleanup()
+    async with served(answer) as url:
+        (output,) = await answered(tmp_path, url + url_tail, http_method="GET", body=body, params={"k": 5})
     assert output.answer == "Paris"
     language = {"lang": "en"} if url_tail else {}
     assert seen == [{**language, "q": "Capital?", "k": "5", "turns": '["Hi","Yes?"]'}]
@@ -136,7 +130,6 @@ async def test_another_form_is_told_with_the_setting_to_write(tmp_path: Path, bo
 
 
 def chat(**changes: Any) -> dict[str, Any]:
-    """The settings of the shipped option `system=openai`."""
     section = yaml.safe_load((conf_dir() / "system" / "openai.yaml").read_text(encoding="utf-8"))
     return {**{name: value for name, value in section.items() if name != "defaults"}, **changes}
 
@@ -204,35 +197,21 @@ async def test_an_error_in_the_stream_is_sent_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-async def test_a_passing_status_is_sent_again_and_the_latency_is_that_of_the_answer(
-    tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_passing_status_is_sent_again_and_the_latency_is_that_of_the_answer(tmp_path, status: int, monkeypatch) -> None:
     monkeypatch.setattr("ragpipe.judging.limits.retries.backoff", lambda attempt: 0.02)
-    asked = 0
-
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=status) if asked == 1 else web.json_response({"answer": "Paris"})
-
-    async with served(answer) as url:
+    endpoint = Endpoint(lambda n: status if n == 1 else 200)
+    async with served(endpoint.reply) as url:
         (output,) = await answered(tmp_path, url)
-    assert (output.answer, output.attempts, asked) == ("Paris", 2, 2)
+    assert (output.answer, output.attempts, len(endpoint.times)) == ("Paris", 2, 2)
     assert output.timings["waited"] >= 20
 
 
 @pytest.mark.parametrize("status", [400, 409, 413, 422, 501])
 async def test_a_permanent_status_is_not_sent_again(tmp_path: Path, status: int) -> None:
-    asked = 0
-
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=status)
-
-    async with served(answer) as url:
+    endpoint = Endpoint(lambda n: status)
+    async with served(endpoint.reply) as url:
         (output,) = await answered(tmp_path, url)
-    assert (asked, output.attempts) == (1, 1)
+    assert (len(endpoint.times), output.attempts) == (1, 1)
     assert f"HTTP {status}" in (output.error or "")
 
 
@@ -250,28 +229,17 @@ async def test_a_retry_after_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
             attempts.state.rate_limiter.paused_until = 0.0
 
     monkeypatch.setattr("ragpipe.judging.limits.attempts.AttemptRunner.sleep", wait)
-    asked = 0
-
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
-            return web.json_response({"answer": "Paris"})
-        asked_for = "60" if form == "seconds" else formatdate(time.time() + 60, usegmt=True)
-        return web.Response(status=status, headers={"Retry-After": asked_for})
-
-    async with served(answer) as url:
+    asked_for = "60" if form == "seconds" else formatdate(time.time() + 60, usegmt=True)
+    endpoint = Endpoint(lambda n: status if n == 1 else 200, headers={"Retry-After": asked_for})
+    async with served(endpoint.reply) as url:
         (output,) = await answered(tmp_path, url)
-    assert (output.answer, asked) == ("Paris", 2)
+    assert (output.answer, len(endpoint.times)) == ("Paris", 2)
     expected = [60.5] if status == 503 else [0.5, 60.0]
     assert waits == pytest.approx(expected, abs=2.0)
 
 
 async def test_a_retry_after_that_is_too_long_ends_the_collection(tmp_path: Path) -> None:
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(status=429, headers={"Retry-After": "7200"})
-
-    async with served(answer) as url:
+    async with served(Endpoint(lambda n: 429, headers={"Retry-After": "7200"}).reply) as url:
         with pytest.raises(Incomplete, match=r"asks to wait 7,200 s.*retry_after_cap_s=120"):
             await answered(tmp_path, url)
     assert collected_outputs(tmp_path / "j.jsonl") == {}
@@ -294,31 +262,20 @@ async def test_retries_are_counted_and_end(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_rpm_spaces_the_requests(tmp_path: Path) -> None:
-    times: list[float] = []
-
-    async def answer(_: web.Request) -> web.Response:
-        times.append(time.monotonic())
-        return web.json_response({"answer": "a"})
-
-    async with served(answer) as url:
+    endpoint = Endpoint()
+    async with served(endpoint.reply) as url:
         await answered(tmp_path, url, samples=4, rpm=1200)
-    assert times[-1] - times[0] >= 3 * 0.05 - 0.07  # the first may arrive late on a busy machine
+    assert endpoint.times[-1] - endpoint.times[0] >= 3 * 0.05 - 0.07  # the first may arrive late on a busy machine
 
 
 @pytest.mark.slow
 async def test_a_system_that_goes_down_is_waited_for_and_no_case_fails(tmp_path: Path) -> None:
     """Eight refusals in a row: four questions with one retry each would all fail."""
-    asked = 0
-
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=503) if 4 < asked <= 12 else web.json_response({"answer": "a"})
-
-    async with served(answer) as url:
+    endpoint = Endpoint(lambda n: 503 if 4 < n <= 12 else 200)
+    async with served(endpoint.reply) as url:
         outputs = await answered(tmp_path, url, samples=12, retries=1, concurrency=4, timeout_s=5)
     assert [output.error for output in outputs] == [None] * 12
-    assert asked == 12 + 8
+    assert len(endpoint.times) == 12 + 8
 
 
 @pytest.mark.slow
@@ -355,14 +312,7 @@ async def test_an_address_without_a_listener_is_tried_once(tmp_path: Path, unuse
 
 @pytest.mark.slow
 async def test_a_system_that_stays_down_ends_the_collection_and_keeps_its_answers(tmp_path: Path) -> None:
-    asked = 0
-
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=503) if asked > 3 else web.json_response({"answer": "a"})
-
-    async with served(answer) as url:
+    async with served(Endpoint(lambda n: 503 if n > 3 else 200).reply) as url:
         with pytest.raises(ProviderUnusable, match=r"no answer for \d+ s \(system\.outage_s=2\).*the same command goes on"):
             await answered(tmp_path, url, samples=20, concurrency=2, outage_s=2)
     kept = collected_outputs(tmp_path / "j.jsonl")

@@ -1,10 +1,7 @@
 """The first question to a live system: what every question would meet ends the run there, with what to write instead."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -17,7 +14,7 @@ from ragpipe.stages.collected_outputs import collected_outputs
 from ragpipe.systems.asking import AddressLimits
 from ragpipe.systems.live_system import open_methods
 from ragpipe.systems.settings import HttpSystem, LiveSystem, PythonSystem
-from tests.integration.systems.test_endpoint import served
+from tests.integration.systems.test_endpoint import Endpoint, served
 
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}") for i in range(6)]
 
@@ -25,13 +22,6 @@ SAMPLES = [Sample(id=f"s{i}", question=f"question {i}") for i in range(6)]
 async def collect(settings: LiveSystem, journal: Path, plugins: tuple[str, ...] = ()) -> dict[str, Output]:
     await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
     return {name: output for name, (output,) in collected_outputs(journal).items()}
-
-
-def json_answer(value: Any, **response: Any) -> Callable[[web.Request], Any]:
-    async def answer(_: web.Request) -> web.Response:
-        return web.json_response(value, **response)
-
-    return answer
 
 
 @pytest.mark.parametrize(("answer", "settings", "told"), [
@@ -45,21 +35,13 @@ def json_answer(value: Any, **response: Any) -> Callable[[web.Request], Any]:
     ({"answer": "Paris"}, {"fields": {"answer": "length(answer[0])"}}, ["answer: text", "length"]),
     ({"answer": {"text": "Paris"}}, {}, ["the system's answer: answer", "a valid string"]),
 ])  # fmt: skip
-async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(
-    tmp_path: Path, answer: Any, settings: dict[str, Any], told: list[str]
-) -> None:
-    asked = 0
-
-    async def count(request: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.json_response(answer)
-
-    async with served(count) as url:
+async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(tmp_path, answer, settings, told) -> None:
+    endpoint = Endpoint(answer=answer)
+    async with served(endpoint.reply) as url:
         with pytest.raises(ConfigError) as refused:
             await collect(HttpSystem(kind="http", url=url, **settings), tmp_path / "j.jsonl")
     assert [text for text in told if text not in str(refused.value)] == []
-    assert asked == 1
+    assert len(endpoint.times) == 1
     assert collected_outputs(tmp_path / "j.jsonl") == {}
 
 
@@ -73,26 +55,13 @@ async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(
         (308, {"Location": "http://other.example/ask"}, "system.url=http://other.example/ask"),
     ],
 )
-async def test_a_status_that_every_question_would_get_ends_the_run_at_once(
-    tmp_path: Path, status: int, headers: dict[str, str], told: str
-) -> None:
-    asked = 0
-
-    async def refuse(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=status, headers=headers)
-
-    async with served(refuse) as url:
+async def test_a_status_that_every_question_would_get_ends_the_run_at_once(tmp_path, status, headers, told) -> None:
+    endpoint = Endpoint(lambda n: status, headers=headers)
+    async with served(endpoint.reply) as url:
         with pytest.raises(ConfigError, match=f"HTTP {status}") as refused:
             await collect(HttpSystem(kind="http", url=url), tmp_path / "j.jsonl")
     assert told in str(refused.value)
-    assert asked == 1
-
-
-async def test_an_address_where_nobody_listens_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ProviderUnusable, match="cannot be reached: no connection"):
-        await collect(HttpSystem(kind="http", url="http://127.0.0.1:1/ask", retries=0), tmp_path / "j.jsonl")
+    assert len(endpoint.times) == 1
 
 
 async def test_a_question_that_is_refused_for_itself_does_not_end_the_run(tmp_path: Path) -> None:
@@ -137,31 +106,18 @@ async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tm
         waits.append(seconds)
 
     monkeypatch.setattr("ragpipe.systems.asking.AddressLimits._sleep", wait)
-    asked = 0
-
-    async def refuse(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=503)
-
-    async with served(refuse) as url:
+    endpoint = Endpoint(lambda n: 503)
+    async with served(endpoint.reply) as url:
         with pytest.raises(ProviderUnusable, match="answered none of the first 3 questions"):
             await collect(HttpSystem(kind="http", url=url), tmp_path / "j.jsonl")
-    assert asked == 3 * (1 + 8)  # the default of `retries`
+    assert len(endpoint.times) == 3 * (1 + 8)  # the default of `retries`
     assert len(waits) == 3 * 8
     assert max(waits) <= 0.01
 
 
 async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_path: Path) -> None:
     """It is no failure of the questions: none of them is kept as one."""
-    asked = 0
-
-    async def expire(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        return web.json_response({"answer": "a"}, status=200 if asked < 4 else 401)
-
-    async with served(expire) as url:
+    async with served(Endpoint(lambda n: 200 if n < 4 else 401).reply) as url:
         with pytest.raises(ProviderUnusable, match="refuses the key"):
             await collect(HttpSystem(kind="http", url=url, concurrency=1), tmp_path / "j.jsonl")
     outputs = collected_outputs(tmp_path / "j.jsonl")
@@ -176,28 +132,21 @@ async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_p
     ("{'text': 'a'}", ["rename text -> answer"]), ("{'response': 'a', 'contexts': []}", ["rename response -> answer"]),
     ("{'answer': 'a', 'contexts': 'one'}", ["contexts", "a list"]),
 ])  # fmt: skip
-async def test_a_callable_with_other_names_is_told_the_right_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, told: list[str]
-) -> None:
-    (tmp_path / "misnamed.py").write_text(f"def answer(sample): return {returned}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+async def test_a_callable_with_other_names_is_told_the_right_ones(code_here, returned: str, told: list[str]) -> None:
+    (code_here / "misnamed.py").write_text(f"def answer(sample): return {returned}\n")
     with pytest.raises(ConfigError) as refused:
-        await collect(PythonSystem(kind="python", callable="misnamed:answer"), tmp_path / "j.jsonl", ("misnamed",))
-    sys.modules.pop("misnamed")
+        await collect(PythonSystem(kind="python", callable="misnamed:answer"), code_here / "j.jsonl", ("misnamed",))
     assert [text for text in told if text not in str(refused.value)] == []
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "probed.py").write_text(
+def here(code_here) -> Path:
+    (code_here / "probed.py").write_text(
         "import os\ndef answer(sample):\n    open('asked.txt', 'a').write(sample['id'])\n"
         "    return {'answer': 'a', ('contexts' if os.path.exists('right') else 'sources'): ['a']}\n"
     )
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"id": f"{i}", "question": "?"}) + "\n" for i in range(4)))
-    yield tmp_path
-    sys.modules.pop("probed", None)
+    (code_here / "q.jsonl").write_text("".join(json.dumps({"id": f"{i}", "question": "?"}) + "\n" for i in range(4)))
+    return code_here
 
 
 WORDS = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=python plugins=[probed] system.callable=probed:answer"
@@ -213,9 +162,7 @@ def test_the_same_command_works_once_the_system_is_right(here: Path, capfd: pyte
 
 
 @pytest.mark.slow
-def test_a_judge_without_its_key_is_refused_before_the_system_is_asked(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_without_its_key_is_refused_before_the_system_is_asked(here, monkeypatch, capfd) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     judge = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
     assert main([*WORDS.split(), *judge]) == 2

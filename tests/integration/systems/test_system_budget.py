@@ -71,10 +71,7 @@ def test_money_needs_a_price_and_is_refused_after_one_answer_without(capsys: pyt
         assert len(bill) > 2
 
 
-def test_a_judge_without_money_ends_the_run_before_the_system_is_asked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+def test_a_judge_without_money_ends_the_run_before_the_system_is_asked(capsys) -> None:
     with serving() as server, serving() as judge:
         command = words(
             server, "judge=llm", "judge.model=openai/test-model-2026-01-01", f"judge.api_base={judge.url}",

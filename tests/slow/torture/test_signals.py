@@ -43,19 +43,22 @@ def _resumed(b: Bench, cases: int) -> None:
     assert [row["status"] for row in ran.rows()] == ["ok"] * cases
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-def test_two_interrupts_end_it_at_once(bench: Make) -> None:
+@pytest.mark.parametrize(("first", "said"), [(signal.SIGINT, "interrupt again"), (signal.SIGTERM, "terminated: no new calls")])
+def test_an_interrupt_after_a_first_signal_ends_it_at_once(bench: Make, first: signal.Signals, said: str) -> None:
     b = bench(cases=40)
     b.fault("hang:after=20")
     process = _started(b)
     b.until(26, process)
-    process.send_signal(signal.SIGINT)
-    wait_until(lambda: "interrupt again" in _said(b), process)
-    time.sleep(0.5)
-    assert process.poll() is None, "after one it waits for calls in flight"
+    process.send_signal(first)
+    wait_until(lambda: said in _said(b), process)
+    if first == signal.SIGINT:
+        time.sleep(0.5)
+        assert process.poll() is None, "after one it waits for calls in flight"
     process.send_signal(signal.SIGINT)
     ran = _ended(b, process)
-    assert ran.code == 130
+    assert ran.code == 128 + first
     assert "python -m ragpipe" in ran.text
     _resumed(b, 40)
 
@@ -75,20 +78,6 @@ def test_a_termination_ends_it_before_a_container_is_killed(bench: Make, number:
     assert ran.code == 128 + number
     assert f"{word}: no new calls" in ran.text
     assert "python -m ragpipe" in ran.text
-    _resumed(b, 40)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_an_interrupt_after_a_termination_ends_it_at_once(bench: Make) -> None:
-    b = bench(cases=40)
-    b.fault("hang:after=20")
-    process = _started(b)
-    b.until(26, process)
-    process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "terminated: no new calls" in _said(b), process)
-    process.send_signal(signal.SIGINT)
-    assert _ended(b, process).code == 143
     _resumed(b, 40)
 
 

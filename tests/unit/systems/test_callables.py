@@ -1,7 +1,5 @@
 """What a Python system may be and return: generators, objects with methods, classes, models; and which exceptions are met again."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +82,9 @@ number = 7
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "forms.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    sys.modules.pop("forms", None)
+def plugin(code_here) -> Path:
+    (code_here / "forms.py").write_text(MODULE)
+    return code_here
 
 
 async def answered(folder: Path, name: str, **settings: Any) -> Output:
@@ -148,12 +144,10 @@ def test_texts_are_found_there_too(result: Any, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        {"answer": "yes", "context": "one text"},
-        {"answer": "yes", "context": [{"body": "one"}]},
-        {"answer": "yes", "context": ["one"], "documents": ["two"]},
-        {"answer": "yes", "contexts": ["one"], "context": ["two"]},
+        {"answer": "yes", "context": "one text"}, {"answer": "yes", "context": [{"body": "one"}]},
+        {"answer": "yes", "context": ["one"], "documents": ["two"]}, {"answer": "yes", "contexts": ["one"], "context": ["two"]},
     ],
-)
+)  # fmt: skip
 def test_what_may_mean_two_things_stays_as_it_is(result: Any) -> None:
     assert fields_of_result(result) == result
 
@@ -177,9 +171,7 @@ async def test_a_generator_has_a_time_to_its_first_token(plugin: Path) -> None:
         ("chain", {"input": "params.k", "params": {"k": 5}}, "sync 5"),
     ],
 )
-async def test_an_object_gets_the_question_unless_input_says_otherwise(
-    plugin: Path, name: str, settings: dict[str, Any], answer: str
-) -> None:
+async def test_an_object_gets_the_question_unless_input_says_otherwise(plugin, name, settings, answer) -> None:
     assert (await answered(plugin, name, **settings)).answer == answer
 
 

@@ -25,8 +25,8 @@ SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) f
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "myrag.py").write_text(
+def plugin(code_here) -> None:
+    (code_here / "myrag.py").write_text(
         "import time\n"
         "def text(sample): return 'answer to ' + sample['question']\n"
         "async def full(sample): return {'answer': 'a', 'contexts': ['one', 'two'], 'seen': None} if 0 else {'answer': 'a', 'contexts': ['one', 'two']}\n"
@@ -36,9 +36,6 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def number(sample): return 'well' if _first(sample) else 7\n"
         "def slow(sample): time.sleep(0 if _first(sample) else 0.3); return 'well'\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield "myrag"
-    sys.modules.pop("myrag", None)
 
 
 async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
@@ -47,19 +44,19 @@ async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myr
     return {name: output for name, (output,) in collected_outputs(journal).items()}
 
 
-async def test_a_callable_may_return_a_text(plugin: str, tmp_path: Path) -> None:
+async def test_a_callable_may_return_a_text(plugin, tmp_path: Path) -> None:
     found = await collect(PythonSystem(kind="python", callable="myrag:text", method="mine"), tmp_path / "j.jsonl")
     assert {k: v.answer for k, v in found.items()} == {f"s{i}": f"answer to question {i}" for i in range(6)}
     assert {v.method for v in found.values()} == {"mine"}
     assert all(v.timings["total"] >= 0 for v in found.values())
 
 
-async def test_a_callable_may_return_a_whole_output(plugin: str, tmp_path: Path) -> None:
+async def test_a_callable_may_return_a_whole_output(plugin, tmp_path: Path) -> None:
     found = await collect(PythonSystem(kind="python", callable="myrag:full"), tmp_path / "j.jsonl")
     assert [(c.id, c.rank, c.text) for c in found["s0"].chunks] == [("c1", 1, "one"), ("c2", 2, "two")]
 
 
-async def test_a_system_never_sees_labels(plugin: str, tmp_path: Path) -> None:
+async def test_a_system_never_sees_labels(plugin, tmp_path: Path) -> None:
     found = await collect(PythonSystem(kind="python", callable="myrag:keys"), tmp_path / "j.jsonl")
     assert found["s0"].answer == "history id meta params question"
 
@@ -68,7 +65,7 @@ async def test_a_system_never_sees_labels(plugin: str, tmp_path: Path) -> None:
     ("function", "limit", "error"),
     [("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"), ("slow", 0.05, "timeout after 0.05 s")],
 )
-async def test_what_goes_wrong_is_that_outputs_error(plugin: str, tmp_path: Path, function: str, limit: float, error: str) -> None:
+async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path: Path, function: str, limit: float, error: str) -> None:
     found = await collect(PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl")
     assert found.pop("s0").answer == "well"
     assert all(error in (output.error or "") and output.answer is None for output in found.values())
@@ -77,20 +74,16 @@ async def test_what_goes_wrong_is_that_outputs_error(plugin: str, tmp_path: Path
 @pytest.mark.parametrize(("function", "error"), [
     ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
 ])  # fmt: skip
-async def test_what_no_file_can_hold_is_that_outputs_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: str
-) -> None:
+async def test_what_no_file_can_hold_is_that_outputs_error(code_here, function: str, error: str) -> None:
     """One such answer among good ones; the journal is read back, as every later start does."""
-    (tmp_path / "odd.py").write_text(
+    (code_here / "odd.py").write_text(
         "def _of(sample, bad): return bad if sample['id'] == 's2' else {'answer': 'good'}\n"
         "def nan(sample): return _of(sample, {'answer': 'a', 'timings': {'search': float('nan')}})\n"
         "def infinite(sample): return _of(sample, {'chunks': [{'text': 't', 'score': float('-inf')}]})\n"
         "def half(sample): return _of(sample, 'half a sign \\ud83d')\n"
         "def half_key(sample): return _of(sample, {'answer': 'a', 'usage': {'\\ud83d': 1.0}})\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    found = await collect(PythonSystem(kind="python", callable=f"odd:{function}"), tmp_path / f"{function}.jsonl", ("odd",))
-    sys.modules.pop("odd")
+    found = await collect(PythonSystem(kind="python", callable=f"odd:{function}"), code_here / f"{function}.jsonl", ("odd",))
     assert {name: output.answer for name, output in found.items() if output.error is None} == {f"s{i}": "good" for i in range(6) if i != 2}
     assert error in (found["s2"].error or "")
 
@@ -128,17 +121,16 @@ def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None
     assert done.returncode == 4, "its only case has no answer"
 
 
-async def test_as_many_answers_are_under_way_as_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_as_many_answers_are_under_way_as_asked_for(code_here) -> None:
     """More than asyncio's own pool has threads."""
-    (tmp_path / "wide.py").write_text(
+    (code_here / "wide.py").write_text(
         "import threading\nmeet = threading.Barrier(40)\ndef answer(sample):\n"
         "    if sample['id'] != 's0': meet.wait(10)\n    return 'met'\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
     settings = PythonSystem(kind="python", callable="wide:answer", concurrency=40)
-    stage = CollectStage(open_methods(settings, ["wide"]), tmp_path / "j.jsonl")
+    stage = CollectStage(open_methods(settings, ["wide"]), code_here / "j.jsonl")
     await stage.run(lambda: (Sample(id=f"s{i}", question="q") for i in range(41)))
-    assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
+    assert {output.answer for (output,) in collected_outputs(code_here / "j.jsonl").values()} == {"met"}
 
 
 def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
@@ -175,7 +167,7 @@ async def test_a_second_start_asks_only_for_what_is_missing(tmp_path: Path) -> N
     assert asked == [s.id for s in SAMPLES]
 
 
-async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = PythonSystem(kind="python", callable="myrag:text", concurrency=1)
 
     def full(*_: object) -> None:

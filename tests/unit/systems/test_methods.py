@@ -1,12 +1,10 @@
 """Several live methods in one run: what each is, what each is asked, and whose answers another run keeps."""
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import ragpipe
@@ -31,16 +29,14 @@ THREE: dict[str, Any] = {
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "modes.py").write_text(
+def plugin(code_here) -> Path:
+    (code_here / "modes.py").write_text(
         "def answer(sample):\n"
         "    asked = sample['params'].pop('k')\n"  # a system may change what it gets
         "    return {'answer': f\"{sample['params']['mode']} {asked}\", 'contexts': ['one']}\n"
         "def closed(sample): return 'by heart'\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    sys.modules.pop("modes", None)
+    return code_here
 
 
 def test_a_method_is_the_section_with_its_own_keys_and_params() -> None:
@@ -77,12 +73,10 @@ async def test_each_method_is_asked_with_its_params_and_the_tables_have_their_or
         row
         for i in range(3)
         for row in (
-            (f"s{i}", "plain", 1, "plain 5", 1),
-            (f"s{i}", "wide", 1, "plain 20", 1),
-            (f"s{i}", "wide", 2, "plain 20", 1),
+            (f"s{i}", "plain", 1, "plain 5", 1), (f"s{i}", "wide", 1, "plain 20", 1), (f"s{i}", "wide", 2, "plain 20", 1),
             (f"s{i}", "closed_book", 1, "by heart", None),
         )
-    ]
+    ]  # fmt: skip
 
 
 async def test_a_method_that_retrieves_nothing_by_design_says_so_in_its_outputs(plugin: Path) -> None:
@@ -178,13 +172,10 @@ async def test_taken_over_are_the_answers_of_these_methods_alone(plugin: Path) -
 
 
 MOODY = """
-import os, signal
 def answer(sample):
     with open("asked.txt", "a") as file:
         file.write(sample["id"] + "\\n")
         total = file.tell() // 3
-    if os.path.exists("stop") and total == 4:
-        os.kill(os.getpid(), signal.SIGINT)
     grounded = sample["id"] == "q0" or total % 2 == 0
     return {"answer": "Paris is the capital of France." if grounded else "Lyon has nine bridges.",
             "contexts": ["Paris is the capital of France."], "repeat": 7}
@@ -192,13 +183,10 @@ def answer(sample):
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "moody.py").write_text(MOODY)
-    (tmp_path / "q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital {i}?"}}\n' for i in range(3)))
-    yield tmp_path
-    sys.modules.pop("moody", None)
+def here(code_here) -> Path:
+    (code_here / "moody.py").write_text(MOODY)
+    (code_here / "q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital {i}?"}}\n' for i in range(3)))
+    return code_here
 
 
 async def collect_of_repeats(settings: PythonSystem, journal: Path) -> dict[str, list[Output]]:
@@ -272,15 +260,3 @@ def test_the_answers_of_one_question_are_cases_in_one_cluster(here: Path, capsys
     assert main(["task=explain", "run=outputs/moody/latest", "case=q1", "repeat=3"]) == 2
     assert "one of 1, 2" in capsys.readouterr().err
     assert main(["task=verify", "run=outputs/moody/latest"]) == 0
-
-
-@pytest.mark.slow
-def test_a_stopped_collection_asks_each_repeat_once(here: Path) -> None:
-    (here / "stop").touch()
-    assert moody_run() == 130
-    assert (here / "asked.txt").read_text().split() == ["q0", "q0", "q1", "q1"]
-    (here / "stop").unlink()
-    assert moody_run() == 0
-    assert (here / "asked.txt").read_text().split() == ["q0", "q0", "q1", "q1", "q2", "q2"]
-    outputs = pq.read_table("outputs/moody/latest/outputs.parquet").select(["sample_id", "repeat", "sample_row"])
-    assert [tuple(row.values()) for row in outputs.to_pylist()] == [(f"q{i}", repeat, i) for i in range(3) for repeat in (1, 2)]
