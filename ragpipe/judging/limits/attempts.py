@@ -82,10 +82,14 @@ class Traffic:
 class AttemptSettings(Protocol):
     """The settings that bound the attempts of calls: those of a judge, or of a live system."""
 
-    concurrency: int
-    timeout_s: float
-    retries: int
-    outage_s: float
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def outage_s(self) -> float: ...
 
 
 class ServerState(Protocol):
