@@ -14,7 +14,7 @@ from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.judging.limits.limit_headers import LimitRules
 from ragpipe.judging.limits.rate_limit import Demand, RateLimiter, TokenDemand
 
-_MODULES = ("attempts", "outage", "rate_limit", "retries")
+_MODULES = ("attempts", "outage", "rate_limit")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
