@@ -8,10 +8,10 @@ from aiohttp import web
 
 from ragpipe.cli import main
 from ragpipe.core.errors import ConfigError, ProviderUnusable
+from ragpipe.judging.limits.attempts import AttemptRunner
 from ragpipe.schema.sample import Output, Sample
 from ragpipe.stages.collect_outputs import CollectStage
 from ragpipe.stages.collected_outputs import collected_outputs
-from ragpipe.systems.asking import AddressLimits
 from ragpipe.systems.live_system import open_methods
 from ragpipe.systems.settings import HttpSystem, LiveSystem, PythonSystem
 from tests.integration.systems.test_endpoint import Endpoint, served
@@ -99,13 +99,13 @@ async def test_three_questions_that_all_fail_end_the_run_and_are_asked_again_lat
 
 async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later waits double; before the first answer they stay short, so that a wrong start is known soon."""
-    monkeypatch.setattr("ragpipe.systems.asking._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("ragpipe.judging.limits.retries._MOST_BEFORE_AN_ANSWER", 0.01)
     waits = list[float]()
 
-    async def wait(_: AddressLimits, seconds: float) -> None:
+    async def wait(_: AttemptRunner, seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("ragpipe.systems.asking.AddressLimits._sleep", wait)
+    monkeypatch.setattr("ragpipe.judging.limits.attempts.AttemptRunner.sleep", wait)
     endpoint = Endpoint(lambda n: 503)
     async with served(endpoint.reply) as url:
         with pytest.raises(ProviderUnusable, match="answered none of the first 3 questions"):
