@@ -186,10 +186,7 @@ def main() -> None:
         print(f"the lines in another order: {'the same hash' if card['sha256'] == hashes[0] else 'ANOTHER HASH'}")
 
 
-VARIANTS: dict[str, tuple[str, ...]] = {
-    "random": (),
-    "in strata": ("build.by=category",),
-}
+VARIANTS: dict[str, tuple[str, ...]] = {"random": (), "in strata": ("build.by=category",)}
 
 if __name__ == "__main__":
     main()

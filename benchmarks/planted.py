@@ -20,10 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 import ragpipe  # noqa: E402
 
-JUDGES = {
-    "recorded language model": [],
-    "embedded": ["judge=evidence", "store.recorded=null", "transport=live"],
-}
+JUDGES = {"recorded language model": [], "embedded": ["judge=evidence", "store.recorded=null", "transport=live"]}
 SHOWN_BY = {
     "unsupported_claim": ("faithfulness", "groundedness"),
     "hallucinated_unanswerable": ("faithfulness", "correctness"),

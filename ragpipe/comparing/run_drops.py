@@ -88,11 +88,7 @@ def _shared(base: Side, candidate: Side) -> Pairs:
 
 
 def _paired_drops(
-    base: Side,
-    candidate: Side,
-    names: Sequence[str],
-    pairs: Pairs,
-    settings: CompareSettings,
+    base: Side, candidate: Side, names: Sequence[str], pairs: Pairs, settings: CompareSettings
 ) -> list[ScoreDrop]:
     scores, verdicts = {}, {}
     equal = EqualAnswers(base, candidate, pairs)

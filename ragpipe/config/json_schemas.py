@@ -201,12 +201,7 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
     }
     described[JurySettings.section] = _jury_schema(definitions)
     hydra = {"type": "object", "description": "Hydra's own section; only what starts a sweep may be set."}
-    return {
-        "defaults": DEFAULTS,
-        **_model_schema(TopSettings, definitions)["properties"],
-        **described,
-        "hydra": hydra,
-    }
+    return {"defaults": DEFAULTS, **_model_schema(TopSettings, definitions)["properties"], **described, "hydra": hydra}
 
 
 def _jury_schema(definitions: dict[str, Schema]) -> Schema:

@@ -9,18 +9,13 @@ ENTRIES: Final[Any] = {
         "evidence": "ragpipe.judging.heuristic.settings:HeuristicSettings",
         "llm": "ragpipe.judging.settings:JudgeSettings",
     },
-    "embedder": {
-        "none": "ragpipe.embedding.settings:NoEmbedder",
-        "minilm": "ragpipe.embedding.settings:MiniLM",
-    },
+    "embedder": {"none": "ragpipe.embedding.settings:NoEmbedder", "minilm": "ragpipe.embedding.settings:MiniLM"},
     "system": {
         "recorded": "ragpipe.systems.settings:RecordedSystem",
         "python": "ragpipe.systems.settings:PythonSystem",
         "http": "ragpipe.systems.settings:HttpSystem",
     },
-    "runner": {
-        "local": "ragpipe.config.runner_settings:LocalRunner",
-    },
+    "runner": {"local": "ragpipe.config.runner_settings:LocalRunner"},
     "transport": {
         "live": "ragpipe.config.transport_settings:LiveTransportSettings",
         "stored": "ragpipe.config.transport_settings:StoredTransportSettings",

@@ -42,12 +42,7 @@ class NoOrigins:
 
 
 def validated(
-    model: type[M],
-    section: Any,
-    prefix: str,
-    origins: ConfigOrigins,
-    problems: list[Problem],
-    context: Any = None,
+    model: type[M], section: Any, prefix: str, origins: ConfigOrigins, problems: list[Problem], context: Any = None
 ) -> M | None:
     """The section as its model; None when it is wrong.
 

@@ -43,16 +43,7 @@ def check_hash(path: Path, expected: str | None, fix: str) -> None:
     actual = file_hash(path) if path.is_file() else "no such file"
     if expected is not None and actual != expected:
         raise DataError(
-            "a model's file is not what it should be",
-            [
-                Problem(
-                    str(path),
-                    "sha256",
-                    actual,
-                    expected,
-                    fix,
-                )
-            ],
+            "a model's file is not what it should be", [Problem(str(path), "sha256", actual, expected, fix)]
         )
 
 

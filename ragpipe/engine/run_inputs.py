@@ -172,11 +172,7 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
 
 
 def _announce_plan(
-    spec: RunSpec,
-    policy: EvaluatePolicy,
-    states: Mapping[str, str],
-    console: Console,
-    known: KnownMeasurements | None,
+    spec: RunSpec, policy: EvaluatePolicy, states: Mapping[str, str], console: Console, known: KnownMeasurements | None
 ) -> int | None:
     """One line before the first paid call."""
     if all(isinstance(metric, Computed) for metric in spec.metrics):

@@ -131,8 +131,7 @@ class CapabilitySettings(Settings):
     top_p: bool | None = Field(default=None, description="Whether the model takes `top_p`. null: as known.")
     seed: bool | None = Field(default=None, description="Whether the model takes `seed`. null: as known.")
     reasoning_effort: bool | None = Field(
-        default=None,
-        description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known.",
+        default=None, description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known."
     )
     context_tokens: Annotated[int, Field(ge=256)] | None = Field(
         default=None,

@@ -231,15 +231,7 @@ class JudgeSession:
             repeat: Which repetition of the question this is; None for that of the session.
         """
         parts = key_parts(payload, self._judge, iteration, self.repeat if repeat is None else repeat)
-        return Question(
-            question_key(parts),
-            payload,
-            answer,
-            self.label,
-            parts,
-            asker,
-            asked_in or iteration,
-        )
+        return Question(question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration)
 
     async def compute(self, question: Question, prompt: Prompt, values: Mapping[str, Any]) -> Call | None:
         """The reply of a judge in this process, as a call; its status is `skipped` where the judge cannot answer, and the kind of

@@ -27,8 +27,7 @@ class BudgetSettings(Settings):
         default=None, description="US dollars that all starts of a run may spend together, above 0. null: no limit."
     )
     tokens: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Tokens, in and out, of all starts of a run together, 1 or more. null: no limit.",
+        default=None, description="Tokens, in and out, of all starts of a run together, 1 or more. null: no limit."
     )
     calls: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -231,10 +230,7 @@ class JudgeSettings(LimitSettings, AnyJudge):
     )
     timeout_s: Annotated[
         float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), NotInIdentity
-    ] = Field(
-        default=120.0,
-        description="Seconds for the whole answer of one attempt, above 0 to 86,400.",
-    )
+    ] = Field(default=120.0, description="Seconds for the whole answer of one attempt, above 0 to 86,400.")
     retries: Annotated[int, NotInIdentity] = Field(
         default=5, ge=0, le=100, description="Further attempts of a call after a passing failure, 0 to 100."
     )

@@ -67,11 +67,7 @@ def _check_unchanged(before: Draw, strata: Sequence[str]) -> None:
         then = ", ".join(f"{stratum.name} {stratum.cases:,}" for stratum in before.strata)
         now = ", ".join(f"{name} {cases:,}" for name, cases in sorted(sizes.items()))
         problem = Problem(
-            before.draw_id,
-            "label.n",
-            f"strata of {now} cases",
-            f"those of the draw: {then}",
-            "label.seed=1 draws anew",
+            before.draw_id, "label.n", f"strata of {now} cases", f"those of the draw: {then}", "label.seed=1 draws anew"
         )
         raise DataError(CANNOT_DRAW, [problem])
 

@@ -15,16 +15,7 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.validation import did_you_mean
 from ragpipe.labelling.draw import CANNOT_DRAW
 from ragpipe.labelling.drawn_cases import ShownCase
-from ragpipe.labelling.label_files import (
-    DRAW,
-    DRAWN,
-    LABELS,
-    Draw,
-    LabelGrade,
-    read_labels,
-    write_draw,
-    write_rows,
-)
+from ragpipe.labelling.label_files import DRAW, DRAWN, LABELS, Draw, LabelGrade, read_labels, write_draw, write_rows
 from ragpipe.labelling.label_import import EVENT_VERSION, merged_labels
 from ragpipe.labelling.label_settings import LabelSettings
 from ragpipe.labelling.label_sheets import sheet_rows, write_sheet

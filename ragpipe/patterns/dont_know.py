@@ -53,8 +53,7 @@ class DontKnowPhrases(Settings):
         default_factory=list, description="Whole answers that count as not knowing. Default: none."
     )
     languages: dict[str, Declining] = Field(
-        default_factory=dict,
-        description="How answers in other languages decline, by language code. Default: none.",
+        default_factory=dict, description="How answers in other languages decline, by language code. Default: none."
     )
     short: list[str] = Field(
         default_factory=list,

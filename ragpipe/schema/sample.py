@@ -40,7 +40,7 @@ def _checked(value: Any) -> Any:
                 "recorded",
                 "{expected}",
                 {
-                    "expected": f"{_VERDICT}, or a list or an object of these{where}; a mapping turns labels into numbers by `map`",
+                    "expected": f"{_VERDICT}, or a list or an object of these{where}; a mapping turns labels into numbers by `map`"
                 },
             )
     return value

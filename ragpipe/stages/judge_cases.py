@@ -17,10 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.errors import (
-    Interrupted,
-    RagpipeError,
-)
+from ragpipe.core.errors import Interrupted, RagpipeError
 from ragpipe.judging.session import JudgeSession
 from ragpipe.schema.sample import Case, CaseKey
 from ragpipe.schema.table_schemas import JUDGE_INPUTS, SCORES, table_from
@@ -38,12 +35,7 @@ from ragpipe.stages.slices import (
     slices_of,
     time_of_entries,
 )
-from ragpipe.stages.table_rows import (
-    Measurement,
-    PackedInputs,
-    packed_inputs,
-    row_groups,
-)
+from ragpipe.stages.table_rows import Measurement, PackedInputs, packed_inputs, row_groups
 from ragpipe.store.files.parquet_parts import Parts
 from ragpipe.store.outside_causes import outside_cause
 from ragpipe.store.run.journal import Journal, entries_of, journal_lines, last_lines

@@ -206,12 +206,7 @@ def _described(inputs: ScoreInputs, times: JudgeTimes) -> Generator[DescribedBlo
 
 def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseBlock, dict[str, pa.Array]]]:
     """The blocks of cases in their order, each with its `case_columns`."""
-    blocks = case_blocks(
-        inputs.samples,
-        inputs.outputs,
-        inputs.folder / "scores.parquet",
-        size=inputs.block,
-    )
+    blocks = case_blocks(inputs.samples, inputs.outputs, inputs.folder / "scores.parquet", size=inputs.block)
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None
     for block in blocks:
         yield block, case_columns(block, inputs.iteration, times.take(keys_of(block.outputs)), missing_gold)

@@ -50,13 +50,7 @@ def estimate_kappa(
 
 
 def estimate_quadratic_kappa(
-    labels: Floats,
-    verdicts: Floats,
-    questions: Whole | None = None,
-    *,
-    low: float,
-    high: float,
-    level: float = 0.95,
+    labels: Floats, verdicts: Floats, questions: Whole | None = None, *, low: float, high: float, level: float = 0.95
 ) -> EstimatedStatistic:
     """Quadratically weighted kappa of people's grades and a judge's, -1 to 1, with its interval, method `jackknife_wilson`.
 

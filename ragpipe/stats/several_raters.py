@@ -74,12 +74,7 @@ def krippendorff_alpha(ratings: Floats, *, squared: bool = False) -> Coefficient
 
 
 def estimate_ac(
-    ratings: Floats,
-    classes: Floats,
-    questions: Whole | None = None,
-    *,
-    squared: bool = False,
-    level: float = 0.95,
+    ratings: Floats, classes: Floats, questions: Whole | None = None, *, squared: bool = False, level: float = 0.95
 ) -> EstimatedStatistic:
     """`gwet_ac` with its interval, the outer bounds of the jackknife and of the raw agreement, method `jackknife_wilson`.
 
@@ -109,11 +104,7 @@ def estimate_ac(
 
 
 def estimate_alpha(
-    ratings: Floats,
-    questions: Whole | None = None,
-    *,
-    scale: tuple[float, float] | None = None,
-    level: float = 0.95,
+    ratings: Floats, questions: Whole | None = None, *, scale: tuple[float, float] | None = None, level: float = 0.95
 ) -> EstimatedStatistic:
     """`krippendorff_alpha` with its interval.
 

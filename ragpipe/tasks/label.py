@@ -126,12 +126,7 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
     written = write_draw_files(
-        folder,
-        draw,
-        table,
-        by_item,
-        settings,
-        with_reference="reference" in asked.metric.required,
+        folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required
     )
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written

@@ -401,9 +401,7 @@ def member_plans(
         return []
     return [
         MemberPlan(
-            name,
-            member,
-            plan_remaining(member, reader, run_id, rough=rough, recorded=recorded, repeats=jury.repeats),
+            name, member, plan_remaining(member, reader, run_id, rough=rough, recorded=recorded, repeats=jury.repeats)
         )
         for name, member in member_configs(config).items()
         if member.metrics

@@ -333,11 +333,7 @@ def write_check(
 
 
 def table(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[Cell] | TableRow],
-    *,
-    texts: int = 1,
-    shown_in: Media = EVERYWHERE,
+    heads: Sequence[str], rows: Iterable[Sequence[Cell] | TableRow], *, texts: int = 1, shown_in: Media = EVERYWHERE
 ) -> Table:
     """A table whose first `texts` columns are words and name a row, the others figures."""
     columns = tuple(TableColumn(head, is_text=place < texts or not head) for place, head in enumerate(heads))

@@ -14,10 +14,7 @@ from ragpipe.extras.models import INSTALL
 from ragpipe.judging.any_judge import AnyJudge, MissingPart
 from ragpipe.schema.settings import NotInIdentity, Sha256
 
-MODELS = {
-    "lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1",
-    "minicheck": "lytang/MiniCheck-Flan-T5-Large",
-}
+MODELS = {"lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1", "minicheck": "lytang/MiniCheck-Flan-T5-Large"}
 """The published model that a family reads with where none is named."""
 LANGUAGE = "en"
 """Of lettucedetect's template around the passages."""

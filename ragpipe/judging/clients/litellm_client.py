@@ -222,10 +222,7 @@ def _usage(usage: Any) -> dict[str, Any] | None:
     }
 
 
-_CODES = {
-    "ContextWindowExceededError": "context_length_exceeded",
-    "ContentPolicyViolationError": "content_filter",
-}
+_CODES = {"ContextWindowExceededError": "context_length_exceeded", "ContentPolicyViolationError": "content_filter"}
 _CONNECTION_BROKE = frozenset(
     {
         "ReadError",

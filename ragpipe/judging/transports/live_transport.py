@@ -302,8 +302,7 @@ class LiveTransport:
         option = f"{self.section}.served_model"
         if self._served.refuses:
             raise self._unusable(
-                "other_model",
-                f"{finding}: it was paid for and is not kept; {names}, {option}=warn keeps and flags it",
+                "other_model", f"{finding}: it was paid for and is not kept; {names}, {option}=warn keeps and flags it"
             )
         self._notify_once(
             model, f"{finding}: such replies are kept and flagged (other_model); {names}, {option}=refuse ends the run"

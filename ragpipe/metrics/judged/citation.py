@@ -284,12 +284,7 @@ def _citation_flags(rows: list[Item]) -> list[str]:
 
 def _row(citation: Cited, verdicts: Mapping[tuple[ChunkKey, str], CitationVerdict]) -> Item:
     chunk = citation.chunk
-    row: Item = {
-        "citation": citation.label,
-        "chunk": citation.named,
-        "text": citation.text,
-        "valid": chunk is not None,
-    }
+    row: Item = {"citation": citation.label, "chunk": citation.named, "text": citation.text, "valid": chunk is not None}
     if citation.unresolved:
         return {**row, "accurate": False, "unresolved": True, "reason": "neither a chunk id nor a mark [n]"}
     if chunk is None:

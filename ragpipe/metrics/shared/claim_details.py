@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragpipe.schema.judge_answers.claim_answers import (
-    CheckedClaim,
-    QuotedClaim,
-    QuotedVerdict,
-    Support,
-    Verdict,
-)
+from ragpipe.schema.judge_answers.claim_answers import CheckedClaim, QuotedClaim, QuotedVerdict, Support, Verdict
 from ragpipe.schema.sample import Case, QuotableChunks
 
 EVIDENCE_NOT_FOUND = "evidence_not_found"

@@ -110,10 +110,7 @@ class CaseOrderedRows:
         return asked_for
 
     def _read_group(
-        self,
-        runs: Sequence[tuple[OutputKey, int, int]],
-        rows: dict[OutputKey, list[Row]],
-        wide: Collection[OutputKey],
+        self, runs: Sequence[tuple[OutputKey, int, int]], rows: dict[OutputKey, list[Row]], wide: Collection[OutputKey]
     ) -> None:
         """Add what this row group has of these cases."""
         matches = [run for run in runs if run[0] in rows]

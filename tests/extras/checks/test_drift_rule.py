@@ -42,14 +42,7 @@ def test_one_of_the_further_replies_as_before_is_no_drift() -> None:
 
 def test_the_figures_of_a_check_by_hand() -> None:
     kept: Verdicts = {"a/kept": True, "b/kept": True, "c/kept": True, "d/score": 4, "e/verdict": "YES"}
-    first: Verdicts = {
-        "a/kept": False,
-        "b/kept": False,
-        "c/kept": True,
-        "d/score": 5,
-        "e/verdict": "(unreadable)",
-        "f/kept": True,
-    }
+    first: Verdicts = {"a/kept": False, "b/kept": False, "c/kept": True, "d/score": 5, "e/verdict": "(unreadable)", "f/kept": True}
     grades = {"a/kept": True, "b/kept": False, "c/kept": True, "d/score": {"low": 4, "high": 5}, "e/verdict": "YES", "f/kept": True}  # fmt: skip
     again = [{"a/kept": False, "b/kept": True, "d/score": 5, "e/verdict": "YES"}] * MORE_REPEATS
     document = check_document(kept, first, again, grades)

@@ -256,10 +256,7 @@ class ByReference:
     async def match(self, encoder, candidate, reference, **_):
         f1 = self.f1[reference]
         return SimpleNamespace(
-            f1=f1,
-            cut=[],
-            weightless=[],
-            model_dump=lambda exclude: {"precision": f1, "recall": f1, "f1": f1, "tokens": [1, 1]},
+            f1=f1, cut=[], weightless=[], model_dump=lambda exclude: {"precision": f1, "recall": f1, "f1": f1, "tokens": [1, 1]}
         )
 
 

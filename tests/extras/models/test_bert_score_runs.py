@@ -53,11 +53,7 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
     assert weighted["the same"] == pytest.approx(100.0, abs=1e-9)  # a cosine with itself, in floating point
     assert set(values(run, "bert_score_f1").values()) == {None, 0.0}  # no baseline is known; silence is 0 by any
     messages = [json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()]
-    corpus = [
-        *["Paris is the capital."] * 4,
-        "Bees make honey.",
-        "By bees.",
-    ]  # every sample's own, also the silent one's
+    corpus = [*["Paris is the capital."] * 4, "Bees make honey.", "By bees."]  # every sample's own, also the silent one's
     assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
 
     monkeypatch.setattr("ragpipe.stages.load_dataset.BLOCK", 2)  # other blocks, one pair at a time, nothing stored: the same weights

@@ -92,8 +92,7 @@ def test_a_claim_is_supported_where_one_passage_supports_it():
 )
 def test_the_threshold(support, contradiction, threshold, verdict):
     made, _ = judge(
-        lambda _: Reading(support=[support], contradiction=[] if contradiction is None else [contradiction]),
-        threshold=threshold,
+        lambda _: Reading(support=[support], contradiction=[] if contradiction is None else [contradiction]), threshold=threshold
     )
     (found,) = ask(made, QuotedVerdicts, claims=[ORIGIN], sources=[TEA]).verdicts
     assert found.verdict == verdict

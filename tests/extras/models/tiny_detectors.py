@@ -56,10 +56,7 @@ def write_modernbert(folder: Path, *, seed: int = 0, limit: int = 8192) -> Path:
     from transformers import ModernBertConfig, ModernBertForTokenClassification
 
     path = write_tokenizer(folder, like="bert").with_name("tokenizer_config.json")
-    path.write_text(
-        path.read_text(encoding="utf-8").replace('"model_max_length": 126', f'"model_max_length": {limit}'),
-        encoding="utf-8",
-    )
+    path.write_text(path.read_text(encoding="utf-8").replace('"model_max_length": 126', f'"model_max_length": {limit}'), encoding="utf-8")
     torch.manual_seed(seed)
     config = ModernBertConfig(
         vocab_size=200, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0,

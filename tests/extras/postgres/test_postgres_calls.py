@@ -313,10 +313,7 @@ def test_the_reply_of_a_woken_process_harms_nothing(place: PostgresDatabase, mon
     _elsewhere(monkeypatch)
 
     async def work() -> None:
-        with (
-            CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one,
-            CallStore(place, run_id="two", silent_after_s=0.3) as two,
-        ):
+        with CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one, CallStore(place, run_id="two", silent_after_s=0.3) as two:
             assert await one.get_or_claim(K("k")) is None
             assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
             order = (one, two) if is_first else (two, one)
@@ -422,10 +419,7 @@ def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
     async def work() -> list[str]:
         asked: list[str] = []
         loop = asyncio.get_running_loop()
-        with (
-            CallStore(place, run_id="one", patience_s=0.2, say=messages.append) as one,
-            CallStore(place, run_id="two") as two,
-        ):
+        with CallStore(place, run_id="one", patience_s=0.2, say=messages.append) as one, CallStore(place, run_id="two") as two:
             slots = asyncio.Semaphore(16)
 
             async def limited(store: CallStore, key: str) -> None:

@@ -196,10 +196,7 @@ class Keys(Computed):
 
 def test_tasks_hold_no_key(place: Path) -> None:
     (place / "key_plugin.py").write_text(KEY_PLUGIN)
-    words = [
-        "plugins=[slow_plugin,key_plugin]",
-        "+metrics.keys.class=key_plugin.Keys",
-    ]
+    words = ["plugins=[slow_plugin,key_plugin]", "+metrics.keys.class=key_plugin.Keys"]
     told = variables(MY_API_KEY="sk-sentinel", PGPASSWORD="sk-sentinel")
     for runner, held, more in (("ray", 0.0, ["runner.workers=2"]), ("local", 1.0, [])):
         ended(place, f"output_dir=keys-{runner}", f"runner={runner}", *words, *more, **told)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragpipe.extras.test_sets.english import (
-    as_sentence,
-    enumerated,
-    fill,
-    is_plural,
-    read_period,
-    slot_names,
-    uncapitalised,
-    with_article,
-)
+from ragpipe.extras.test_sets.english import as_sentence, enumerated, fill, is_plural, read_period, slot_names, uncapitalised, with_article
 
 
 @pytest.mark.parametrize(("phrase", "article"), [

@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score, confusion_matrix, roc_auc_score
 
 from ragpipe.calibrating.people_labels import JudgedCases, LabelledCase, PeopleLabels
-from ragpipe.calibrating.score_calibration import (
-    ScoreEvidence,
-    calibrate_score,
-    human_ceiling,
-    reference_of,
-    verdicts_of,
-)
+from ragpipe.calibrating.score_calibration import ScoreEvidence, calibrate_score, human_ceiling, reference_of, verdicts_of
 from ragpipe.schema.score import ScoreSpec
 from ragpipe.scoring.calibration_file import Binding, CalibrationTarget, LabelPart, ScoreCalibration
 from ragpipe.scoring.dimensions import Fields

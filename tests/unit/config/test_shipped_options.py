@@ -172,7 +172,7 @@ def test_monitoring_needs_what_a_log_holds_and_blocks_nothing() -> None:
     assert set(config.metrics) == {"faithfulness", "context_relevance", "answer_relevance", "citation", "source_policy"}
     assert {label for metric in config.metrics.values() for label in needed_labels(metric)} <= IN_A_LOG
     assert {gate.tier for gate in config.scoring.active_gates().values()} == {"quality"}
-    assert set(config.scoring.active_gates()) == set(config.metrics)
+    assert set(config.scoring.active_gates()) == {*config.metrics, "empty_answer", "declined"}
 
 
 @pytest.mark.slow

@@ -10,15 +10,7 @@ import pytest
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.labelling.drawn_cases import ShownCase
 from ragpipe.labelling.label_files import DRAWN_COLUMNS, Draw, LabelGrade, StratumSize
-from ragpipe.labelling.label_import import (
-    GivenLabel,
-    LabelEvent,
-    LabelKey,
-    checked,
-    labels_of,
-    merged_labels,
-    read_labelled_file,
-)
+from ragpipe.labelling.label_import import GivenLabel, LabelEvent, LabelKey, checked, labels_of, merged_labels, read_labelled_file
 from ragpipe.labelling.label_sheets import sheet_rows, write_sheet
 from ragpipe.schema.sample import Turn
 from ragpipe.schema.table_schemas import table_of

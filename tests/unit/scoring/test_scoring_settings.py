@@ -17,14 +17,7 @@ from ragpipe.core.errors import DataError, FormatMismatch
 from ragpipe.metrics.shipped_scores import shipped_scores
 from ragpipe.schema.format_version import FORMAT
 from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.calibration_file import (
-    Binding,
-    Calibration,
-    asked_shapes,
-    binding_differences,
-    binding_of,
-    read_calibration,
-)
+from ragpipe.scoring.calibration_file import Binding, Calibration, asked_shapes, binding_differences, binding_of, read_calibration
 from ragpipe.scoring.case_blocks import CaseBlock
 from ragpipe.scoring.cross_checks import scoring_faults
 from ragpipe.scoring.normalisation import OK, SKIPPED, Column
