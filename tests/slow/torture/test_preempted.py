@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -93,7 +94,9 @@ def test_at_any_moment_the_job_is_queued_again_or_done(tmp_path: Path, row: int)
             text = ended.stdout + ended.stderr
             codes.append(ended.returncode)
             assert codes[-1] in (0, QUEUED), text
-            assert "Traceback" not in text
+            assert not re.search(r'Traceback.*File "[^"]*/ragpipe/', text, re.DOTALL), (
+                text
+            )  # an interrupted thread of Python may print its own
             assert "this is a fault" not in text
         twice = sum(count - 1 for count in server.bodies().values())
         assert twice == 0, f"{twice} asked twice in {len(codes) - 1} starts"

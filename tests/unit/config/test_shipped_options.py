@@ -24,7 +24,7 @@ BASE = {"dataset": "dataset=demo", "metrics": "metrics=[retrieval]"}
 GIVEN = {
     "judge.model": "judge.model=openai/gpt-4o-mini-2024-07-18", "embedder.model": "embedder.model=openai/vectors-2024-07-18",
     "dataset.path": "dataset.path=somewhere", "system.url": "system.url=http://127.0.0.1:9/answer",
-    "system.callable": "system.callable=json:dumps", "system.params.model": "system.params.model=bot-2026-01-01", "dir": "dir=my",
+    "system.callable": "system.callable=tests.support.waiting:wait_until", "system.params.model": "system.params.model=bot-2026-01-01", "dir": "dir=my",
     "run": "run=outputs/run/latest", "case": "case=dao-01", "build.dir": "build.dir=sets/march",
     "synthesize.documents": "synthesize.documents=docs", "synthesize.dir": "synthesize.dir=testset", "base": "base=outputs/run/latest",
     "candidate": "candidate=outputs/run/latest", "metrics.recorded": "metrics.recorded.take={human: {}}",
@@ -83,7 +83,7 @@ def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: py
     monkeypatch.chdir(finished_run)
     words = ["task=store"] if option == "task/store" else _words(option)  # it is about no run: other keys are misspelt ones
     if option == "system/python":
-        words.append("plugins=[json]")
+        words.append("plugins=[tests]")
     if option == "task/drift":
         words += ["judge=llm", GIVEN["judge.model"]]
     try:
