@@ -110,7 +110,7 @@ def read_declining(answer: str, languages: Mapping[str, Declining], search: Sear
     if code == "en" or not languages:
         return "english" if code in ("en", None) else "unknown"
     search = search or Search()
-    text = answer.replace("’", "'")
+    text = _NO_WORD.sub(" ", answer.replace("’", "'"))
     pieces = [sentence.casefold() for sentence in sentences(text)]
     latin = [one for one in languages if one not in _SCRIPTS.values()]
     candidates = latin if code is None or code not in _SCRIPTS.values() else [code] if code in languages else []
@@ -120,6 +120,10 @@ def read_declining(answer: str, languages: Mapping[str, Declining], search: Sear
         return "unknown" if any(_denies(text, languages[one].denies, search) for one in latin) else "english"
     known = code in languages and languages[code].denies
     return "answers" if known and not _denies(text, languages[code].denies, search) else "unknown"
+
+
+_NO_WORD = re.compile(r"[\dA-Za-z_À-ɏ]{100,}")
+"""What is too long for a word: a pattern of endings would take a square of its length."""
 
 
 def _declines(pieces: list[str], language: Declining, search: Search) -> bool:
