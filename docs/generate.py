@@ -247,7 +247,7 @@ A usage has these keys:
 | `format`, `signature`, `iteration`, `judge`, `scoring` | the origin of the figures; `scoring.level` is the level of every interval; `judge.calibrated` true: all scores of the judge are calibrated against human labels, false: one failed, else null |
 | `n_cases`, `n_samples` | cases (a question answered by a method) and questions |
 | `n_failed_judgements` | pairs of case and metric where the metric failed |
-| `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic` and `threshold`, stated once |
+| `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic`, `threshold` and the `metric` that gives it (empty for one made of others), stated once |
 | `composite_parts` | by composite, and for `overall_score`: the parts that this run has (`measured`) and lacks (`absent`) |
 | `overall` | the figures over all cases |
 | `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |
@@ -270,6 +270,7 @@ modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be de
 | `n_ok` | cases with a value |
 | `mean`, `interval` | in the native scale: `low`, `high`, `method` and, under five questions, `too_few: true` ([intervals](statistics.md)); without an interval it is null, with `interval_reason` |
 | `pass_rate`, `pass_interval`, `n_judged` | share of the judged cases that reached the threshold, and their number |
+| `n_silent` | cases with a value whose answer states nothing |
 | `n_unjudged` | cases with a value and no verdict, because another score decides it and is not known |
 | `coverage` | `n_ok` / (`n_ok` + `n_error` + `n_system_error` + `n_not_recorded`); null where no judgement was due |
 | `n_skipped`, `n_error`, `n_missing` | cases that were not judged, that could not be judged, that are not measured yet |

@@ -33,7 +33,7 @@ FLIPS_SHOWN = 1000  # flipping cases listed by name; all are counted
 _INTERVALS = ("interval", "pass_interval")
 _UNKNOWN = {key: value for name in _INTERVALS for key, value in ((name, None), (f"{name}_reason", "not_in_records"))}
 _NONE: Mapping[str, Any] = {}
-_COUNTS = ("n_ok", "n_skipped", *LOST, "n_missing", "n_judged", "n_unjudged")
+_COUNTS = ("n_ok", "n_skipped", *LOST, "n_missing", "n_judged", "n_unjudged", "n_silent")
 
 
 def final_metrics(

@@ -77,7 +77,7 @@ async def test_5_requests_per_second_with_retry_after(serve: Any) -> None:
     server = serve(limits="rps=5,retry_after=1", latency_ms=300, jitter=0.3)
     found = await ask_all(settings(server.url, concurrency=32, retries=8), server, 200)
     found.check_all_answered()
-    assert found.refused() < 0.05
+    assert found.refused() < 0.08
     assert found.seconds < 1.3 * 39
     assert "429" in found.reasons
     refused = [line["done"] for line in found.log if line["status"] == 429]
@@ -92,7 +92,7 @@ async def test_tokens_counted_by_max_tokens(serve: Any) -> None:
     wide = settings(server.url, concurrency=32, retries=8, tpm=300_000.0, max_tokens=500)
     found = await ask_all(wide, server, 200)
     found.check_all_answered()
-    assert found.refused() < 0.05
+    assert found.refused() < 0.08
     assert found.seconds < 1.2 * (taken(server, 500) / 5000)
     assert "tpm" in found.reasons
 
